@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from actors.exchanges.counted import Counted
 from actors.exchanges.kinds import KINDS, PREDECLARED, Matcher
-from actors.exchanges.limits import DEFINITION_OVERHEAD_BYTES
+from actors.exchanges.limits import DEFINITION_OVERHEAD_BYTES, WORD_OVERHEAD_BYTES
 from actors.exchanges.tables import Frozen, frozen, table_bytes
 from actors.exchanges.vocabulary import (
     Binding,
@@ -50,7 +50,8 @@ def exchange_bytes(exchange: Exchange) -> int:
 def binding_bytes(binding: Binding) -> int:
     """How many bytes a binding counts for."""
     names = len(binding.source.encode()) + len(binding.destination.name.encode()) + len(binding.key.encode())
-    return DEFINITION_OVERHEAD_BYTES + names + table_bytes(binding.arguments)
+    words = WORD_OVERHEAD_BYTES * binding.key.count(".")
+    return DEFINITION_OVERHEAD_BYTES + words + names + table_bytes(binding.arguments)
 
 
 class _Kept(NamedTuple):

@@ -124,6 +124,22 @@ class ExchangeInUseError(ExchangeError):
         self.bindings = bindings
 
 
+class TooManyPatternsError(ExchangeError):
+    """An exchange has so many patterns that may match a message that it is not looked for which do.
+
+    Attributes:
+        bound: the value of MAX_MATCH_STEPS.
+    """
+
+    code = "limit-exceeded"
+
+    def __init__(self, exchange_kind: str, bound: int, advice: str) -> None:
+        super().__init__(
+            f"the bindings of a {exchange_kind} exchange take more than MAX_MATCH_STEPS of {bound} to match with this message: {advice}"
+        )
+        self.bound = bound
+
+
 class ExchangeLimitError(ExchangeError):
     """There would be more of something than there may be.
 

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from actors.exchanges.counted import Counted
-from actors.exchanges.errors import InvalidDefinitionError
+from actors.exchanges.errors import InvalidDefinitionError, TooManyPatternsError
+from actors.exchanges.limits import MAX_MATCH_STEPS
 from actors.exchanges.tables import NOTHING, Comparable, Frozen, frozen
 from actors.exchanges.vocabulary import Destination
 
@@ -129,13 +130,19 @@ class HeadersMatcher:
                 _forget(self._by_value, (name, value), pattern)
 
     def match(self, keys: Sequence[str], headers: Frozen, found: dict[Destination, Any]) -> None:  # noqa: ARG002 - of all kinds
-        """Put into ``found`` where the headers lead."""
+        """Put into ``found`` where the headers lead; raises TooManyPatternsError."""
         if self._unasking is not None:
             found.update(self._unasking.leads)
         matched: dict[_Pattern, int] = {}
+        left = MAX_MATCH_STEPS
         for header in headers:
             for patterns in (self._by_value.get(header), self._by_name.get(header[0])):
-                for pattern in patterns or ():
+                if patterns is None:
+                    continue
+                left -= len(patterns)
+                if left < 0:
+                    raise TooManyPatternsError("headers", MAX_MATCH_STEPS, "bind by headers that tell more apart")
+                for pattern in patterns:
                     matched[pattern] = matched.get(pattern, 0) + 1
         for pattern, count in matched.items():
             if count >= pattern.needed:

@@ -10,14 +10,20 @@ from typing import Final
 
 MAX_EXCHANGES: Final = 10_000
 """Exchanges beside the predeclared ones: as many as queues."""
-MAX_BINDINGS: Final = 200_000
-"""Bindings of all exchanges together: a queue has some twenty, where there are as many queues as may be."""
-MAX_EXCHANGE_BINDINGS: Final = 100_000
-"""Bindings of one exchange, so that one program leaves room for the others."""
-MAX_DEFINITION_BYTES: Final = 64 * 1024 * 1024
-"""Names, keys and arguments of all definitions. A checkpoint writes those that are durable."""
-DEFINITION_OVERHEAD_BYTES: Final = 128
-"""Counted for each exchange and each binding beside its names, its key and its arguments."""
+MAX_BINDINGS: Final = 100_000
+"""Bindings of all exchanges together: a queue has ten, where there are as many queues as may be."""
+MAX_EXCHANGE_BINDINGS: Final = 50_000
+"""Bindings of one exchange, so that one program leaves room for the others, and the end of one exchange is soon over."""
+MAX_DEFINITION_BYTES: Final = 128 * 1024 * 1024
+"""What all definitions take in memory, about. What a checkpoint writes of those that are durable is a tenth of it."""
+DEFINITION_OVERHEAD_BYTES: Final = 1_024
+"""Counted for each exchange and each binding beside its names, its key and its arguments: about what its objects take;"""
+WORD_OVERHEAD_BYTES: Final = 320
+"""for each word of a key, which may be a node of a trie;"""
+ENTRY_OVERHEAD_BYTES: Final = 512
+"""for each name in a table of arguments, which is found by its value too;"""
+ITEM_OVERHEAD_BYTES: Final = 128
+"""and for each item of an array in one."""
 MAX_ARGUMENTS_BYTES: Final = 16 * 1024
 """Arguments of one exchange or one binding. What is larger belongs in a message."""
 MAX_TABLE_DEPTH: Final = 16
@@ -28,6 +34,9 @@ MAX_ROUTING_KEYS: Final = 1_000
 """Keys of one message: its own, and those that its headers CC and BCC name."""
 MAX_HOPS: Final = 64
 """Steps from exchange to exchange that one message may take. Programs use two or three."""
+MAX_MATCH_STEPS: Final = 100_000
+"""Words of patterns, or patterns of headers, that an exchange looks at for one message: some 50 ms. Patterns with several ``#`` could have
+it look at all of theirs for each word of a key."""
 MAX_DESTINATIONS: Final = 10_000
 """Queues that one message may go to: one record names them all."""
 MAX_CACHED_KEYS: Final = 20_000

@@ -58,6 +58,7 @@ class Routes:
             ExchangeNotFoundError: there is no such exchange.
             InternalExchangeError: it takes messages from other exchanges only.
             ExchangeLimitError: a key is too long, or there are too many keys, queues, or steps.
+            TooManyPatternsError: an exchange would have to look at too many of its bindings.
             InvalidDefinitionError: a key, or a header's value, is of a type that they do not have.
         """
         there = self._definitions.exchanges.get(exchange)

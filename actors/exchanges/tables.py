@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from actors.exchanges.errors import ExchangeLimitError, InvalidDefinitionError
-from actors.exchanges.limits import MAX_TABLE_DEPTH
+from actors.exchanges.limits import ENTRY_OVERHEAD_BYTES, ITEM_OVERHEAD_BYTES, MAX_TABLE_DEPTH
 from actors.limits import MAX_NAME_BYTES
 
 Table: TypeAlias = Mapping[str, Any]
@@ -145,15 +145,15 @@ class _Copy:
 
 
 def table_bytes(table: Table) -> int:
-    """How many bytes a table has that was checked, as they count towards MAX_ARGUMENTS_BYTES."""
-    return sum(1 + len(name.encode()) + _value_bytes(value) for name, value in table.items())
+    """About what a table that was checked takes in memory."""
+    return sum(ENTRY_OVERHEAD_BYTES + len(name.encode()) + _value_bytes(value) for name, value in table.items())
 
 
 def _value_bytes(value: Any) -> int:
     if isinstance(value, Mapping):
-        return _LENGTH_BYTES + table_bytes(value)
+        return ITEM_OVERHEAD_BYTES + table_bytes(value)
     if isinstance(value, list):
-        return _LENGTH_BYTES + sum(map(_value_bytes, value))
+        return ITEM_OVERHEAD_BYTES * len(value) + sum(map(_value_bytes, value))
     return _plain_bytes(value, "arguments")
 
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actors.exchanges.counted import Counted
+from actors.exchanges.errors import TooManyPatternsError
+from actors.exchanges.limits import MAX_MATCH_STEPS
 from actors.exchanges.tables import Frozen
 from actors.exchanges.vocabulary import Destination
 
@@ -31,7 +33,7 @@ class _Node:
         words: the nodes of the words that follow.
         one: the node of a ``*`` that follows.
         many: the node of a ``#`` that follows.
-        ends: where those patterns lead that end here.
+        ends: where those patterns lead that end here; None where none does.
     """
 
     __slots__ = ("ends", "many", "one", "words")
@@ -40,7 +42,7 @@ class _Node:
         self.words: dict[str, _Node] = {}
         self.one: _Node | None = None
         self.many: _Node | None = None
-        self.ends = Counted()
+        self.ends: Counted | None = None
 
     def child(self, word: str) -> _Node | None:
         if word == ONE_WORD:
@@ -80,6 +82,8 @@ class TopicMatcher:
                 following = _Node()
                 node.set_child(word, following)
             node = following
+        if node.ends is None:
+            node.ends = Counted()
         node.ends.add(destination)
 
     def remove(self, destination: Destination, key: str, arguments: Mapping[str, Any]) -> None:  # noqa: ARG002 - of all kinds
@@ -90,18 +94,23 @@ class TopicMatcher:
             following = path[-1].child(word)
             assert following is not None, "a binding that is there has its nodes"
             path.append(following)
-        path[-1].ends.remove(destination)
-        while len(path) > 1 and not path[-1].ends and not path[-1].leads_on():
+        last = path[-1]
+        assert last.ends is not None, "and its destination"
+        last.ends.remove(destination)
+        if not last.ends:
+            last.ends = None
+        while len(path) > 1 and path[-1].ends is None and not path[-1].leads_on():
             path.pop()
             path[-1].set_child(words[len(path) - 1], None)
 
     def match(self, keys: Sequence[str], headers: Frozen, found: dict[Destination, Any]) -> None:  # noqa: ARG002 - of all kinds
-        """Put into ``found`` where any of the keys leads."""
+        """Put into ``found`` where any of the keys leads; raises TooManyPatternsError."""
+        left = MAX_MATCH_STEPS
         for key in keys:
-            self._match(words_of(key), found)
+            left = self._match(words_of(key), found, left)
 
-    def _match(self, words: list[str], found: dict[Destination, Any]) -> None:
-        """Visits each node at most once for each of the key's words.
+    def _match(self, words: list[str], found: dict[Destination, Any], steps: int) -> int:
+        """Visits each node at most once for each of the key's words, and no more than ``steps``; gives how many of these are left.
 
         A node has one parent, and is reached from it by taking one word. Only a ``#`` is reached in several ways. What follows it is
         possible behind each of the words from the earliest place on, so it is enough to remember that place.
@@ -109,10 +118,13 @@ class TopicMatcher:
         stop = len(words)
         earliest: dict[_Node, int] = {}
         waiting = [(self._root, 0)]
-        while waiting:
+        for left in range(steps, 0, -1):
+            if not waiting:
+                return left
             node, at = waiting.pop()
             if at == stop:
-                found.update(node.ends)
+                if node.ends is not None:
+                    found.update(node.ends)
             else:
                 following = node.words.get(words[at])
                 if following is not None:
@@ -123,9 +135,12 @@ class TopicMatcher:
             if many is None:
                 continue
             if not many.leads_on():
-                found.update(many.ends)
+                found.update(many.ends or ())
                 continue
             before = earliest.get(many, stop + 1)
             if at < before:
                 earliest[many] = at
                 waiting.extend([(many, place) for place in range(at, before)])
+        if not waiting:
+            return 0
+        raise TooManyPatternsError("topic", MAX_MATCH_STEPS, f"bind by patterns with fewer {ANY_WORDS!r}")

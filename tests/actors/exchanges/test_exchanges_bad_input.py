@@ -193,7 +193,7 @@ def test_a_million_bindings_are_refused_from_the_first_that_is_too_many_on() -> 
 
 
 def test_exchanges_and_the_bytes_of_all_definitions_have_a_bound() -> None:
-    made = Told("q", max_exchanges=3, max_definition_bytes=5_000)
+    made = Told("q", max_exchanges=3, max_definition_bytes=8_000)
     for number in range(3):
         made.declare(f"e{number}")
     assert "4 exchanges exceed max_exchanges of 3" in str(refused(made, "declare", "e3"))
@@ -210,7 +210,7 @@ def test_what_was_counted_is_given_back() -> None:
     before = made.exchanges.statistics().bytes
     made.declare("f", arguments={"alternate-exchange": "e", "a": [1, {"b": "é"}]})
     made.bind("e", "f", "key", {"a": [b"x", 1.5, None, True]}, to_exchange=True)
-    assert made.exchanges.statistics().bytes > before + 2 * 128
+    assert made.exchanges.statistics().bytes > before + 2 * 1_024
     made.delete("f")
     assert made.exchanges.statistics().bytes == before
 

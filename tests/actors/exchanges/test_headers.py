@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.exchanges.errors import TooManyPatternsError
 from actors.exchanges.headers import HeadersMatcher
 from actors.exchanges.tables import frozen
 from actors.exchanges.vocabulary import Destination
@@ -117,6 +118,16 @@ def test_times_are_one_in_whatever_zone_and_decimal_numbers_by_their_digits() ->
     matcher.add(queue(1), "", {"price": Decimal("1.0")})
     assert found(matcher, {"at": noon.replace(tzinfo=None), "price": Decimal("1.00")}) == {queue(0)}
     assert found(matcher, {"at": int(noon.timestamp()), "price": Decimal("1.0")}) == {queue(1)}
+
+
+def test_bindings_that_all_name_the_same_headers_are_refused_to_the_message_when_they_are_too_many() -> None:
+    matcher = HeadersMatcher()
+    common = {f"h{number}": 1 for number in range(60)}
+    for number in range(2_000):
+        matcher.add(queue(number), "", {**common, "device": number})
+    with pytest.raises(TooManyPatternsError, match="bind by headers that tell more apart"):
+        found(matcher, {**common, "device": 5})
+    assert found(matcher, {"h0": 1, "device": 5}) == set()
 
 
 def test_a_message_does_not_look_at_bindings_that_name_none_of_its_headers() -> None:

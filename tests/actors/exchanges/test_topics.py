@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from random import Random
 from types import FrameType
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.exchanges import topics
+from actors.exchanges.errors import TooManyPatternsError
 from actors.exchanges.topics import TopicMatcher
 from actors.exchanges.vocabulary import Destination
 from tests.actors.exchanges.brute_force import topic_matches
@@ -48,7 +50,7 @@ def check_against_brute_force(bound: list[tuple[str, int]], keys: list[str], dat
         matcher.remove(queue(number), pattern, {})
     root = matcher._root
     assert not root.leads_on()
-    assert not root.ends
+    assert root.ends is None
 
 
 @settings(max_examples=tried(900))
@@ -124,6 +126,17 @@ def test_a_key_among_ten_thousand_patterns_visits_as_many_words_as_among_ten() -
         matcher.add(queue(0), "device.#", {})
     assert found(few, "device.7.hall.temperature") == {queue(7), queue(0)}
     assert lines_run(many, "device.7.hall.temperature") == lines_run(few, "device.7.hall.temperature") > 10
+
+
+def test_patterns_that_would_take_seconds_to_match_are_refused_to_the_message_and_others_go_on() -> None:
+    matcher, chance = TopicMatcher(), Random(2)
+    for number in range(500):
+        matcher.add(queue(number), ".".join(chance.choices(["#", "*", "a"], k=100)), {})
+    with pytest.raises(
+        TooManyPatternsError, match="a topic exchange take more than MAX_MATCH_STEPS of 100000 to match"
+    ):
+        found(matcher, ".".join(["a"] * 128))
+    assert found(matcher, "short") == set()
 
 
 def test_a_key_of_many_words_visits_each_word_of_a_pattern_at_most_once_for_each_of_its_own() -> None:
