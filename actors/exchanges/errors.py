@@ -135,7 +135,8 @@ class TooManyPatternsError(ExchangeError):
 
     def __init__(self, exchange_kind: str, bound: int, advice: str) -> None:
         super().__init__(
-            f"the bindings of a {exchange_kind} exchange take more than MAX_MATCH_STEPS of {bound} to match with this message: {advice}"
+            f"the bindings of a {exchange_kind} exchange take more than the {bound} steps of MAX_MATCH_STEPS to match with "
+            f"this message: {advice}"
         )
         self.bound = bound
 

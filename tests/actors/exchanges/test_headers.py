@@ -59,7 +59,7 @@ def check_against_brute_force(bound: Bound, messages: list[tuple[dict[str, Any],
     assert matcher._unasking is None
 
 
-@settings(max_examples=tried(900))
+@settings(max_examples=tried(600))
 @given(BOUND, MESSAGES, st.data())
 def test_arguments_match_what_a_plain_reading_of_them_matches(
     bound: Bound, messages: list[tuple[dict[str, Any], int]], data: st.DataObject
