@@ -135,7 +135,9 @@ class TopicMatcher:
             if many is None:
                 continue
             if not many.leads_on():
-                found.update(many.ends or ())
+                if many not in earliest:
+                    earliest[many] = at
+                    found.update(many.ends or ())
                 continue
             before = earliest.get(many, stop + 1)
             if at < before:
