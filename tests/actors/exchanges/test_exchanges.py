@@ -302,3 +302,48 @@ def test_an_error_answers_one_command_and_ends_no_connection() -> None:
         waiting += one.__subclasses__()
         assert not one.close
         assert one is ExchangeError or one.code != "internal-error"
+
+
+def test_an_exchange_that_led_only_to_a_deleted_one_goes_with_it_if_it_is_to() -> None:
+    told = Told()
+    told.declare("before", auto_delete=True)
+    told.declare("e", auto_delete=True)
+    told.bind("before", "e", to_exchange=True)
+    told.bind("e", "e", to_exchange=True)
+    assert told.delete("e") == (ExchangeDeleted(5, "e"), ExchangeDeleted(6, "before")), "each of them once"
+    assert told.state()[1] == []
+
+
+def test_the_end_of_a_queue_is_recorded_only_where_something_durable_goes_with_it() -> None:
+    told = Told()
+    told.queues["q"] = False
+    told.bind("amq.topic", "q")
+    assert told.queue_deleted("q") == (QueueUnbound(0, "q"),)
+    told.declare("e", auto_delete=True)
+    told.bind("e", "q")
+    assert told.queue_deleted("q") == (QueueUnbound(0, "q"), ExchangeDeleted(2, "e"))
+
+
+def test_an_older_event_alone_changes_nothing() -> None:
+    told = Told("q")
+    told.declare("e", "fanout")
+    told.bind("e", "q")
+    told.delete("e")
+    told.declare("e", "topic")
+    told.bind("e", "q", "a.*")
+    expected = told.state()
+    for event in told.events:
+        told.exchanges.apply(event)
+        assert told.state() == expected
+
+
+def test_a_way_that_was_unbound_does_not_count_as_one() -> None:
+    told = Told(max_hops=2)
+    for name in "abcd":
+        told.declare(name)
+    told.bind("a", "b", to_exchange=True)
+    told.bind("b", "c", to_exchange=True)
+    with pytest.raises(ExchangeError, match="max_hops"):
+        told.bind("c", "d", to_exchange=True)
+    told.unbind("a", "b", to_exchange=True)
+    told.bind("c", "d", to_exchange=True)

@@ -114,6 +114,7 @@ def test_a_cache_has_no_more_routes_and_queues_than_it_may_and_never_another_rou
         assert cache.destinations <= destinations
         kept = [stored[one] for half in (cache._newer, cache._older) for one in half]
         assert sum(map(len, kept)) <= cache.destinations
+        assert not cache._newer.keys() & cache._older.keys()
     cache.clear()
     assert (len(cache), cache.destinations) == (0, 0)
 
