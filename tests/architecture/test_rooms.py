@@ -18,6 +18,7 @@ ROOMS = (
     # errors and batches: what everybody speaks of
     "actors",
     "actors.runtime",
+    "actors.exchanges",
     "actors.queue.structures",
     "actors.queue.vocabulary",
     "actors.queue.state",
