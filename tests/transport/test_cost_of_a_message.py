@@ -34,8 +34,8 @@ PRODUCT = tuple(str(ROOT / package) for package in ("streams", "journal", "actor
 MANY = 64
 """Messages of a measurement, one behind the other: what happens once in a while is spread over them."""
 # Each batch is timed for the metrics, from being accepted to being confirmed and from being stored to being delivered: some hundred
-# instructions of a message that comes by itself. And a queue notes that it has changed, while somebody looks. It compares two numbers to see
-# whether others have written to its log, and its log keeps two more: 15 of what is sent, 8 of what is delivered or acknowledged.
+# instructions of a message that comes by itself. And a queue notes that it has changed, while somebody looks. It compares two numbers to
+# see whether others have written to its log, and its log keeps two more: 15 of what is sent, 8 of what is delivered or acknowledged.
 LIMITS = {
     "a message, sent and confirmed": 3025,
     "a batch of a hundred, sent and confirmed": 3355,
