@@ -22,6 +22,7 @@ from tests.simulation.judged import QueueRules
 from tests.simulation.plan import VISIBILITIES
 from tests.simulation.taker_tap import TakerTap
 from transport import TransportError
+from transport.broker.asked_to_publish import Piece
 from transport.gateways.http import messages
 from transport.gateways.http.problems import ProblemError
 from transport.gateways.http.receipts import Receipts
@@ -282,7 +283,7 @@ class Taking:
             self._history.add(Offered(_now(), name, BRIEF, first, names))
             publisher: Any = of.operations().publisher(GATEWAY, BRIEF)
             of.tap.quiet_when_dead(publisher, "_settle")
-            await publisher.publish(MessageBatch.from_payloads(payloads))
+            await publisher.publish(Piece(MessageBatch.from_payloads(payloads)))
             self._history.add(Confirmed(_now(), name, names))
 
     def _name(self, taker: Taker) -> str:

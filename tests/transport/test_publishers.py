@@ -277,16 +277,14 @@ def test_delay_and_time_to_live_are_the_queues_business(run: Any) -> None:
     run(main)
 
 
-def test_a_sender_that_nobody_uses_ends(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sender_that_nobody_uses_ends(run: Any, until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishers, "IDLE_SECONDS", 0.0)
 
     async def main() -> None:
         async with opened() as (broker, operations):
             first = operations.publisher("http", QUEUE)
             await first.publish(Piece(batch(b"a")))
-            await figures(broker)
-            assert not first._actor.is_alive()
-            assert not broker._publishers._publishers
+            await until(lambda: not (broker._publishers._publishers or first._actor.is_alive()))
             assert await publish(operations, b"b") == [(1, 1)]
 
     run(main)
@@ -394,7 +392,7 @@ def test_a_broker_that_drains_says_how_much_of_a_request_is_stored(run: Any) -> 
     run(main)
 
 
-def test_a_sender_whose_asker_has_gone_ends_too(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sender_whose_asker_has_gone_ends_too(run: Any, until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishers, "IDLE_SECONDS", 0.0)
 
     async def main() -> None:
@@ -403,8 +401,6 @@ def test_a_sender_whose_asker_has_gone_ends_too(run: Any, monkeypatch: pytest.Mo
             sending = asyncio.create_task(asked.publish(Piece(batch(b"a")), wait=30.0))
             await asyncio.sleep(0)
             sending.cancel()
-            while broker._publishers._publishers:
-                await figures(broker)
-            assert not asked._actor.is_alive()
+            await until(lambda: not (broker._publishers._publishers or asked._actor.is_alive()))
 
     run(main)
