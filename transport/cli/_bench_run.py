@@ -193,6 +193,8 @@ class Bench:
             max_batch_messages=plan.batch,
             reconnect=Backoff(give_up_after=plan.connect_timeout),
             access=plan.access,
+            # One that is only about to be heard of when the queue is deleted does not make it anew.
+            create=False,
         )
 
     def _receiver(self) -> Receiver:
@@ -203,6 +205,7 @@ class Bench:
             max_in_flight=MAX_IN_FLIGHT,
             reconnect=Backoff(give_up_after=plan.connect_timeout),
             access=plan.access,
+            create=False,
         )
 
     async def _alone(self, seconds: float) -> None:
