@@ -17,7 +17,7 @@ from transport.errors import LimitExceededError
 from transport.picture.letting_go import let_go
 from transport.picture.ordered import Ordered
 from transport.picture.pressure import Kind, Pressure, pressure_of
-from transport.picture.slices import SLICE_SECONDS, others_turns, own_turn
+from transport.picture.slices import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -298,8 +298,8 @@ class Sampler:
         changed = self._changes.take()
         names = {*self._queues.names, *self.samples} if changed is None else changed | self._restless
         self._restless = set()
-        await own_turn()
-        ends = self._now() + SLICE_SECONDS
+        slices = Slices(self._now)
+        await slices.begin()
         for name in names:
             try:
                 self._read(name)
@@ -307,20 +307,13 @@ class Sampler:
                 # The others are read all the same, and this one when it changes.
                 logger.exception("queue %s could not be sampled on a defect of ours", name)
                 self._forget(name)
-            ends = await self._pause(ends)
+            await slices.pause()
         self._before = began
         for name in list(self._watchers):
             # Somebody may have stopped to watch it meanwhile.
             if name in self._watchers and (sample := self.samples.get(name)) is not None:
                 self._histories.setdefault(name, deque(maxlen=KEPT_SAMPLES)).append(sample.moment)
-            ends = await self._pause(ends)
-
-    async def _pause(self, ends: float) -> float:
-        """Let others have their turns where a slice has ended; returns when the one that goes on ends."""
-        if self._now() < ends:
-            return ends
-        await others_turns()
-        return self._now() + SLICE_SECONDS
+            await slices.pause()
 
     def _read(self, name: str) -> None:
         figures = self._queues.read(name, parties=False)

@@ -339,7 +339,7 @@ async def test_a_long_round_lets_others_have_their_turns(bench: Bench) -> None:
 
     other = asyncio.ensure_future(beside())
     # Each queue takes a slice.
-    with mock.patch.object(module, "SLICE_SECONDS", 0.0), bench.sampler.looking() as look:
+    with mock.patch("transport.picture.slices.SLICE_SECONDS", 0.0), bench.sampler.looking() as look:
         await look.next()
     over = True
     await other
