@@ -368,3 +368,18 @@ def test_wrong_use_is_told_in_a_line(arguments: list[str], words: str) -> None:
     assert result.exit_code == 2
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_an_answer_that_is_nested_too_deeply_is_no_json(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HttpPictures, "_got", lambda *_: (200, b"[" * 100_000))
+
+    async def main() -> None:
+        pictures = HttpPictures.__new__(HttpPictures)
+        pictures.where, pictures._worker = "http://127.0.0.1:9180", None
+        try:
+            with pytest.raises(RemoteProtocolError, match="and no JSON"):
+                await pictures.connections()
+        finally:
+            await pictures.close()
+
+    run(main)
