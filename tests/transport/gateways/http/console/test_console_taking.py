@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -135,9 +136,11 @@ def test_a_message_whose_time_is_over_is_not_shown_as_held_and_never_as_acknowle
 def test_a_message_that_comes_again_takes_the_place_of_what_it_was(page: Page, stage: Stage) -> None:
     declare(stage, "orders", visibility_timeout=1.0)
     stage.sends("orders", b"a")
-    take(page, stage, 5)
-    page.get_by_text("delivered 3 times").wait_for()
-    assert page.locator(".messages li").count() == 1
+    # It comes every second, and a page that is slow to draw passes some of them over.
+    take(page, stage, 100)
+    page.get_by_text(re.compile(r"delivered ([3-9]|\d\d) times")).wait_for()
+    # None where its time has just run out once more.
+    assert page.locator(".messages li").count() <= 1
 
 
 def test_what_is_looked_at_is_shown_again_when_the_queue_was_made_anew(page: Page, stage: Stage) -> None:
