@@ -118,6 +118,8 @@ class Publisher:
         # One timer for all that wait for an answer: they are answered in the order in which they were sent.
         self._answers: asyncio.TimerHandle | None = None
         self._actor = MessagePublisher.start(queue, self)
+        # What is refused before it waits asks it for nothing.
+        self._settle()
 
     async def publish(self, *pieces: Piece, wait: float = 0.0) -> list[tuple[int, int]]:
         """Store them in order; first number and count of each part, once all are as durable as the broker makes it.
