@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from transport.broker.served import RefusalError, Served
 from transport.errors import TransportError
 from transport.gateways.http.fed import Fed
+from transport.gateways.http.problems import ProblemError
 from transport.shell.ends import leave_no_cycle
 from transport.shell.loop_transport import peer_of
 
@@ -104,6 +105,7 @@ class Wire(Fed):
 
     __slots__ = (
         "_behind",
+        "_broken",
         "_closing",
         "_head",
         "_last",
@@ -124,6 +126,8 @@ class Wire(Fed):
         self._loop = host.loop
         self._request: Any = None
         self._behind = 0
+        # A body within which came what is no HTTP, until its request is answered.
+        self._broken: Any = None
         self._last = False
         self._head: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
@@ -138,6 +142,7 @@ class Wire(Fed):
         if inner._request_count != self._seen and not inner._messages:
             self._kept_was_parsed(request._message, request.content)
         self._cancel_head()
+        self._break_off()
 
     def ends(self, sent: int) -> None:
         """It is answered, with a body of so many bytes."""
@@ -197,7 +202,11 @@ class Wire(Fed):
         self._feed(data)
 
     def _hand_on(self, piece: bytes) -> None:
+        body = self._content
         super()._hand_on(piece)
+        if body is not None and body is not self._content and not body.is_eof():
+            self._broken = body
+            self._break_off()
         if self._in_head and self._request is None and self._head is None:
             self._await_head()
 
@@ -277,6 +286,18 @@ class Wire(Fed):
         served, self._served = self._served, None
         if served is not None:
             served.connection_closed(error)
+
+    def _break_off(self) -> None:
+        """Whoever waits for the rest of a body is told that there is none, which aiohttp tells nobody."""
+        request, body = self._request, self._broken
+        if body is None or request is None or request.content is not body:
+            return
+        # Where the next request would begin nobody knows.
+        self._broken, self._last = None, True
+        body.set_exception(
+            ProblemError("protocol-error", "the body is no HTTP from some place on: it breaks off there")
+        )
+        body.feed_eof()
 
     def _await_head(self) -> None:
         self._cancel_head()

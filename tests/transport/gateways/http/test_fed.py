@@ -302,3 +302,45 @@ def test_more_requests_than_the_parser_keeps_are_answered_and_leave_no_head_behi
             assert wire._head is None
 
     run(main)
+
+
+@pytest.mark.parametrize(
+    "rest", [b"zz\r\nabc\r\n", b"3\r\nabcdef\r\n", b"-1\r\na\r\n"], ids=["a size", "an end", "a sign"]
+)
+def test_a_body_in_which_no_http_comes_is_refused_as_such_and_not_waited_for(
+    run: Any, api: Any, caplog: pytest.LogCaptureFixture, rest: bytes
+) -> None:
+    async def main() -> None:
+        async with api() as http, connected(http) as (reader, writer):
+            writer.write(IN_CHUNKS + b"2\r\nab\r\n")
+            await until(lambda: any(wire._request is not None for wire in wires(http)))
+            writer.write(rest + GET)
+            assert await answer(reader) == 400
+            assert await reader.read() == b"", "nothing behind it is heard"
+            assert "orders" not in http.broker.queues
+        assert [each for each in caplog.records if each.levelname in ("ERROR", "WARNING")] == []
+
+    run(main)
+
+
+def test_a_body_that_breaks_off_before_its_request_is_looked_at_is_refused_as_well(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http, connected(http) as (reader, writer):
+            await http.ask("POST", "/api/v1/queues", {"name": "orders"})
+            asked = b'{"wait": 60}'
+            writer.write(
+                b"POST /api/v1/queues/orders/take HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%s" % (len(asked), asked)
+            )
+            mine = "{}:{}".format(*writer.get_extra_info("sockname"))
+            await until(lambda: any(wire.peer == mine and wire._request is not None for wire in wires(http)))
+            (wire,) = [wire for wire in wires(http) if wire.peer == mine]
+            for piece in (IN_CHUNKS + b"2\r\nab\r\n", b"zz\r\n"):
+                come = wire.bytes_in
+                writer.write(piece)
+                await until(lambda come=come, piece=piece: wire.bytes_in == come + len(piece))
+            await http.publish("a")
+            assert [await answer(reader), await answer(reader)] == [200, 400]
+            assert await reader.read() == b""
+
+    run(main)
