@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.transport.gateways.http.console.browser import Stage, declare, held, ready, row, show, told
+from tests.transport.gateways.http.console.browser import Stage, becomes, declare, held, ready, row, show, told
 from tests.transport.gateways.http.test_connections import turns_until
 from transport.security.principal import Grant, Right
 from transport.security.users import User, Users
@@ -179,6 +179,35 @@ def test_whoever_is_in_a_row_by_keyboard_stays_there_when_others_come(page: Page
     stage.keeps_receiving("orders", "shipping", 10)
     page.get_by_role("row").filter(has_text="shipping").wait_for()
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == named
+
+
+def test_rows_keep_their_places_while_somebody_is_in_one_and_not_when_another_order_is_asked_for(
+    page: Page, stage: Stage
+) -> None:
+    stage.sends("b", *[b"x"] * 3)
+    stage.sends("a", b"x")
+    show(page, stage, "queues?order=backlog")
+    row(page, "a").locator(".ready").get_by_text("1", exact=True).wait_for()
+    shown = "() => [...document.querySelectorAll('tbody th a')].map((each) => each.textContent).join(' ')"
+    page.get_by_role("link", name="b", exact=True).focus()
+    row(page, "b").hover()
+    page.get_by_role("heading", name="Queues").hover()
+    stage.sends("a", *[b"x"] * 6)
+    row(page, "a").locator(".ready").get_by_text("7", exact=True).wait_for()
+    assert page.evaluate(shown) == "b a"
+    page.keyboard.press("Tab")
+    assert page.evaluate(f"[document.activeElement.textContent, ({shown})()]") == ["a", "b a"]
+    stage.sends("c", *[b"x"] * 9)
+    row(page, "c").wait_for()
+    assert page.evaluate(f"[document.activeElement.textContent, ({shown})()]") == ["a", "b a c"]
+    row(page, "a").hover()
+    page.get_by_label("Filter").focus()
+    assert page.evaluate(shown) == "b a c"
+    page.get_by_role("heading", name="Queues").hover()
+    becomes(page, f"() => ({shown})() === 'c a b'")
+    row(page, "a").hover()
+    page.get_by_label("Sort by").select_option("name")
+    becomes(page, f"() => ({shown})() === 'a b c'")
 
 
 def test_who_could_not_sign_out_is_not_told_that_they_have(page: Page, secured: Stage) -> None:

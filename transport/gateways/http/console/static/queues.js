@@ -51,7 +51,11 @@ export class Queues {
   title = "Queues";
   #rows = new Map();
   #order = [];
-  #held = false;
+  /** Whether somebody points at a row, and whether somebody is in one by keyboard. */
+  #pointed = false;
+  #within = false;
+  /** Whether something else is asked for than what was shown before. */
+  #anew = true;
   #picture = null;
   #later = null;
 
@@ -84,12 +88,17 @@ export class Queues {
     };
     this.body = h("tbody");
     // While somebody points at a row or is in one by keyboard, rows stay where they are.
-    for (const [name, held] of [["pointerenter", true], ["pointerleave", false], ["focusin", true], ["focusout", false]])
-      this.body.addEventListener(name, (event) => {
-        if (event.pointerType === "touch") return;
-        this.#held = held;
-        if (!held && this.#picture) this.#place(this.#picture.queues);
+    for (const [name, pointed] of [["pointerenter", true], ["pointerleave", false]])
+      this.body.addEventListener(name, ({ pointerType }) => {
+        if (pointerType === "touch") return;
+        this.#pointed = pointed;
+        this.#letGo();
       });
+    this.body.addEventListener("focusin", () => (this.#within = true));
+    this.body.addEventListener("focusout", ({ relatedTarget }) => {
+      this.#within = this.body.contains(relatedTarget);
+      this.#letGo();
+    });
     this.empty = h("p", { class: "empty", hidden: true });
     this.table = h("table", { class: "queues" }, h("caption", { class: "unseen" }, "Queues, with figures of now and the last two minutes"),
       h("thead", {}, h("tr", {}, head("Queue", "name", "name"), head("Pressure", "pressure", "pressure"), head("Ready", "number", "backlog"),
@@ -110,6 +119,7 @@ export class Queues {
 
   #ask(change) {
     Object.assign(this, change);
+    this.#anew = true;
     this.start = Math.min(MOST_BEFORE, this.start);
     this.#mark();
     const { limit, ...asked } = this.asked;
@@ -130,7 +140,8 @@ export class Queues {
       if (!this.#rows.has(row.name)) this.#rows.set(row.name, new Row(row.name));
       this.#rows.get(row.name).update(row);
     }
-    if (!this.#held || picture.queues.some((row) => !this.#rows.get(row.name).element.isConnected)) this.#place(picture.queues);
+    this.#place(picture.queues, !this.#anew && this.#held);
+    this.#anew = false;
     if (this.start > 0 && this.start >= picture.matching) {
       // There are not so many, or not any more: the last page is what is meant.
       this.#ask({ start: Math.max(0, Math.ceil(picture.matching / ROWS) - 1) * ROWS });
@@ -146,8 +157,22 @@ export class Queues {
     this.tick();
   }
 
-  #place(rows) {
-    const names = rows.map((row) => row.name);
+  get #held() {
+    return this.#pointed || this.#within;
+  }
+
+  #letGo() {
+    if (!this.#held && this.#picture) this.#place(this.#picture.queues);
+  }
+
+  /** Put the rows in their order; or have them stay where they are, and others come behind them. */
+  #place(rows, stay = false) {
+    let names = rows.map((row) => row.name);
+    if (stay) {
+      const there = new Set(names);
+      const before = new Set(this.#order);
+      names = [...this.#order.filter((name) => there.has(name)), ...names.filter((name) => !before.has(name))];
+    }
     if (names.join("\n") !== this.#order.join("\n") || this.body.childElementCount !== names.length) {
       const kept = new Set(names);
       for (const [name, row] of this.#rows)
