@@ -155,14 +155,14 @@ def becomes(page: Page, condition: str, arg: Any = None) -> None:
     )
 
 
-def held(page: Page, where: str) -> list[Route]:
-    """Requests that have no answer until a test gives one."""
+def held(page: Page, where: str, first: int | None = None) -> list[Route]:
+    """Requests that have no answer until a test gives one: the first so many of them, or all."""
     found: list[Route] = []
 
     def hold(route: Route) -> None:
         found.append(route)
 
-    page.route(where, hold)
+    page.route(where, hold, times=first)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from tests.transport.gateways.http.console.browser import Stage, becomes, declare, ready, show, told
+from tests.transport.gateways.http.console.browser import Stage, becomes, declare, held, ready, show, told
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -154,3 +154,29 @@ def test_what_is_looked_at_is_shown_again_when_the_queue_was_made_anew(page: Pag
     stage.sends("orders", b"new 2")
     page.locator(".messages pre").get_by_text("new 2").wait_for()
     assert page.locator(".messages li").count() == 3
+
+
+def test_whoever_takes_and_looks_again_while_it_is_looked_sees_all_there_is(page: Page, stage: Stage) -> None:
+    stage.sends("orders", b"a", b"b")
+    show(page, stage, "queues/orders/watch")
+    page.locator(".messages pre").get_by_text("a", exact=True).wait_for()
+    looks = held(page, "**/orders/browse?*", 1)
+    with page.expect_request("**/orders/browse?*"):
+        stage.sends("orders", b"c")
+    page.get_by_label("Take as a receiver").check()
+    page.get_by_label("Look without taking").check()
+    (look,) = looks
+    look.continue_()
+    becomes(
+        page, "() => [...document.querySelectorAll('.messages pre')].map((each) => each.textContent).join() === 'c,b,a'"
+    )
+
+
+def test_a_look_that_fails_is_followed_by_one_that_does_not_also_where_nothing_comes(page: Page, stage: Stage) -> None:
+    stage.sends("orders", b"a")
+    page.route("**/orders/browse?*", lambda route: route.abort())
+    show(page, stage, "queues/orders/watch")
+    page.get_by_text("Cannot look: the broker does not answer").wait_for()
+    page.unroute("**/orders/browse?*")
+    page.get_by_text("Showing messages as they come").wait_for()
+    assert page.locator(".messages pre").all_inner_texts() == ["a"]

@@ -19,6 +19,8 @@ export class Watch {
   /** When the last one was stored that was looked at. */
   #stored = 0;
   #looking = false;
+  /** Whether something came while it was looked, which may not have seen it. */
+  #again = false;
   #lookedAt = 0;
   #later = null;
   #seen = "";
@@ -131,6 +133,7 @@ export class Watch {
   }
 
   async #look() {
+    this.#again = this.#looking;
     if (this.#looking || this.#later) return;
     const wait = this.#lookedAt + LOOK_MS - performance.now();
     if (wait > 0) {
@@ -141,27 +144,34 @@ export class Watch {
       return;
     }
     this.#looking = true;
-    let anew = false;
+    const from = this.#following;
+    // Where the list was begun anew meanwhile, this is no part of it.
+    const current = () => this.way === "look" && this.#following === from;
     this.#lookedAt = performance.now();
     try {
-      const asked = this.#following === null ? { newest: true, count: 20 } : { start: this.#following, count: LOOK_COUNT };
+      const asked = from === null ? { newest: true, count: 20 } : { start: from, count: LOOK_COUNT };
       const found = await peek(this.queue, asked);
-      if (this.way !== "look") return;
+      if (!current()) return;
       for (const row of found.messages) this.#add(messageItem(peeked(row)));
       const last = found.messages.at(-1);
       if (last) [this.#following, this.#stored] = [last.number + 1, last.enqueued_us];
-      else if (this.#following !== null && (await this.#anew())) {
-        this.#begin();
-        anew = true;
+      else if (from !== null) {
+        const anew = await this.#anew();
+        if (!current()) return;
+        if (anew) this.#begin();
+        this.#again ||= anew;
       }
       this.status.textContent = this.list.childElementCount ? "Showing messages as they come, the newest first." : "No message is stored. What comes is shown here.";
       if (found.messages.length === LOOK_COUNT) this.#seen = "";
     } catch (error) {
+      if (this.way !== "look") return;
       this.status.textContent = `Cannot look: ${error.message}`;
+      // A broker that is there again may have nothing new.
+      this.#seen = "";
     } finally {
       this.#looking = false;
+      if (this.#again && this.element.isConnected && this.way === "look") this.#look();
     }
-    if (anew && this.element.isConnected && this.way === "look") this.#look();
   }
 
   #add(item) {
