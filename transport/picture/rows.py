@@ -149,7 +149,6 @@ class Rows:
 
     def _read(self, names: Sequence[str]) -> None:
         for name in names:
-            self._unread.discard(name)
             state = self._queues.state(name)
             row = None if state is None else self._row(name, state)
             before = self.rows.get(name)
