@@ -74,8 +74,8 @@ def test_who_reads_a_byte_now_and_then_costs_no_memory_and_is_let_go_in_time(
     async def main() -> None:
         async with api() as http, connected(http) as (reader, writer):
             writer.write(LOOK)
-            (connection,) = [each for each in http.broker.connections.values() if each.role == "http"]
             await reader.readexactly(1)
+            (connection,) = [each for each in http.broker.connections.values() if each.role == "http"]
             reader._transport.pause_reading()  # type: ignore[attr-defined]
             transport = connection.wire._transport
             most = 0

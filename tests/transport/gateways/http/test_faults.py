@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.transport.gateways.http.test_connections import connected, whole
+from tests.transport.gateways.http.test_connections import connected, turns_until, whole
 from transport.gateways.http import requests
 
 Q = "/api/v1/queues/orders"
@@ -283,6 +283,7 @@ def test_100_mb_of_headers_are_neither_kept_nor_read_to_their_end(run: Any, api:
         async with api() as http, connected(http) as (reader, writer):
             writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
             line = b"".join(b"X-%d: %s\r\n" % (number, b"a" * 1000) for number in range(1000))
+            await turns_until(lambda: any(each.role == "http" for each in http.broker.connections.values()))
             (connection,) = [each for each in http.broker.connections.values() if each.role == "http"]
             sent = 0
             with suppress(ConnectionError):

@@ -84,12 +84,13 @@ def test_ten_minutes_on_another_page_are_not_squeezed_out(page: Page, stage: Sta
     show(page, stage)
     line = row(page, "orders").locator(".sparkline .ready")
     line.wait_for(state="attached")
-    page.clock.run_for(20_000)
+    page.clock.run_for(35_000)
     points = "path => path.getAttribute('d').split('L').length"
-    assert line.evaluate(points) > 15
+    assert line.evaluate(points) > 30
     page.get_by_role("link", name="Connections", exact=True).click()
     page.get_by_role("heading", name="Connections").wait_for()
     page.clock.fast_forward(600_000)
     page.get_by_role("link", name="Queues", exact=True).click()
     line.wait_for(state="attached")
-    assert line.evaluate(points) < 15
+    # The broker has some of them, one for each second that this has taken.
+    assert line.evaluate(points) < 30
