@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from streams.testkit import run_in_virtual_time
-from transport.cli import _top_screen
+from transport.cli import _top_screen, _top_sources
 from transport.cli._tables import cell_len
 from transport.cli._top_keys import NAMED, keys_of
 from transport.cli._top_lines import changed_lines
 from transport.cli._top_looks import Looks, PartyRates, Seen
 from transport.cli._top_screen import screen
-from transport.cli._top_sources import HttpPictures, Pictures
+from transport.cli._top_sources import HttpPictures, NativePictures, Pictures
 from transport.cli._top_state import CONNECTIONS, FLOW, HELP, LIST, State
 from transport.cli.app import app
 from transport.cli.top import ORDERS as KNOWN
@@ -339,6 +339,48 @@ def test_an_answer_of_another_shape_is_refused(answer: Any) -> None:
     with pytest.raises(RemoteProtocolError, match="something else"):
         checked(answer)
     assert checked(json.loads(json.dumps(picture("a", flow="a"))))["matching"] == 1
+
+
+@pytest.mark.parametrize("breaks", ["picture", "connections"])
+def test_behind_a_connection_that_broke_the_next_question_has_one_of_its_own(
+    run: Any, monkeypatch: pytest.MonkeyPatch, breaks: str
+) -> None:
+    made: list[Any] = []
+
+    class Client:
+        def __init__(self, _address: str, **_options: Any) -> None:
+            made.append(self)
+            self.closed = False
+
+        async def __aenter__(self) -> None:
+            pass
+
+        async def close(self) -> None:
+            self.closed = True
+
+        async def picture(self) -> Any:
+            return self._answer("picture")
+
+        async def connections(self) -> Any:
+            return self._answer("connections")
+
+        def _answer(self, what: str) -> str:
+            if what == breaks and self is made[0]:
+                raise ConnectionLostError("gone")
+            return what
+
+    monkeypatch.setattr(_top_sources, "Administration", Client)
+
+    async def main() -> None:
+        pictures = NativePictures("127.0.0.1:1", Access(), 1.0)
+        with pytest.raises(ConnectionLostError):
+            await (pictures.picture({}) if breaks == "picture" else pictures.connections())
+        assert made[0].closed
+        answers: list[Any] = [await pictures.picture({}), await pictures.connections()]
+        assert answers == ["picture", "connections"]
+        assert len(made) == 2
+
+    run(main)
 
 
 def test_over_http_a_secret_does_not_go_over_a_network_in_the_clear() -> None:

@@ -6,8 +6,8 @@ import base64
 import http.client
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from transport.cli._blocking import BlockingWorker
@@ -16,6 +16,8 @@ from transport.clients.picture import Picture, checked
 from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, RemoteProtocolError
 from transport.security.access import Access, Tls
 from transport.wire.shown import shown
+
+T = TypeVar("T")
 
 MAX_ANSWER_BYTES: Final = 16 * 2**20
 """Of an answer over HTTP, as of one over the other address."""
@@ -57,23 +59,26 @@ class NativePictures(Pictures):
         self.where = address
 
     async def picture(self, wanted: Mapping[str, Any]) -> Picture:
+        return await self._asked(lambda client: client.picture(**wanted))
+
+    async def connections(self) -> list[Facts]:
+        return await self._asked(lambda client: client.connections())
+
+    async def close(self) -> None:
+        made, self._made = self._made, None
+        if made is not None:
+            await made.close()
+
+    async def _asked(self, ask: Callable[[Administration], Awaitable[T]]) -> T:
         client = await self._client()
         try:
-            return await client.picture(**wanted)
+            return await ask(client)
         except BrokerError:
             raise
         except Exception:
             # Whatever it was: the next question has a connection of its own.
             await self.close()
             raise
-
-    async def connections(self) -> list[Facts]:
-        return await (await self._client()).connections()
-
-    async def close(self) -> None:
-        made, self._made = self._made, None
-        if made is not None:
-            await made.close()
 
     async def _client(self) -> Administration:
         if self._made is None:
