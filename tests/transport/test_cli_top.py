@@ -123,6 +123,12 @@ def test_a_filter_is_typed_and_kept_or_taken_back() -> None:
     assert state.ended
 
 
+def test_of_a_filter_that_is_longer_than_the_screen_its_end_is_shown_however_wide_its_letters_are() -> None:
+    for letter, shown in (("x", 38), ("\u6f22", 19)):
+        state = state_of("a", keys="/" + letter * 60)
+        assert text_of(state, 40)[-1] == "\u2026" + letter * shown + "_"
+
+
 def test_pages_are_gone_to_and_left() -> None:
     state = state_of("a", flow="a")
     for key, view in [("enter", FLOW), ("enter", LIST), ("c", CONNECTIONS), ("c", LIST), ("h", HELP), ("?", LIST)]:

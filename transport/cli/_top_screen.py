@@ -113,9 +113,7 @@ def _head(state: State, where: str, width: int) -> list[Text]:
 
 def _foot(state: State, width: int) -> Text:
     if state.editing:
-        # The end of it, where the cursor is.
-        text = f"filter: {cell(state.contains)}_"
-        return _fit(text if cell_len(text) <= width else CUT + text[-(width - 1) :], width, "bold")
+        return Text(_end_of(f"filter: {cell(state.contains)}_", width), "bold")
     return _fit(HINTS, width, "dim")
 
 
@@ -296,6 +294,16 @@ def _cut(text: str, width: int) -> str:
     while cell_len(text) > width - len(CUT):
         text = text[:-1]
     return text + CUT
+
+
+def _end_of(text: str, width: int) -> str:
+    """As much of its end as there is room for: there the cursor is."""
+    if cell_len(text) <= width:
+        return text
+    # A filter is short: it is taken off one by one.
+    while cell_len(text) > max(0, width - len(CUT)):
+        text = text[1:]
+    return _cut(CUT + text, width)
 
 
 def _fit(text: str, width: int, style: str = "") -> Text:
