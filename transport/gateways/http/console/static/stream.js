@@ -104,7 +104,6 @@ export class Stream {
       const answer = await fetch(`${path("events")}?${new URLSearchParams(this.#asked)}`, {
         headers: headers({ Accept: "text/event-stream" }), cache: "no-store", signal: abort.signal,
       });
-      clearTimeout(waits);
       if (!answer.ok) {
         const problem = await problemOf(answer);
         if (current() && [400, 401, 403].includes(problem.status)) {
@@ -116,6 +115,7 @@ export class Stream {
         }
         throw problem;
       }
+      clearTimeout(waits);
       await this.#read(answer.body, abort, current, instead);
     } catch (error) {
       if (current() && late) this.#why = "the broker does not answer";
