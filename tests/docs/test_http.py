@@ -16,7 +16,9 @@ from transport.config.config import DEFAULT_HTTP_ADDRESS
 from transport.gateways.http.gateway import ROUTES
 from transport.gateways.http.problems import STATUSES
 
-PAGE: Final = (Path(__file__).resolve().parents[2] / "docs" / "http.md").read_text("utf-8")
+DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
+PAGE: Final = (DOCS / "http.md").read_text("utf-8")
+PROTOCOL: Final = (DOCS / "protocol.md").read_text("utf-8")
 
 
 def test_the_lines_of_curl_print_what_the_page_shows(shell: Shell) -> None:
@@ -50,10 +52,9 @@ def test_the_lines_of_curl_print_what_the_page_shows(shell: Shell) -> None:
         broker.communicate()
 
 
-def test_every_route_and_every_code_of_a_receipt_is_on_the_page() -> None:
+def test_every_route_and_every_code_that_is_no_code_of_the_protocol_is_on_the_page() -> None:
     for route in ROUTES:
         short = route.path.replace("/api/v1/queues/{name}", "...")
         assert f"`{route.method} {route.path}`" in PAGE or f"`{route.method} {short}`" in PAGE, route.path
     for code, status in STATUSES.items():
-        if "receipt" in code:
-            assert f"| `{code}` | {status} |" in PAGE
+        assert f"`{code}`" in PROTOCOL or f"| `{code}` | {status} |" in PAGE, code
