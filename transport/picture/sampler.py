@@ -38,8 +38,8 @@ LINGER_SECONDS: Final = 5.0
 """The sampler runs on for so long after somebody has asked for one picture, who may be about to ask for the next."""
 MOST_LOOKS: Final = 256
 """Who may look at the same time."""
-MOST_WATCHED: Final = 200
-"""Queues whose samples are kept for one who looks."""
+MOST_WATCHED: Final = 201
+"""Queues whose samples are kept for one who looks: as many as a picture has, and the one whose parties it shows."""
 
 
 logger = logging.getLogger("penstock.broker")
