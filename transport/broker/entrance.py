@@ -201,6 +201,8 @@ class Entrance:
         """See that everybody inside may still be there."""
         users = self.users
         assert users is not None, "there is a file"
+        # Whatever comes of this look, there is another.
+        self._look_later()
         now = self.now()
         self._passwords.forget()
         for connection in list(self._connections.standing.values()):
@@ -213,7 +215,6 @@ class Entrance:
                 peer = "?" if connection.connection is None else connection.connection.peer
                 audit.ended(rights.principal.name, text, peer)
                 connection.refused(code, text)
-        self._look_later()
 
     def _look_later(self) -> None:
         """Look again when the next token's time is over."""

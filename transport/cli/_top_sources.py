@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -160,7 +161,7 @@ class HttpPictures(Pictures):
         try:
             connection.request("GET", self._path + path, headers=self._headers)
             answer = connection.getresponse()
-            body = answer.read(MAX_ANSWER_BYTES + 1)
+            body = _read_all(answer, time.monotonic() + self._timeout)
         except (OSError, http.client.HTTPException) as error:
             raise ConnectionLostError(f"no answer of {self.where}: {error or type(error).__name__}") from error
         finally:
@@ -168,6 +169,23 @@ class HttpPictures(Pictures):
         if len(body) > MAX_ANSWER_BYTES:
             raise RemoteProtocolError(f"{self.where} answered with more than {MAX_ANSWER_BYTES:,} bytes")
         return answer.status, body
+
+
+def _read_all(answer: http.client.HTTPResponse, ends: float) -> bytes:
+    """A body, up to one byte more than it may have.
+
+    Raises:
+        IncompleteRead: the connection broke in the middle of it.
+        TimeoutError: it comes so slowly that it is not there when its time ``ends``.
+    """
+    body = bytearray()
+    while len(body) <= MAX_ANSWER_BYTES and (part := answer.read1(MAX_ANSWER_BYTES + 1 - len(body))):
+        body += part
+        if time.monotonic() > ends:
+            raise TimeoutError("the answer came too slowly")
+    if len(body) <= MAX_ANSWER_BYTES and answer.length:
+        raise http.client.IncompleteRead(bytes(body), answer.length)
+    return bytes(body)
 
 
 def _proof(access: Access) -> dict[str, str]:
