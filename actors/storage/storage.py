@@ -18,6 +18,7 @@ from actors.storage.after_repair import is_marked, remove_mark, without_record
 from actors.storage.checkpoints import Checkpoints
 from actors.storage.contents import Contents, recover
 from actors.storage.durable_map import DurableMap, EntryPut
+from actors.storage.entry_cache import EntryCache
 from actors.storage.failures import keep_in_mind, place_error, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.measures import JournalMeasures, figures_of
@@ -29,8 +30,8 @@ from actors.storage.options import (
     PENDING_LOW_BYTES,
     storage_options,
 )
-from actors.storage.table import JournalEntryTable, entry_cache
-from actors.storage.together import encode_all, encode_commit
+from actors.storage.table import JournalEntryTable
+from actors.storage.together import encode_all, encode_commit, tell_tables
 from journal import Files, Journal, JournalError, JournalOptions, OsFiles
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Storage(DurableMap):
         self._journal = journal
         self.directory = directory
         self._cache_bytes = cache_bytes
-        self._cache = entry_cache(cache_bytes)
+        self._cache = EntryCache(cache_bytes)
         self._contents = contents = Contents(self._table)
         self._tables = contents.tables
         self._checkpoints = Checkpoints(journal, contents.snapshot, contents.live, self.fail)
@@ -274,13 +275,12 @@ class Storage(DurableMap):
     def _record_together(self, encoded: Encoded) -> int:
         if encoded.held:
             self._check_pending()
-        for stream, _, _, part in encoded.held:
-            self._tables[stream].appended = encoded.size_of(part)
         try:
             lsn = encoded.append_to(self._journal)
         except JournalError as error:
             raise self._lost(error) from error
         if encoded.held:
+            tell_tables(encoded, self._tables, self._journal)
             self._note_added()
         return lsn
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from actors.batch import MessageBatch
@@ -88,15 +89,14 @@ def facts(log: QueueLog) -> dict[str, Any]:
     return {name: getattr(log, name) for name in (*COUNTERS, *names)}
 
 
-def in_loop(test: Callable[[], None]) -> Callable[[], None]:
+def in_loop(test: Callable[..., None]) -> Callable[..., None]:
     """Run a test on a loop, which a storage tells what is durable."""
 
-    def run() -> None:
+    @wraps(test)
+    def run(*arguments: Any, **fixtures: Any) -> None:
         async def main() -> None:
-            test()
+            test(*arguments, **fixtures)
 
         run_in_virtual_time(main())
 
-    run.__name__ = test.__name__
-    run.__doc__ = test.__doc__
     return run
