@@ -89,20 +89,10 @@ class EntryCache:
         # By the record's place and each of the queues.
         self._shared: dict[tuple[int, int, int], SharedBatch] = {}
 
-    @property
-    def bytes(self) -> int:
-        """What the batches take that are kept."""
-        return self._values.bytes
-
-    @property
-    def hits(self) -> int:
-        """How often a batch was asked for that was kept."""
-        return self._values.hits
-
-    @property
-    def misses(self) -> int:
-        """How often one was asked for that was not."""
-        return self._values.misses
+    def statistics(self) -> dict[str, int]:
+        """What the kept batches take, and how often one was asked for that was kept, and that was not."""
+        values = self._values
+        return {"cache_bytes": values.bytes, "cache_hits": values.hits, "cache_misses": values.misses}
 
     @property
     def limit(self) -> int:

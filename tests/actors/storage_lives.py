@@ -39,9 +39,8 @@ class Life:
         self.storage = Storage.open(DATA, JournalOptions(**options), files=self.disk, committer=self.committer)
         self.failures: list[StorageError] = []
         self.storage.start(self.failures.append)
-        known = {queue.name for queue in self.storage.queues}
-        for name in NAMES:
-            if name not in known and len(known) < len(NAMES):
+        if not self.storage._contents.next_queue:
+            for name in NAMES:
                 self.storage.declare(name, None)
         self.logs: dict[int, QueueLog] = {queue.number: queue.log for queue in self.storage.queues}
 
@@ -51,7 +50,7 @@ class Life:
         assert not self.failures
 
     def checkpoint(self) -> None:
-        self.storage._write_acknowledged()
+        self.storage._gathered.write()
         self.storage._checkpoints.make()
         self.storage._checkpoints._advance(whole=True)
         self.run()

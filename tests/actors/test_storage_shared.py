@@ -61,7 +61,7 @@ class Bench:
         self.logs[number].apply(event, self.storage.record(number, event))
 
     def again(self, cache_bytes: int | None = None) -> Bench:
-        self.storage._write_acknowledged()
+        self.storage._gathered.write()
         self.settle()
         self.storage._journal.abandon()
         return Bench(self.cache_bytes if cache_bytes is None else cache_bytes, self.disk.restart())
