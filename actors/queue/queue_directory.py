@@ -13,6 +13,7 @@ from actors.errors import InvalidRequestError, QueueError, StorageError
 from actors.queue.changes import Changes
 from actors.queue.counts import Count, Counts
 from actors.queue.directory_errors import QueueExistsError, QueueNotFoundError, TooManyQueuesError
+from actors.queue.distribution import Distributor
 from actors.queue.measures import Measures
 from actors.queue.operations.browsing import describe, parties_of
 from actors.queue.queue_actor import QueueActor
@@ -72,6 +73,7 @@ class QueueDirectory:
     Attributes:
         settings: what a queue gets that is not declared otherwise.
         transactions: those over these queues.
+        distributor: stores in several of them at a time.
         changes: which queues have changed, as long as somebody wants to know; one that is made or deleted has.
         measures: how long messages take.
     """
@@ -87,6 +89,7 @@ class QueueDirectory:
     ) -> None:
         self.settings = settings
         self.transactions = TransactionDirectory(self, storage)
+        self.distributor = Distributor(self, storage, wall_clock)
         self._transaction_timeout = transaction_timeout
         self._wall_clock = wall_clock
         self._max_queues = max_queues
