@@ -14,6 +14,7 @@ from actors.queue.changes import Changes
 from actors.queue.counts import Count, Counts
 from actors.queue.directory_errors import QueueExistsError, QueueNotFoundError, TooManyQueuesError
 from actors.queue.distribution import Distributor
+from actors.queue.exchange_directory import ExchangeDirectory
 from actors.queue.measures import Measures
 from actors.queue.operations.browsing import describe, parties_of
 from actors.queue.queue_actor import QueueActor
@@ -74,6 +75,7 @@ class QueueDirectory:
         settings: what a queue gets that is not declared otherwise.
         transactions: those over these queues.
         distributor: stores in several of them at a time.
+        exchanges: those in front of them.
         changes: which queues have changed, as long as somebody wants to know; one that is made or deleted has.
         measures: how long messages take.
     """
@@ -90,6 +92,7 @@ class QueueDirectory:
         self.settings = settings
         self.transactions = TransactionDirectory(self, storage)
         self.distributor = Distributor(self, storage, wall_clock)
+        self.exchanges = ExchangeDirectory(self, storage)
         self._transaction_timeout = transaction_timeout
         self._wall_clock = wall_clock
         self._max_queues = max_queues
@@ -300,8 +303,7 @@ class QueueDirectory:
         """
         if name not in self._numbers:
             raise QueueNotFoundError(name)
-        if self._storage is not None:
-            self._storage.delete(self._numbers[name])
+        self.exchanges.queue_deleted(name, self._numbers[name])
         del self._numbers[name]
         self._declared.pop(name, None)
         self._logs.pop(name, None)
