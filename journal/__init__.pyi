@@ -21,7 +21,7 @@ from .journal import Journal
 from .judgement import Finding
 from .options import JournalOptions, JournalStatistics
 from .pins import Pin, PinnedFile
-from .reader import Located, StoredItems
+from .reader import Located, RecordPlace, StoredItems
 from .recovery import Record
 from .repair import repair
 from .restore import back_up_directory, restore
@@ -57,6 +57,7 @@ __all__ = [
     "Pin",
     "PinnedFile",
     "Record",
+    "RecordPlace",
     "StoredItems",
     "ThreadCommitter",
     "UnknownItemError",

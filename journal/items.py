@@ -121,6 +121,15 @@ def part_of(payload: Buffer, stream: int) -> Part | None:
     return Part(stream, first, items, view[begin + start : begin + start + length]) if found == stream else None
 
 
+def holders_alike(payload: Buffer, stream: int) -> tuple[int, ...]:
+    """The streams of a SEVERAL record that was checked whose part is the very part of ``stream``, which is among them; they ascend."""
+    view = memoryview(payload).cast("B")
+    _, table, _ = _layout(view)
+    parts = [(held, (start, length)) for held, _, _, start, length in _ROW.iter_unpack(view[_HEAD.size : table])]
+    own = dict(parts).get(stream)
+    return tuple(held for held, part in parts if part == own)
+
+
 def _layout(view: memoryview) -> tuple[int, int, int]:
     """How many streams a SEVERAL record has, where its table ends, and where its first part begins."""
     if len(view) < _HEAD.size:

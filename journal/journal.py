@@ -18,12 +18,7 @@ from pathlib import Path
 from journal.alone import AloneCommits
 from journal.committer import RESTS, Committer, ManualCommitter, ThreadCommitter
 from journal.directory import claim
-from journal.errors import (
-    JournalError,
-    JournalFailedError,
-    JournalFullError,
-    JournalUsageError,
-)
+from journal.errors import JournalError, JournalFailedError, JournalFullError, JournalUsageError
 from journal.files import Buffer, Files, OsFiles
 from journal.format import (
     CLOSED,
@@ -38,7 +33,7 @@ from journal.format import (
 from journal.housekeeping import Housekeeping
 from journal.items import ITEMS_PREFIX_BYTES, Held, pack_several
 from journal.options import JournalOptions, JournalStatistics
-from journal.reader import Located, StoredItems, located, read_items, spans
+from journal.reader import Located, RecordPlace, StoredItems, located, read_items, spans
 from journal.reclaim import Combination, Live
 from journal.recovery import Record, Recovered, recover, replay
 from journal.segment import Segment, new_header
@@ -231,6 +226,11 @@ class Journal:
         if place is None or place.rows.firsts[place.row] > sequence:
             return None
         return located(place)
+
+    def place(self, stream: int, sequence: int) -> RecordPlace | None:
+        """Where the record is that holds an item; None where there is none. Records of one place are the same record."""
+        place = self._catalog.find(stream, sequence)
+        return None if place is None else (place.segment.header.segment_id, place.rows.offsets[place.row])
 
     def read(self, stream: int, sequence: int) -> StoredItems:
         """The record that holds an item, its checksum verified.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -17,10 +17,14 @@ from journal.format import (
     RECORD_HEADER_BYTES,
     SEVERAL,
 )
-from journal.items import ITEMS_PREFIX, ITEMS_PREFIX_BYTES, part_of
+from journal.items import ITEMS_PREFIX, ITEMS_PREFIX_BYTES, holders_alike, part_of
 from journal.segment import Segment
 
 _PAYLOAD_FROM = RECORD_HEADER_BYTES + ITEMS_PREFIX_BYTES
+
+
+RecordPlace: TypeAlias = "tuple[int, int]"
+"""Where a record is: the number of its segment, which none other ever has, and the offset. A record that is copied is elsewhere."""
 
 
 class Located(NamedTuple):
@@ -32,13 +36,18 @@ class Located(NamedTuple):
 
 
 class StoredItems(NamedTuple):
-    """A record with items; ``payload`` is what was appended for the stream that was asked for."""
+    """A record with items; ``payload`` is what was appended for the stream that was asked for.
+
+    ``alike`` are the streams, ascending, for which this very payload stands in the record: none of a record of one stream.
+    """
 
     first: int
     stop: int
     kind: int
     lsn: int
     payload: memoryview
+    place: RecordPlace
+    alike: tuple[int, ...] = ()
 
 
 def located(place: Place) -> Located:
@@ -77,13 +86,15 @@ def read_items(files: Files, catalog: Catalog, stream: int, sequence: int) -> St
     segment, rows, row = place
     first, count = rows.firsts[row], rows.counts[row]
     offset, length = rows.offsets[row], rows.lengths[row]
+    where = (segment.header.segment_id, offset)
     waiting = segment.unwritten.get(offset)
     if waiting is not None:
         _, _, lsn, kind, flags, _, _, _, _, parts = waiting
         payload = memoryview(parts[0] if len(parts) == 1 else b"".join(parts)).cast("B")
+        alike: tuple[int, ...] = ()
         if flags & SEVERAL:
-            payload = _part(payload, (stream, first, count), segment, offset)
-        return StoredItems(first, first + count, kind, lsn, payload)
+            payload, alike = _part(payload, (stream, first, count), segment, offset)
+        return StoredItems(first, first + count, kind, lsn, payload, where, alike)
     data = _read_record(files, catalog, segment, offset, length)
     mark, crc, found_length, kind, flags, _, _, lsn = RECORD.unpack_from(data)
     if flags & SEVERAL and length < found_length <= segment.end - offset - RECORD_HEADER_BYTES:
@@ -98,10 +109,10 @@ def read_items(files: Files, catalog: Catalog, stream: int, sequence: int) -> St
         or (not flags & SEVERAL and ITEMS_PREFIX.unpack_from(data, RECORD_HEADER_BYTES) != (stream, first, count))
     ):
         raise _not_as_written(segment, offset)
-    payload = view[_PAYLOAD_FROM:]
     if flags & SEVERAL:
-        payload = _part(view[RECORD_HEADER_BYTES:], (stream, first, count), segment, offset)
-    return StoredItems(first, first + count, kind, lsn, payload)
+        payload, alike = _part(view[RECORD_HEADER_BYTES:], (stream, first, count), segment, offset)
+        return StoredItems(first, first + count, kind, lsn, payload, where, alike)
+    return StoredItems(first, first + count, kind, lsn, view[_PAYLOAD_FROM:], where)
 
 
 def _read_record(files: Files, catalog: Catalog, segment: Segment, offset: int, length: int) -> bytes:
@@ -116,15 +127,17 @@ def _read_record(files: Files, catalog: Catalog, segment: Segment, offset: int, 
     return data
 
 
-def _part(payload: Buffer, items: tuple[int, int, int], segment: Segment, offset: int) -> memoryview:
-    """What a record of several streams holds for one of them."""
+def _part(
+    payload: Buffer, items: tuple[int, int, int], segment: Segment, offset: int
+) -> tuple[memoryview, tuple[int, ...]]:
+    """What a record of several streams holds for one of them, and for which of them that stands there."""
     try:
         part = part_of(payload, items[0])
     except FormatError as error:
         raise JournalDamagedError(segment.path, offset, str(error)) from error
     if part is None or part[:3] != items:
         raise _not_as_written(segment, offset)
-    return part.payload
+    return part.payload, holders_alike(payload, items[0])
 
 
 def _not_as_written(segment: Segment, offset: int) -> JournalDamagedError:

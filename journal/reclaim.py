@@ -43,7 +43,7 @@ class Combination(NamedTuple):
 def weigh(segments: Iterable[Segment], live: Live) -> Generator[None, None, list[tuple[Segment, int]]]:
     """Each sealed segment with the bytes of it that are wanted, in proportion to its wanted items; 0 where it is dead.
 
-    In steps, as all here: what is dead in one stays dead.
+    In steps, as all here: what is dead in one stays dead. It is an estimate; the records to copy are chosen one by one.
     """
     weighed = []
     asked = 0
@@ -51,7 +51,7 @@ def weigh(segments: Iterable[Segment], live: Live) -> Generator[None, None, list
         summary = segment.summary
         if summary is None:
             continue
-        wanted = 0
+        wanted = most = 0
         for stream, first, stop, items, size in zip(
             summary.stream, summary.first, summary.stop, summary.items, summary.bytes, strict=True
         ):
@@ -59,8 +59,13 @@ def weigh(segments: Iterable[Segment], live: Live) -> Generator[None, None, list
             if asked % QUESTIONS_A_STEP == 0:
                 yield
             # Rounded up: one wanted item of a million keeps its segment.
-            wanted += -(-size * min(live(stream, first, stop), items) // items)
-        # What several streams hold alike is counted for each, and stands there once.
+            wanted_by_one = -(-size * min(live(stream, first, stop), items) // items)
+            wanted += wanted_by_one
+            most = max(most, wanted_by_one)
+        held = sum(summary.bytes)
+        if held > segment.end:
+            # What several streams hold alike is counted for each of them, and stands there once.
+            wanted = max(most, -(-wanted * segment.end // held))
         weighed.append((segment, min(wanted, segment.end)))
     return weighed
 

@@ -44,6 +44,7 @@ class Exchanges:
     Args:
         queues: says whether the queue of a name is durable; None where there is none.
         limits: how much there may be.
+        definitions: what there is already; whoever has it may be the one that applies events. None for nothing yet.
 
     Attributes:
         decide: what commands come to.
@@ -51,9 +52,14 @@ class Exchanges:
 
     __slots__ = ("_definitions", "_routes", "decide")
 
-    def __init__(self, queues: Callable[[str], bool | None], limits: ExchangeLimits | None = None) -> None:
+    def __init__(
+        self,
+        queues: Callable[[str], bool | None],
+        limits: ExchangeLimits | None = None,
+        definitions: Definitions | None = None,
+    ) -> None:
         limits = ExchangeLimits() if limits is None else limits
-        self._definitions = Definitions()
+        self._definitions = Definitions() if definitions is None else definitions
         self._routes = Routes(self._definitions, queues, limits)
         self.decide = Decisions(self._definitions, queues, limits)
 

@@ -20,6 +20,7 @@ from actors.queue.queue_output import QueueOutput
 from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary import commands, moves, replies, takes
+from actors.queue.vocabulary.distributed import StoredBeside
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_future import LaterReply
 from actors.runtime.supervision import Supervision
@@ -338,8 +339,8 @@ class QueueActor(LoopActor):
     def _wake_to_store(self) -> None:
         self.actor_inbox.offer_beyond_bound(_STORE)
 
-    def _stored(self, _message: _Store) -> None:
-        """What was accepted is stored before any message is handled."""
+    def _stored(self, _message: _Store | StoredBeside) -> None:
+        """What was accepted is stored, and what others have stored is noticed, before any message is handled."""
 
     def _wall_us(self) -> int:
         # The wire has no times before 1970, whatever the clock was set to.
@@ -388,6 +389,7 @@ _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
     commands.GetStatistics: QueueActor._statistics,
     moves.MoveMessages: QueueActor._move,
     moves.ParcelsStored: QueueActor._moved,
+    StoredBeside: QueueActor._stored,
     _Purge: QueueActor._purge_on,
     Move: QueueActor._move_on,
     _Tick: QueueActor._tick,

@@ -13,6 +13,8 @@ from actors.errors import InvalidRequestError, QueueError, StorageError
 from actors.queue.changes import Changes
 from actors.queue.counts import Count, Counts
 from actors.queue.directory_errors import QueueExistsError, QueueNotFoundError, TooManyQueuesError
+from actors.queue.distribution import Distributor
+from actors.queue.exchange_directory import ExchangeDirectory
 from actors.queue.measures import Measures
 from actors.queue.operations.browsing import describe, parties_of
 from actors.queue.queue_actor import QueueActor
@@ -72,6 +74,8 @@ class QueueDirectory:
     Attributes:
         settings: what a queue gets that is not declared otherwise.
         transactions: those over these queues.
+        distributor: stores in several of them at a time.
+        exchanges: those in front of them.
         changes: which queues have changed, as long as somebody wants to know; one that is made or deleted has.
         measures: how long messages take.
     """
@@ -87,6 +91,8 @@ class QueueDirectory:
     ) -> None:
         self.settings = settings
         self.transactions = TransactionDirectory(self, storage)
+        self.distributor = Distributor(self, storage, wall_clock)
+        self.exchanges = ExchangeDirectory(self, storage)
         self._transaction_timeout = transaction_timeout
         self._wall_clock = wall_clock
         self._max_queues = max_queues
@@ -297,8 +303,7 @@ class QueueDirectory:
         """
         if name not in self._numbers:
             raise QueueNotFoundError(name)
-        if self._storage is not None:
-            self._storage.delete(self._numbers[name])
+        self.exchanges.queue_deleted(name, self._numbers[name])
         del self._numbers[name]
         self._declared.pop(name, None)
         self._logs.pop(name, None)

@@ -32,6 +32,11 @@ LOST_CHANGES = (
     "%d changes of the durable map are lost with records that were damaged: what they changed is as it was before"
 )
 """Said by each start that reads the log from before them."""
+LOST_DEFINITIONS = (
+    "%d changes of exchanges and bindings are lost with records that were damaged, and %d bindings lead to queues that are lost: "
+    "see what is bound"
+)
+"""Likewise."""
 
 
 def is_marked(files: Files, directory: Path) -> bool:

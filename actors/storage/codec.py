@@ -18,6 +18,8 @@ A record's payload, by its kind:
     ...]]``: whose version is committed with it, and the events that are no messages, as the rest of this says (actors/storage/together.py).
 ``ENTRY_PUT``
     a msgpack array ``[number, section, key, value | nil]``: a change of the map beside the queues (actors/storage/durable_map.py).
+``EXCHANGES_CHANGED``
+    what happened to exchanges and bindings in one instant (actors/storage/exchange_codec.py).
 any other kind
     a msgpack array whose first item is the queue's number and whose others are the event's fields in order; ranges are flat lists
     of numbers.
@@ -79,6 +81,7 @@ QUEUE_DELETED = 34
 TRANSACTION_COMMITTED = 35
 TOGETHER = 36
 ENTRY_PUT = 37
+EXCHANGES_CHANGED = 38
 
 MAX_HEADER_BYTES = 2**16 - 1
 """What the header's length can say. The names of those whose batches were joined are what grows in it; ``groups`` bounds them."""

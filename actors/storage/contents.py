@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.errors import StorageError
+from actors.exchanges.definitions import Definitions
+from actors.exchanges.vocabulary import QueueUnbound
 from actors.queue.state.log import QueueLog
 from actors.queue.state.staged import CommittedVersions, ended_stages
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.stages import WriterVersion
 from actors.storage import codec
-from actors.storage.after_repair import LOST, LOST_CHANGES, drop_lost, is_marked
+from actors.storage.after_repair import LOST, LOST_CHANGES, LOST_DEFINITIONS, drop_lost, is_marked
 from actors.storage.durable_map import Sections
+from actors.storage.exchange_codec import decode_changes
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encoded
 from actors.storage.together import decode_together
 from journal import ITEMS_PREFIX_BYTES, unpack_items_prefix
 
 if TYPE_CHECKING:
+    from actors.exchanges.vocabulary import Event as ExchangeEvent
     from actors.queue.vocabulary.settings import QueueSettings
     from actors.storage.table import JournalEntryTable
     from journal import Files, Journal, Record
@@ -42,6 +46,7 @@ class Contents:
         tables: the tables of their batches.
         versions: the last committed version of each writer.
         sections: the map beside the queues.
+        definitions: the exchanges and bindings; all that is durable of them, at a start.
     """
 
     def __init__(self, new_table: Callable[[int], JournalEntryTable]) -> None:
@@ -52,6 +57,7 @@ class Contents:
         self.tables: dict[int, JournalEntryTable] = {}
         self.versions = CommittedVersions()
         self.sections = Sections()
+        self.definitions = Definitions()
 
     def restore(self, payload: bytes) -> None:
         """Have what a checkpoint has; raises StorageError for one that cannot be read."""
@@ -61,10 +67,13 @@ class Contents:
         self.queues.update((queue.number, queue) for queue in snapshot.queues)
         self.versions = snapshot.versions
         self.sections = snapshot.sections
+        self.definitions = snapshot.definitions
 
     def snapshot(self) -> Iterator[bytes]:
         """All of it, encoded piece by piece (``snapshot.encoded``)."""
-        return encoded(Snapshot(self.store_id, self.next_queue, self.in_order(), self.versions, self.sections))
+        return encoded(
+            Snapshot(self.store_id, self.next_queue, self.in_order(), self.versions, self.sections, self.definitions)
+        )
 
     def in_order(self) -> list[StoredQueue]:
         """The queues by number."""
@@ -91,6 +100,22 @@ class Contents:
             return False
         self.tables.pop(number).deleted = True
         return True
+
+    def change_definitions(self, events: Iterable[ExchangeEvent], deleted_queue: int | None) -> bool:
+        """Exchanges and bindings were changed, and with them a queue was deleted, if one was; returns whether that was there."""
+        for event in events:
+            self.definitions.apply(event)
+        return deleted_queue is not None and self.deleted(deleted_queue)
+
+    def unbind_lost_queues(self) -> int:
+        """Take away the bindings that lead to no queue, as only damage leaves them; returns how many."""
+        names = {queue.name for queue in self.queues.values()}
+        ends = {binding.destination for binding in self.definitions.bindings()}
+        lost = [end.name for end in ends if not end.is_exchange and end.name not in names]
+        before = self.definitions.binding_count()
+        for name in lost:
+            self.definitions.apply(QueueUnbound(0, name))
+        return before - self.definitions.binding_count()
 
     def takes(self, events: Mapping[int, Event]) -> bool:
         """Whether every queue is there that gets messages by these events."""
@@ -149,53 +174,68 @@ def recover(journal: Journal, contents: Contents, files: Files, directory: Path)
             logger.warning(LOST, lost[queue.number], queue.name)
     if replay.lost_changes:
         logger.warning(LOST_CHANGES, replay.lost_changes)
+    unbound = contents.unbind_lost_queues()
+    if replay.lost_definitions or unbound:
+        logger.warning(LOST_DEFINITIONS, replay.lost_definitions, unbound)
     return given_up
 
 
 class _Replay:
     """Applies records; ``lost`` counts the numbers of each queue that its records leave out, as only damage can.
 
-    So does ``lost_changes`` of the durable map.
+    So does ``lost_changes`` of the durable map, and ``lost_definitions`` of exchanges and bindings.
     """
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
         self.lost: Counter[int] = Counter()
         self.lost_changes = 0
+        self.lost_definitions = 0
 
     def apply(self, record: Record) -> None:
         """One record."""
+        apply = _APPLY.get(record.kind)
+        if apply is not None:
+            apply(self, record.payload, record.lsn)
+            return
+        number, event = codec.decode(record.kind, record.payload)
+        queue = self._contents.queues.get(number)
+        if queue is not None:
+            queue.log.apply(event, record.lsn)
+
+    def _declared(self, payload: memoryview, _lsn: int) -> None:
         contents = self._contents
-        kind, payload = record.kind, record.payload
-        if kind == codec.ADDED:
-            self._added(payload, record.lsn)
-        elif kind == codec.QUEUE_DECLARED:
-            number, name, settings = codec.decode_declared(payload)
-            if number in contents.queues:
-                contents.queues[number].settings = settings
-            elif number >= contents.next_queue:
-                contents.declared(number, name, settings)
-        elif kind == codec.QUEUE_DELETED:
-            contents.deleted(codec.decode_number(payload))
-        elif kind == codec.TRANSACTION_COMMITTED:
-            writer, version, winners = codec.decode_transaction(payload)
-            if not contents.versions.covers(writer, version):
-                ended = ended_stages(contents.logs(), writer, version, winners)
-                contents.apply(ended, WriterVersion(writer, version), record.lsn)
-        elif kind == codec.STORE_CREATED:
-            # One that was restored has another in its checkpoint.
-            contents.store_id = contents.store_id or codec.decode_number(payload)
-        elif kind == codec.TOGETHER:
-            self._together(*decode_together(payload), record.lsn)
-        elif kind == codec.ENTRY_PUT:
-            put, sections = codec.decode_put(payload), contents.sections
-            self.lost_changes += max(0, put.number - sections.number - 1)
-            sections.apply(put, record.lsn)
-        else:
-            number, event = codec.decode(kind, payload)
-            queue = contents.queues.get(number)
-            if queue is not None:
-                queue.log.apply(event, record.lsn)
+        number, name, settings = codec.decode_declared(payload)
+        if number in contents.queues:
+            contents.queues[number].settings = settings
+        elif number >= contents.next_queue:
+            contents.declared(number, name, settings)
+
+    def _deleted(self, payload: memoryview, _lsn: int) -> None:
+        self._contents.deleted(codec.decode_number(payload))
+
+    def _committed(self, payload: memoryview, lsn: int) -> None:
+        contents = self._contents
+        writer, version, winners = codec.decode_transaction(payload)
+        if not contents.versions.covers(writer, version):
+            ended = ended_stages(contents.logs(), writer, version, winners)
+            contents.apply(ended, WriterVersion(writer, version), lsn)
+
+    def _created(self, payload: memoryview, _lsn: int) -> None:
+        # One that was restored has another in its checkpoint.
+        self._contents.store_id = self._contents.store_id or codec.decode_number(payload)
+
+    def _put(self, payload: memoryview, lsn: int) -> None:
+        put, sections = codec.decode_put(payload), self._contents.sections
+        self.lost_changes += max(0, put.number - sections.number - 1)
+        sections.apply(put, lsn)
+
+    def _exchanges_changed(self, payload: memoryview, _lsn: int) -> None:
+        contents = self._contents
+        changes, deleted_queue = decode_changes(payload)
+        if changes:
+            self.lost_definitions += max(0, changes[0].number - contents.definitions.number - 1)
+        contents.change_definitions(changes, deleted_queue)
 
     def _added(self, payload: memoryview, lsn: int) -> None:
         stream, first, count = unpack_items_prefix(payload)
@@ -206,8 +246,24 @@ class _Replay:
                 events[moved[0]] = moved[1]
             self._together(events, None, lsn)
 
+    def _several(self, payload: memoryview, lsn: int) -> None:
+        self._together(*decode_together(payload), lsn)
+
     def _together(self, events: Mapping[int, Event], version: WriterVersion | None, lsn: int) -> None:
         for number, event in events.items():
             if type(event) is MessagesAdded and number in self._contents.queues:
                 self.lost[number] += max(0, event.first - self._contents.queues[number].log.next_sequence)
         self._contents.apply(events, version, lsn)
+
+
+_APPLY: dict[int, Callable[[_Replay, memoryview, int], None]] = {
+    codec.ADDED: _Replay._added,
+    codec.QUEUE_DECLARED: _Replay._declared,
+    codec.QUEUE_DELETED: _Replay._deleted,
+    codec.TRANSACTION_COMMITTED: _Replay._committed,
+    codec.STORE_CREATED: _Replay._created,
+    codec.TOGETHER: _Replay._several,
+    codec.ENTRY_PUT: _Replay._put,
+    codec.EXCHANGES_CHANGED: _Replay._exchanges_changed,
+}
+"""What a record does, by its kind; those of any other kind are an event of one queue."""

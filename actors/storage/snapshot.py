@@ -1,12 +1,14 @@
 """The state of every queue as a checkpoint's payload: what recovery begins with instead of the log's beginning.
 
 A msgpack map ``{"version": 2, "store": id, "next_queue": number, "queues": [queue, ...], "writers": [[writer, version], ...]}``, with
-``"map": [number of changes, [[section, key, value], ...]]`` behind it in version 3. Of a queue it has number, name, settings (nil for the
+``"map": [number of changes, [[section, key, value], ...]]`` behind it in version 3, and in version 4 ``"exchanges"`` too
+(actors/storage/exchange_codec.py). Of a queue it has number, name, settings (nil for the
 broker's) and everything that ``QueueLog`` has but its batches, which are in the journal.
 Sets of ranges are the bytes of little-endian i64 pairs: a queue that was acknowledged in odd places has many.
 
 A queue's ``temporary``, ``deleted`` and ``total_moved`` and the last item of a ledger came later than the rest, and may be missing.
-Version 3 is written once the durable map was used, so that a program that knows of none refuses it, and no other directory.
+Version 3 is written once the durable map was used, and version 4 once there was a durable exchange or binding, so that a program that
+knows of none refuses the directory, and no other.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
 
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from actors.errors import StorageError
+from actors.exchanges.definitions import Definitions
 from actors.queue.state.log import QueueLog, Stage
 from actors.queue.state.staged import CommittedVersions
 from actors.queue.state.subscriptions import Ledger
@@ -30,6 +33,7 @@ from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from actors.storage.codec import settings_as_stored, settings_from
 from actors.storage.durable_map import Sections
+from actors.storage.exchange_codec import decoded_definitions, encoded_definitions, unpack
 
 if TYPE_CHECKING:
     from actors.queue.state.entries import EntryTable
@@ -38,7 +42,9 @@ if TYPE_CHECKING:
 VERSION = 2
 MAP_VERSION = 3
 """Of a checkpoint that has the durable map."""
-READABLE = frozenset({1, VERSION, MAP_VERSION})
+EXCHANGES_VERSION = 4
+"""Of one that has exchanges and bindings, with the map or without."""
+READABLE = frozenset({1, VERSION, MAP_VERSION, EXCHANGES_VERSION})
 """Versions that this program can begin with."""
 
 COUNTERS = (
@@ -85,6 +91,7 @@ class Snapshot:
     queues: list[StoredQueue]
     versions: CommittedVersions
     sections: Sections = field(default_factory=Sections)
+    definitions: Definitions = field(default_factory=Definitions)
 
 
 def encoded(snapshot: Snapshot) -> Iterator[bytes]:
@@ -97,14 +104,15 @@ def encoded(snapshot: Snapshot) -> Iterator[bytes]:
     packer = msgpack.Packer()
     pack = packer.pack
     queues = list(snapshot.queues)
-    # Once it was used it stays: its changes are counted on, whatever is left of it.
-    mapped = snapshot.sections.number > 0
+    # Once they were used they stay: their changes are counted on, whatever is left of them.
+    mapped, exchanged = snapshot.sections.number > 0, snapshot.definitions.number > 0
+    version = MAP_VERSION if mapped else VERSION
     head = _map(
         packer,
-        ("version", pack(MAP_VERSION if mapped else VERSION)),
+        ("version", pack(EXCHANGES_VERSION if exchanged else version)),
         ("store", pack(snapshot.store_id)),
         ("next_queue", pack(snapshot.next_queue)),
-        rest=3 if mapped else 2,
+        rest=2 + mapped + exchanged,
     )
     writers = pack("writers") + pack(list(snapshot.versions))
     yield head + pack("queues") + _array_header(packer, len(queues))
@@ -113,6 +121,9 @@ def encoded(snapshot: Snapshot) -> Iterator[bytes]:
     yield writers
     if mapped:
         yield from _entries(packer, snapshot.sections)
+    if exchanged:
+        yield pack("exchanges")
+        yield from encoded_definitions(snapshot.definitions.snapshot())
 
 
 def decode_snapshot(payload: bytes, table: Callable[[int], EntryTable]) -> Snapshot:
@@ -122,17 +133,22 @@ def decode_snapshot(payload: bytes, table: Callable[[int], EntryTable]) -> Snaps
         StorageError: it is of a newer version, or no snapshot.
     """
     try:
-        fields = msgpack.unpackb(payload, strict_map_key=False)
+        fields = unpack(payload)
         if fields["version"] not in READABLE:
-            raise StorageError(f"a checkpoint of version {fields['version']}; this program knows version {MAP_VERSION}")
+            raise StorageError(
+                f"a checkpoint of version {fields['version']}; this program knows version {EXCHANGES_VERSION}"
+            )
         queues = [_stored(queue, table(queue["number"])) for queue in fields["queues"]]
         versions = CommittedVersions((writer, version) for writer, version in fields.get("writers", ()))
         sections = Sections()
         if "map" in fields:
             number, entries = fields["map"]
             sections.restore(number, ((section, key, value) for section, key, value in entries))
-        return Snapshot(fields["store"], fields["next_queue"], queues, versions, sections)
-    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        definitions = Definitions()
+        if "exchanges" in fields:
+            definitions.restore(decoded_definitions(fields["exchanges"]))
+        return Snapshot(fields["store"], fields["next_queue"], queues, versions, sections, definitions)
+    except (ValueError, TypeError, KeyError, ArithmeticError, msgpack.UnpackException) as error:
         raise StorageError(f"the checkpoint cannot be decoded: {error!r}") from error
 
 

@@ -17,23 +17,26 @@ from actors.storage import codec
 from actors.storage.after_repair import is_marked, remove_mark, without_record
 from actors.storage.checkpoints import Checkpoints
 from actors.storage.contents import Contents, recover
+from actors.storage.durable_definitions import DurableDefinitions
 from actors.storage.durable_map import DurableMap, EntryPut
+from actors.storage.entry_cache import EntryCache
+from actors.storage.exchange_codec import encode_changes
 from actors.storage.failures import keep_in_mind, place_error, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.measures import JournalMeasures, figures_of
 from actors.storage.options import (
     DEFAULT_CACHE_BYTES,
-    GATHER_DELAY,
     MAX_PENDING_BYTES,
     PENDING_HIGH_BYTES,
     PENDING_LOW_BYTES,
     storage_options,
 )
-from actors.storage.table import JournalEntryTable, entry_cache
-from actors.storage.together import encode_all, encode_commit
+from actors.storage.table import JournalEntryTable
+from actors.storage.together import encode_all, encode_commit, tell_tables
 from journal import Files, Journal, JournalError, JournalOptions, OsFiles
 
 if TYPE_CHECKING:
+    from actors.exchanges.vocabulary import Event as ExchangeEvent
     from actors.queue.state.staged import CommittedVersions
     from actors.queue.vocabulary.events import StagesEnded
     from actors.queue.vocabulary.settings import QueueSettings
@@ -47,8 +50,8 @@ STORE_ID_BYTES = 4
 logger = logging.getLogger("penstock.storage")
 
 
-class Storage(DurableMap):
-    """One directory's journal and queues, and the map beside them. Lives on the broker's loop; only the journal's committer is elsewhere.
+class Storage(DurableMap, DurableDefinitions):
+    """One directory's journal, queues and exchanges, and the map beside them. Lives on the broker's loop, but for the journal's committer.
 
     Open it, take ``queues`` from it, then ``start`` it on the loop.
 
@@ -68,11 +71,11 @@ class Storage(DurableMap):
         self._journal = journal
         self.directory = directory
         self._cache_bytes = cache_bytes
-        self._cache = entry_cache(cache_bytes)
+        self._cache = EntryCache(cache_bytes)
         self._contents = contents = Contents(self._table)
         self._tables = contents.tables
         self._checkpoints = Checkpoints(journal, contents.snapshot, contents.live, self.fail)
-        self._gathered = GatheredAcknowledgements(journal, self._checkpoints.schedule)
+        self._gathered = GatheredAcknowledgements(journal, self._checkpoints.schedule, self.fail)
         self._given_up: list[tuple[int, Event]] = []
         self.durable = 0
         self.measures = JournalMeasures()
@@ -111,6 +114,7 @@ class Storage(DurableMap):
             what = "read"
             storage._given_up = recover(journal, storage._contents, files, directory)
             storage.sections = storage._contents.sections
+            storage.definitions = storage._contents.definitions
             storage.durable = journal.durable_lsn - 1
         except (JournalError, OSError) as error:
             unusable = place_error(error, directory) if what == "opened" else None
@@ -122,6 +126,7 @@ class Storage(DurableMap):
         self._loop = asyncio.get_running_loop()
         self._failed = failed
         self._checkpoints.start(self._loop)
+        self._gathered.start(self._loop)
         self._journal.start(self._on_durable, self._on_failure, self._committer)
         if not self.store_id:
             self._contents.store_id = int.from_bytes(os.urandom(STORE_ID_BYTES), "big") or 1
@@ -138,7 +143,7 @@ class Storage(DurableMap):
         Raises:
             StorageError: the disk failed at it, and had not before. What was confirmed is durable all the same.
         """
-        self._write_acknowledged()
+        self._gathered.write()
         self._checkpoints.finish()
         error: Exception | None = None
         try:
@@ -187,10 +192,7 @@ class Storage(DurableMap):
 
     def delete(self, number: int) -> None:
         """Forget a queue and all that it holds."""
-        self._append(codec.QUEUE_DELETED, codec.encode_number(number))
-        if self._contents.deleted(number):
-            self._gathered.forget(number)
-        self._checkpoints.schedule()
+        self.change_definitions((), number)
 
     def record(self, number: int, event: Event) -> int:
         """Put an event of queue ``number`` into the journal, before the queue applies it; returns its number.
@@ -205,7 +207,8 @@ class Storage(DurableMap):
             return 0
         try:
             if type(event) is MessagesAcknowledged:
-                return self._acknowledged(number, event)
+                self._gathered.add(number, event)
+                return 0
             if type(event) is MessagesAdded:
                 self._check_pending()
                 parts = codec.encode_added(event)
@@ -265,6 +268,19 @@ class Storage(DurableMap):
         self._contents.apply(ended, version, lsn)
         return lsn, ended
 
+    def _record_changes(self, events: Sequence[ExchangeEvent], deleted_queue: int | None) -> int:
+        if not events:
+            assert deleted_queue is not None
+            return self._append(codec.QUEUE_DELETED, codec.encode_number(deleted_queue))
+        if deleted_queue is None:
+            self._check_pending()
+        return self._append(codec.EXCHANGES_CHANGED, encode_changes(events, deleted_queue))
+
+    def _apply_changes(self, events: Sequence[ExchangeEvent], deleted_queue: int | None) -> None:
+        if self._contents.change_definitions(events, deleted_queue) and deleted_queue is not None:
+            self._gathered.forget(deleted_queue)
+        self._checkpoints.schedule()
+
     def _record_put(self, event: EntryPut) -> int:
         self._check_pending()
         lsn = self._append(codec.ENTRY_PUT, codec.encode_put(event))
@@ -274,13 +290,12 @@ class Storage(DurableMap):
     def _record_together(self, encoded: Encoded) -> int:
         if encoded.held:
             self._check_pending()
-        for stream, _, _, part in encoded.held:
-            self._tables[stream].appended = encoded.size_of(part)
         try:
             lsn = encoded.append_to(self._journal)
         except JournalError as error:
             raise self._lost(error) from error
         if encoded.held:
+            tell_tables(encoded, self._tables, self._journal)
             self._note_added()
         return lsn
 
@@ -292,18 +307,6 @@ class Storage(DurableMap):
         """What may be much is on its way to the disk."""
         if not self._behind and self._journal.pending_bytes > PENDING_HIGH_BYTES:
             self._set_behind(True)
-
-    def _acknowledged(self, number: int, event: MessagesAcknowledged) -> int:
-        if self._gathered.add(number, event) and self._loop is not None:
-            self._loop.call_later(GATHER_DELAY, self._write_acknowledged)
-        return 0
-
-    def _write_acknowledged(self, *, lazy: bool = True) -> None:
-        if self.failure is None:
-            try:
-                self._gathered.write(self._loop, self._write_acknowledged, lazy=lazy)
-            except JournalError as error:
-                self.fail(storage_error(error))
 
     # --- durability
 
@@ -326,7 +329,7 @@ class Storage(DurableMap):
         left = True
         while left:
             if self._gathered:
-                self._write_acknowledged(lazy=False)
+                self._gathered.write(lazy=False)
             if self.failure is not None:
                 raise self.failure  # what was lost on its way there is not among what is waited for
             # Where some is left the journal was full, and has room then. Others gather more meanwhile: who waited for that had no end.
@@ -361,8 +364,7 @@ class Storage(DurableMap):
             try:
                 self._loop.call_soon_threadsafe(self._advance)
             except RuntimeError:
-                # The loop is closed: nobody is left to tell.
-                logger.debug("a commit after the loop was closed")
+                logger.debug("a commit after the loop was closed: nobody is left to tell")
 
     def _advance(self) -> None:
         self._told = False
@@ -401,7 +403,7 @@ class Storage(DurableMap):
         if self.failure is None:
             self.failure = error
             keep_in_mind(self._files, self.directory, error)
-            self._checkpoints.halted = True
+            self._checkpoints.halted = self._gathered.halted = True
             self._waiters.clear()
             self._wake_synced()
             if self._failed is not None:
@@ -425,9 +427,7 @@ class Storage(DurableMap):
             "directory": str(self.directory),
             **figures_of(self._journal.statistics(), self._checkpoints.made),
             "free_bytes": self._files.free_bytes(self.directory),
-            "cache_bytes": self._cache.bytes,
-            "cache_hits": self._cache.hits,
-            "cache_misses": self._cache.misses,
+            **self._cache.statistics(),
         }
 
     # --- inside

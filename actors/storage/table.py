@@ -2,69 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from actors.errors import QueueGoneError, StorageError
-from actors.queue.state.entries import Entry, Extent
+from actors.queue.state.entries import Extent
 from actors.storage.codec import decode_added
+from actors.storage.entry_cache import JournalEntry
 from actors.storage.failures import storage_error
-from journal import ITEMS_PREFIX_BYTES, RECORD_HEADER_BYTES, ByteBoundedCache, JournalError
+from journal import ITEMS_PREFIX_BYTES, RECORD_HEADER_BYTES, JournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from actors.batch import MessageBatch
     from actors.errors import ActorError
+    from actors.queue.state.entries import Entry
     from actors.queue.vocabulary.events import MessagesAdded
-    from journal import Journal, Located
+    from actors.storage.entry_cache import EntryCache
+    from journal import Journal, Located, RecordPlace
 
 RECORD_OVERHEAD_BYTES = RECORD_HEADER_BYTES + ITEMS_PREFIX_BYTES
 """What the journal keeps for a record beside its payload: its header, and which messages it holds."""
-
-MEASURED_BYTES = 64 * 1024
-"""A record of so many bytes is taken for as large as its batch; of a smaller one the batch is read."""
-
-EntryCache: TypeAlias = "ByteBoundedCache[tuple[int, int], Entry]"
-"""Entries that have their messages in memory, of all queues together, by queue number and first message."""
-
-
-def entry_cache(limit: int) -> EntryCache:
-    """A cache of at most ``limit`` bytes of batches; an entry that has to leave forgets its messages."""
-    return ByteBoundedCache(limit, on_evict=lambda _key, entry: entry.forget())
-
-
-class JournalEntry(Entry):
-    """An entry that knows what its record takes, and has the cache know when its messages are used.
-
-    Attributes:
-        key: what the cache has it under.
-        stored: bytes of the record's payload.
-    """
-
-    __slots__ = ("_cache", "key", "stored")
-
-    def __init__(
-        self, first: int, stop: int, table: JournalEntryTable, key: tuple[int, int], cache: EntryCache, stored: int
-    ) -> None:
-        super().__init__(first, stop, table)
-        self._cache = cache
-        self.key = key
-        self.stored = stored
-
-    @property
-    def most_bytes(self) -> int:
-        """See ``Entry``; of a large record without reading it. Beside little the names of its senders could be much."""
-        if self.size or self.stored >= MEASURED_BYTES:
-            return self.size or self.stored
-        return self.batch.nbytes
-
-    @property
-    def batch(self) -> MessageBatch:
-        """See ``Entry``; what is in the cache stays the longer for it."""
-        self._cache.get(self.key)
-        batch = self._batch
-        return batch if batch is not None else self._table.load(self)
 
 
 class JournalEntryTable:
@@ -81,6 +40,7 @@ class JournalEntryTable:
         replaying: whether batches are only counted, as their events come from the journal itself.
         deleted: whether the queue is gone, and with it what it held.
         appended: bytes of the payload of the record that was appended last for this queue, which ``add`` is about.
+        shared: where that record is, and the queues that it gives these messages to, ascending; None where this one alone gets them.
     """
 
     __slots__ = (
@@ -94,6 +54,7 @@ class JournalEntryTable:
         "deleted",
         "overhead",
         "replaying",
+        "shared",
     )
 
     def __init__(
@@ -108,6 +69,7 @@ class JournalEntryTable:
         self.replaying = False
         self.deleted = False
         self.appended = 0
+        self.shared: tuple[RecordPlace, Sequence[int]] | None = None
         self._journal = journal
         self._stream = stream
         self._cache = cache
@@ -126,7 +88,11 @@ class JournalEntryTable:
         entry = self._entry(first, first + len(event.batch), self.appended)
         entry.know(event.batch, event=number, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
         self._entries[first] = entry
-        self._cache.put((self._stream, first), entry, entry.size)
+        if self.shared is None:
+            self._cache.keep(entry)
+        else:
+            self._cache.share(*self.shared, self._stream, entry, event.batch)
+            self.shared = None
         return self.appended
 
     def at(self, sequence: int) -> Entry | None:
@@ -178,7 +144,8 @@ class JournalEntryTable:
 
     def discard(self, first: int) -> None:
         """See ``EntryTable``; the disk gets the room back when the journal finds nothing alive beside it."""
-        self._cache.discard((self._stream, first))
+        cache = self._cache
+        cache.discard(self._stream, first, self._entries.get(first) if cache.shares else None)
 
     def load(self, entry: Entry) -> MessageBatch:
         """See ``EntryTable``.
@@ -189,13 +156,21 @@ class JournalEntryTable:
         """
         if self.deleted:
             raise QueueGoneError
+        assert isinstance(entry, JournalEntry)
         first = entry.first
         try:
+            if self._cache.shares and (place := self._journal.place(self._stream, first)) is not None:
+                batch = self._cache.join(place, self._stream, entry)
+                if batch is not None:
+                    return batch
             stored = self._journal.read(self._stream, first)
             event = decode_added(first, entry.stop - first, stored.payload)
         except (JournalError, OSError, StorageError) as error:
             raise self._unreadable(error) from error
         # The names of many senders may be in front of few messages, and are not counted.
         batch = entry.know(event.batch.compact(), event=stored.lsn, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
-        self._cache.put((self._stream, first), entry, entry.size)
+        if len(stored.alike) > 1:
+            self._cache.share(stored.place, stored.alike, self._stream, entry, batch)
+        else:
+            self._cache.keep(entry)
         return batch

@@ -21,6 +21,7 @@ from journal import FormatError, Held, unpack_several
 
 if TYPE_CHECKING:
     from actors.storage.codec import Part
+    from actors.storage.table import JournalEntryTable
     from journal import Journal
 
 
@@ -51,6 +52,21 @@ class Encoded(NamedTuple):
         if self.kind == codec.TOGETHER:
             return journal.append_several(self.kind, self.held, self.parts, self.other)
         return journal.append(self.kind, [self.other])
+
+
+def tell_tables(encoded: Encoded, tables: Mapping[int, JournalEntryTable], journal: Journal) -> None:
+    """Have the queues' tables know what was appended for them, before their logs have it."""
+    holders: dict[int, list[tuple[int, int]]] = {}
+    for stream, first, _, part in encoded.held:
+        holders.setdefault(part, []).append((stream, first))
+    for part, held in holders.items():
+        size = encoded.size_of(part)
+        place = journal.place(*held[0]) if len(held) > 1 else None
+        alike = sorted(stream for stream, _ in held)
+        for stream in alike:
+            table = tables[stream]
+            table.appended = size
+            table.shared = None if place is None else (place, alike)
 
 
 def encode_commit(ended: Mapping[int, StagesEnded], version: WriterVersion) -> Encoded:

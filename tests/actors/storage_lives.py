@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from actors.batch import MessageBatch
@@ -38,9 +39,8 @@ class Life:
         self.storage = Storage.open(DATA, JournalOptions(**options), files=self.disk, committer=self.committer)
         self.failures: list[StorageError] = []
         self.storage.start(self.failures.append)
-        known = {queue.name for queue in self.storage.queues}
-        for name in NAMES:
-            if name not in known and len(known) < len(NAMES):
+        if not self.storage._contents.next_queue:
+            for name in NAMES:
                 self.storage.declare(name, None)
         self.logs: dict[int, QueueLog] = {queue.number: queue.log for queue in self.storage.queues}
 
@@ -50,7 +50,7 @@ class Life:
         assert not self.failures
 
     def checkpoint(self) -> None:
-        self.storage._write_acknowledged()
+        self.storage._gathered.write()
         self.storage._checkpoints.make()
         self.storage._checkpoints._advance(whole=True)
         self.run()
@@ -88,15 +88,14 @@ def facts(log: QueueLog) -> dict[str, Any]:
     return {name: getattr(log, name) for name in (*COUNTERS, *names)}
 
 
-def in_loop(test: Callable[[], None]) -> Callable[[], None]:
+def in_loop(test: Callable[..., None]) -> Callable[..., None]:
     """Run a test on a loop, which a storage tells what is durable."""
 
-    def run() -> None:
+    @wraps(test)
+    def run(*arguments: Any, **fixtures: Any) -> None:
         async def main() -> None:
-            test()
+            test(*arguments, **fixtures)
 
         run_in_virtual_time(main())
 
-    run.__name__ = test.__name__
-    run.__doc__ = test.__doc__
     return run

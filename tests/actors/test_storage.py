@@ -194,7 +194,7 @@ def test_a_checkpoint_and_the_events_after_it_give_the_same_as_the_events_alone(
         if number % 3 == 2:
             drain(queue, 2)
             queue.acknowledge("r", [(number // 3, 1)])
-    bench.storage._write_acknowledged()
+    bench.storage._gathered.write()
     bench.committer.run()
     # What another process would find after a crash: the same files, without the lock, which dies with its process.
     shutil.copytree(directory, directory.with_name("after"))
@@ -370,7 +370,7 @@ def test_numbers_go_on_where_they_were_though_every_record_of_them_is_gone(direc
     bench.committer.run()
     for first, payloads, _ in drain(queue):
         queue.acknowledge("r", [(first, len(payloads))])
-    bench.storage._write_acknowledged()
+    bench.storage._gathered.write()
     bench.reclaim()
     bench.close()
     for opened in range(2):

@@ -188,14 +188,14 @@ def test_whatever_happens_between_the_slices_a_start_finds_what_there_was(
         for at in range(STEPS):
             run.step(at / 100)
             if run.random.random() < 0.1:
-                run.storage._write_acknowledged()
+                run.storage._gathered.write()
             if run.random.random() < 0.3:
                 run.committer.run()
             if run.random.random() < 0.08:
                 run.storage._checkpoints.make(lambda: stored.append(True))
             for _ in range(run.random.randrange(3)):
                 turn(run)
-        run.storage._write_acknowledged()
+        run.storage._gathered.write()
         run.committer.run()
         assert run.failures == []
         seen.append(len(stored))
@@ -349,7 +349,7 @@ def test_whatever_fails_a_checkpoint_ends_the_broker_with_the_reason_and_loses_n
             run.step(float(now))
         queues = {name: facts(queue.log) for name, queue in run.queues.items()}
         # Acknowledgements are gathered for some milliseconds; those of a broker that ends within them come again.
-        run.storage._write_acknowledged()
+        run.storage._gathered.write()
         run.committer.run()
         monkeypatch.setattr(run.storage._journal, step, failing_later if step == "prepare_checkpoint" else failing)
         if when == "closing":

@@ -236,7 +236,7 @@ def test_any_events_of_any_queues_are_what_they_are_one_by_one_and_after_a_start
             for n, event in events.items():
                 model[n].apply(event)
             if then:
-                life.storage._write_acknowledged()
+                life.storage._gathered.write()
                 life.run()
             if then == "check":
                 life.checkpoint()

@@ -325,7 +325,7 @@ def test_the_disk_gets_back_the_room_of_what_was_discarded_and_keeps_what_is_sta
             if isinstance(effect, Deliver):
                 left.acknowledge("r", [(effect.first, len(effect.batch))])
         for _ in range(4):
-            life.storage._write_acknowledged()
+            life.storage._gathered.write()
             life.storage._checkpoints.reclaim()
             life.storage._checkpoints._advance(whole=True)
             life.committer.run()
@@ -398,8 +398,8 @@ def test_a_checkpoint_of_the_version_before_is_read_and_one_of_a_newer_version_r
         del old["queues"][0][key]
     again = decode_snapshot(msgpack.packb(old), lambda _number: log.table)
     assert (again.store_id, again.queues[0].log.stages, len(again.versions)) == (1, {}, 0)
-    with pytest.raises(StorageError, match="version 4; this program knows version 3"):
-        decode_snapshot(msgpack.packb({**fields, "version": 4}), lambda _number: log.table)
+    with pytest.raises(StorageError, match="version 5; this program knows version 4"):
+        decode_snapshot(msgpack.packb({**fields, "version": 5}), lambda _number: log.table)
 
 
 class LossyJournal:

@@ -165,7 +165,7 @@ class MapProgram:
         for start, stop in queue.log.stored()[:1]:
             event = MessagesAcknowledged(((start, self.random.randint(start + 1, stop)),))
             queue.log.apply(event, storage.record(queue.number, event))
-            storage._write_acknowledged()
+            storage._gathered.write()
 
     def _confirm(self, storage: Storage) -> None:
         """What was recorded up to here is durable, and whoever asked was told."""

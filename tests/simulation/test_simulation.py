@@ -45,8 +45,9 @@ SEEDS = range(3, 12)
 MORE_SEEDS = [*SEEDS, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (0, 1, 2, 12, 13))]
 SEEDS_IN_MEMORY = [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 6))]
 MUTANT_SEEDS = range(12)
+CRASHING_SEEDS = (*range(8, 12), *range(8))
 TRANSACTION_SEEDS = range(40)
-"""A defect need not show in every run, but must in one of these."""
+"""A defect need not show in every run, but must in one of these; where those that show it are known they come first."""
 
 
 @cache
@@ -66,7 +67,7 @@ def in_memory() -> Iterator[Plan]:
 def with_power_failures() -> Iterator[Plan]:
     """Plans whose commits take long, and whose broker often loses power before one."""
     faults = FaultPlan(interval=1.0, weights={"power off broker": 1.0}, until=20.0)
-    return (replace(draw(seed, durable=True), commit_delay=0.2, faults=faults) for seed in MUTANT_SEEDS)
+    return (replace(draw(seed, durable=True), commit_delay=0.2, faults=faults) for seed in CRASHING_SEEDS)
 
 
 @pytest.mark.parametrize("seed", MORE_SEEDS)
@@ -198,7 +199,8 @@ def test_the_runs_have_moves_in_them_and_targets_that_are_full() -> None:
 def with_a_gateway() -> Iterator[Plan]:
     """Plans with a gateway that remembers things, whose broker is killed, and loses power, again and again."""
     faults = FaultPlan(interval=0.5, weights={"kill broker": 1.0, "power off broker": 1.0}, until=10.0)
-    return (replace(draw(seed, durable=True), commit_delay=0.2, faults=faults, remembers=0.05) for seed in MUTANT_SEEDS)
+    drawn = (draw(seed, durable=True) for seed in CRASHING_SEEDS)
+    return (replace(plan, commit_delay=0.2, faults=faults, remembers=0.05) for plan in drawn)
 
 
 def test_a_map_whose_changes_are_confirmed_before_the_sync_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from actors.queue.vocabulary.replies import SenderAttached, SentMessages, Supers
 from actors.queue.vocabulary.settings import MAX_DELAYED
 
 if TYPE_CHECKING:
+    from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
     from actors.queue.vocabulary.commands import AttachSender, OfferBatch, RequestCapacity
     from actors.queue.vocabulary.replies import Connection
@@ -78,7 +79,7 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
         return
     if stage is not None:
         _check_stage_open(core, stage, delay, ttl)
-    delay_us, ttl_us = core.usual_timing if delay is None and ttl is None else _timing(core.settings, delay, ttl)
+    delay_us, ttl_us = core.usual_timing if delay is None and ttl is None else timing_of(core.settings, delay, ttl)
     behind = expected is not None and client_sequence > expected
     if behind and not sender.rejecting:
         assert expected is not None
@@ -232,8 +233,21 @@ def _without_committed(core: QueueCore, incoming: list[Incoming]) -> list[Incomi
     return kept
 
 
-def _timing(settings: QueueSettings, delay: float | None, ttl: float | None) -> tuple[int, int | None]:
-    """Delay and time to live of a batch, as the queue declares them where the sender does not say; microseconds."""
+def refusal_of(core: QueueCore, batch: MessageBatch, *, delayed: bool) -> str | None:
+    """Why a queue does not store a batch that comes beside its senders; None where it does.
+
+    Raises:
+        QueueLimitError: there is no room for its delay, and the queue does not reject.
+    """
+    return _why_not(core, 0, len(batch), batch.nbytes, delayed) if delayed or core.rejects else None
+
+
+def timing_of(settings: QueueSettings, delay: float | None, ttl: float | None) -> tuple[int, int | None]:
+    """Delay and time to live of a batch, as the queue declares them where the sender does not say; microseconds.
+
+    Raises:
+        InvalidRequestError: one that cannot be.
+    """
     if delay is None:
         delay = settings.delay
     elif not 0 <= delay <= MAX_VISIBILITY_SECONDS:

@@ -1,0 +1,122 @@
+"""A batch for several queues, stored in all of them in one instant, by one record; each delivers it at its own demand.
+
+It is written into the queues' logs, beside whatever the queues do themselves. A queue notices that before it does anything else
+(``state/catching_up.py``), and it is told, so that it does so soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pykka
+
+from actors.errors import QueueError
+from actors.queue.operations.sending import refusal_of, timing_of
+from actors.queue.structures.deadlines import US_PER_SECOND
+from actors.queue.vocabulary.distributed import Distributed, StoredBeside
+from actors.queue.vocabulary.events import MessagesAdded
+
+if TYPE_CHECKING:
+    from actors.batch import MessageBatch
+    from actors.queue.queue_state import QueueState
+    from actors.runtime.loop_ref import LoopActorRef
+    from actors.storage import Storage
+
+logger = logging.getLogger("penstock.queue")
+
+
+class Queues(Protocol):
+    """What it asks of the broker's queues; see ``QueueDirectory``."""
+
+    def get(self, name: str) -> LoopActorRef[Any]:
+        """A queue that there is."""
+
+    def number_of(self, name: str) -> int:
+        """The number of a queue that there is."""
+
+    def state(self, name: str) -> QueueState | None:
+        """A queue's state; None where there is no such queue."""
+
+
+class Distributor:
+    """Stores batches in several queues at a time. Lives on the broker's loop; it is no actor, like the ``QueueDirectory`` that has it.
+
+    Args:
+        queues: the broker's.
+        storage: where they are durable; None for queues in memory.
+        wall_clock: seconds since the epoch.
+    """
+
+    def __init__(self, queues: Queues, storage: Storage | None, wall_clock: Callable[[], float]) -> None:
+        self._queues = queues
+        self._storage = storage
+        self._wall_clock = wall_clock
+
+    def store(
+        self, names: Iterable[str], batch: MessageBatch, delay: float | None = None, ttl: float | None = None
+    ) -> Distributed:
+        """Store a batch in each of the queues; one that is not there is passed over.
+
+        Nothing waits for room: whoever calls this has been granted it. A queue that rejects answers for itself.
+
+        Args:
+            names: the queues', each once.
+            batch: the messages.
+            delay: seconds until they can be received; None for what each queue declares.
+            ttl: seconds after which they are of no use; None for what each queue declares, which is never exceeded.
+
+        Raises:
+            DiskBehindError: more waits for the disk than may wait. Nothing has happened.
+            InvalidRequestError: a delay or a time to live that cannot be. Nothing has happened.
+            QueueLimitError: a queue has no room for another delay, and does not reject. Nothing has happened.
+            RecordTooLargeError: the facts of the batch fit no record. Nothing has happened.
+            TooMuchTogetherError: more queues, or bytes, than one record may hold. Nothing has happened.
+            StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
+        """
+        now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
+        taking: dict[str, tuple[QueueState, MessagesAdded]] = {}
+        rejected: dict[str, str] = {}
+        for name in names:
+            state = self._queues.state(name)
+            if state is None:
+                continue
+            delay_us, ttl_us = timing_of(state.settings, delay, ttl)
+            refusal = refusal_of(state, batch, delayed=bool(delay_us))
+            if refusal is not None:
+                state.total_rejected += len(batch)
+                rejected[name] = refusal
+                continue
+            added = MessagesAdded(state.log.next_sequence, batch, wall_us, delay_us=delay_us, ttl_us=ttl_us)
+            taking[name] = (state, added)
+        event = self._record(taking, now, wall_us)
+        return Distributed(event, tuple(taking), rejected)
+
+    def _record(self, taking: dict[str, tuple[QueueState, MessagesAdded]], now: float, wall_us: int) -> int:
+        """Have all of it happen, and the queues act on it; returns the event's number."""
+        if not taking:
+            return 0
+        unaware = [name for name, (state, added) in taking.items() if state.ready.known == added.first]
+        for state, _ in taking.values():
+            state.note_time(now, wall_us)
+        event = 0
+        if self._storage is None:
+            for state, added in taking.values():
+                state.log.apply(added)
+        else:
+            event = self._storage.record_all(
+                {self._queues.number_of(name): added for name, (_, added) in taking.items()}
+            )
+        # Those that have not looked since others stored something are about to.
+        for name in unaware:
+            self._wake(name)
+        return event
+
+    def _wake(self, name: str) -> None:
+        try:
+            self._queues.get(name).actor_inbox.offer_beyond_bound(StoredBeside())
+        except (pykka.ActorDeadError, QueueError) as error:
+            # Its successor begins with its log.
+            logger.debug("queue %s is not told of what was stored in it: %s", name, error)

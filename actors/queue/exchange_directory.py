@@ -1,0 +1,101 @@
+"""The exchanges of a broker: what commands change of them, and what goes with a queue that is deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from actors.exchanges.exchanges import Exchanges
+from actors.storage.durable_definitions import DurableDefinitions, MemoryDefinitions
+
+if TYPE_CHECKING:
+    from actors.exchanges.limits import ExchangeLimits
+    from actors.exchanges.tables import Table
+    from actors.storage import Storage
+
+
+class Queues(Protocol):
+    """What exchanges ask of the broker's queues; see ``QueueDirectory``."""
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a queue of this name."""
+
+    async def durable(self) -> None:
+        """Return when all that was recorded so far is durable."""
+
+
+class ExchangeDirectory:
+    """Every exchange and binding of a broker. Lives on the broker's loop; it is no actor, like the ``QueueDirectory`` that has it.
+
+    What a command has changed is so at once, for whoever publishes next. Whoever asked is answered when it is durable: a command that finds
+    all as it shall be may have come just behind the one that made it so.
+
+    Args:
+        queues: the broker's.
+        storage: where what is durable of them is recorded; None for a broker in memory.
+        limits: how much there may be.
+
+    Attributes:
+        exchanges: all of them, to be looked at, and to route by.
+    """
+
+    def __init__(self, queues: Queues, storage: Storage | None, limits: ExchangeLimits | None = None) -> None:
+        self._queues = queues
+        self._definitions: DurableDefinitions = MemoryDefinitions() if storage is None else storage
+        self.exchanges = Exchanges(self._is_durable, limits, self._definitions.definitions)
+
+    async def declare(
+        self,
+        name: str,
+        kind: str = "direct",
+        *,
+        durable: bool = True,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        """An exchange is to be there: as ``Decisions.declare``, with its errors; returns when it is durable.
+
+        Raises:
+            DiskBehindError: more waits for the disk than may wait. Nothing has happened.
+            StorageError: it cannot be made durable; whether it is, the next start tells.
+        """
+        self._definitions.change_definitions(
+            self.exchanges.decide.declare(
+                name, kind, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
+            )
+        )
+        await self._queues.durable()
+
+    async def delete(self, name: str, *, if_unused: bool = False) -> None:
+        """An exchange is to be gone: as ``Decisions.delete``, with its errors and those of `declare`."""
+        self._definitions.change_definitions(self.exchanges.decide.delete(name, if_unused=if_unused))
+        await self._queues.durable()
+
+    async def bind(
+        self, source: str, destination: str, key: str = "", arguments: Table | None = None, *, to_exchange: bool = False
+    ) -> None:
+        """A binding is to be there: as ``Decisions.bind``, with its errors and those of `declare`."""
+        self._definitions.change_definitions(
+            self.exchanges.decide.bind(source, destination, key, arguments, to_exchange=to_exchange)
+        )
+        await self._queues.durable()
+
+    async def unbind(
+        self, source: str, destination: str, key: str = "", arguments: Table | None = None, *, to_exchange: bool = False
+    ) -> None:
+        """A binding is to be gone: as ``Decisions.unbind``, with its errors and those of `declare`."""
+        self._definitions.change_definitions(
+            self.exchanges.decide.unbind(source, destination, key, arguments, to_exchange=to_exchange)
+        )
+        await self._queues.durable()
+
+    def queue_deleted(self, name: str, number: int) -> None:
+        """A queue is deleted, and in the same instant its bindings, and what goes with these.
+
+        Raises:
+            StorageError: it cannot be recorded. Nothing has changed.
+        """
+        self._definitions.change_definitions(self.exchanges.decide.queue_deleted(name), number)
+
+    def _is_durable(self, name: str) -> bool | None:
+        return True if name in self._queues else None

@@ -1,0 +1,188 @@
+"""A batch that several queues hold alike is in memory once, counted once and read once, and goes with the last that holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.batch import MessageBatch
+from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesAdded
+from actors.storage import Storage
+from journal import Journal, JournalOptions, ManualCommitter
+from streams.testkit import run_in_virtual_time
+from tests.actors.storage_lives import DATA, in_loop
+from tests.examples_tried import tried
+from tests.fault.disk import SimulatedDisk
+
+QUEUES = 10
+
+
+class Bench:
+    """A storage over a simulated disk with ten queues, whose cache has ``cache_bytes``."""
+
+    def __init__(self, cache_bytes: int, disk: Any = None) -> None:
+        self.disk = SimulatedDisk() if disk is None else disk
+        self.committer = ManualCommitter()
+        self.cache_bytes = cache_bytes
+        self.storage = Storage.open(
+            DATA, JournalOptions(), files=self.disk, committer=self.committer, cache_bytes=cache_bytes
+        )
+        self.storage.start(self._failed)
+        for number in range(len(self.storage.queues), QUEUES):
+            self.storage.declare(f"q{number}", None)
+        self.logs = {queue.number: queue.log for queue in self.storage.queues}
+
+    @staticmethod
+    def _failed(error: Exception) -> None:
+        raise AssertionError("the storage failed") from error
+
+    def publish(self, queues: Sequence[int], *payloads: bytes) -> MessageBatch:
+        batch = MessageBatch.from_payloads(payloads)
+        self.storage.record_all(
+            {number: MessagesAdded(self.logs[number].next_sequence, batch, 1_000_000) for number in queues}
+        )
+        return batch
+
+    def settle(self) -> None:
+        self.committer.run()
+        self.storage._advance()
+
+    def read(self, number: int, sequence: int) -> bytes:
+        entry = self.logs[number].table.at(sequence)
+        assert entry is not None
+        return bytes(entry.part(sequence, sequence + 1).payloads[0])
+
+    def acknowledge(self, number: int, sequence: int) -> None:
+        event = MessagesAcknowledged(((sequence, sequence + 1),))
+        self.logs[number].apply(event, self.storage.record(number, event))
+
+    def again(self, cache_bytes: int | None = None) -> Bench:
+        self.storage._gathered.write()
+        self.settle()
+        self.storage._journal.abandon()
+        return Bench(self.cache_bytes if cache_bytes is None else cache_bytes, self.disk.restart())
+
+    @property
+    def cached(self) -> int:
+        size: int = self.storage.statistics()["cache_bytes"]
+        return size
+
+
+@in_loop
+def test_what_ten_queues_get_is_counted_once_and_is_one_object() -> None:
+    bench = Bench(10**6)
+    batch = bench.publish(range(QUEUES), bytes(3_000), bytes(2_000))
+    assert bench.cached == batch.nbytes
+    entries = [bench.logs[number].table.at(0) for number in range(QUEUES)]
+    assert all(entry is not None and entry.batch is batch for entry in entries)
+
+
+@in_loop
+def test_what_ten_queues_read_again_is_read_and_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(10**6)
+    batch = bench.publish(range(QUEUES), b"one", b"two")
+    bench = bench.again()
+    reads = []
+    read = Journal.read
+    monkeypatch.setattr(Journal, "read", lambda *asked: reads.append(asked) or read(*asked))
+    assert [bench.read(number, 1) for number in range(QUEUES)] == [b"two"] * QUEUES
+    assert len(reads) == 1
+    assert bench.cached == batch.nbytes
+    # Of each queue it is known when it came and by which record, whoever has read it.
+    facts = {(entry.event, entry.enqueued_us, entry.size) for entry in map(_entry(bench), range(QUEUES))}
+    assert len(facts) == 1
+
+
+def _entry(bench: Bench) -> Any:
+    return lambda number: bench.logs[number].table.at(0)
+
+
+@pytest.mark.parametrize("again", [False, True])
+@in_loop
+def test_it_leaves_memory_with_the_last_queue_that_holds_it(again: bool) -> None:
+    bench = Bench(10**6)
+    batch = bench.publish(range(QUEUES), b"held")
+    if again:
+        bench = bench.again()
+        for number in range(QUEUES):
+            bench.read(number, 0)
+    for number in (7, 2, 9, 0, 4, 1, 8, 3, 6):
+        bench.acknowledge(number, 0)
+        assert bench.cached == batch.nbytes
+        assert bench.read(5, 0) == b"held"
+    bench.acknowledge(5, 0)
+    assert bench.cached == 0
+    assert not bench.storage._cache.shares
+
+
+@in_loop
+def test_two_batches_of_one_record_are_each_shared_by_those_that_have_it() -> None:
+    bench = Bench(10**6)
+    left, right = MessageBatch.from_payloads([b"left"]), MessageBatch.from_payloads([b"rest"])
+    bench.storage.record_all({number: MessagesAdded(0, left if number < 4 else right, 1) for number in range(QUEUES)})
+    assert bench.cached == left.nbytes + right.nbytes
+    bench = bench.again()
+    found = [bench.read(number, 0) for number in reversed(range(QUEUES))]
+    assert found == [b"rest"] * 6 + [b"left"] * 4
+    assert bench.cached == left.nbytes + right.nbytes
+
+
+@in_loop
+def test_one_that_has_to_leave_memory_is_forgotten_by_all_that_have_it() -> None:
+    bench = Bench(3_000)
+    bench.publish(range(QUEUES), bytes(2_000))
+    entries = [bench.logs[number].table.at(0) for number in range(QUEUES)]
+    bench.settle()
+    bench.publish([0], bytes(2_000))
+    assert all(entry is not None and entry._batch is None for entry in entries)
+    assert not bench.storage._cache.shares
+    assert [len(bench.read(number, 0)) for number in range(QUEUES)] == [2_000] * QUEUES
+    assert bench.cached <= 3_000
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 900, 10**6])
+@settings(max_examples=tried(60))
+@given(data=st.data())
+def test_every_queue_reads_its_own_in_any_order_with_any_memory(cache_bytes: int, data: st.DataObject) -> None:
+    def test() -> None:
+        bench = Bench(cache_bytes)
+        held: dict[int, dict[int, bytes]] = {number: {} for number in range(QUEUES)}
+        entries: list[Any] = []
+        for step in range(data.draw(st.integers(1, 40), label="steps")):
+            kind = data.draw(st.sampled_from(["publish", "read", "read", "acknowledge", "again", "keep"]), label="kind")
+            number = data.draw(st.integers(0, QUEUES - 1), label="queue")
+            if kind == "publish":
+                queues = data.draw(st.sets(st.integers(0, QUEUES - 1), min_size=1), label="queues")
+                payload = b"%d" % step * data.draw(st.integers(1, 300), label="size")
+                for queue in queues:
+                    held[queue][bench.logs[queue].next_sequence] = payload
+                bench.publish(sorted(queues), payload)
+            elif kind == "again":
+                entries.clear()
+                bench = bench.again()
+            elif held[number]:
+                sequence = data.draw(st.sampled_from(sorted(held[number])), label="sequence")
+                if kind == "acknowledge":
+                    bench.acknowledge(number, sequence)
+                    del held[number][sequence]
+                else:
+                    assert bench.read(number, sequence) == held[number][sequence]
+                    if kind == "keep":
+                        entries.append(bench.logs[number].table.at(sequence))
+            assert bench.cached <= cache_bytes
+        for queue, messages in held.items():
+            for sequence, payload in messages.items():
+                assert bench.read(queue, sequence) == payload
+                bench.acknowledge(queue, sequence)
+        assert bench.cached == 0
+        assert not bench.storage._cache.shares
+
+    run_in_virtual_time(_awaited(test))
+
+
+async def _awaited(test: Any) -> None:
+    test()
