@@ -12,6 +12,7 @@ import pytest
 
 from actors.queue.vocabulary.commands import OfferBatch, RequestCapacity
 from actors.queue.vocabulary.replies import SentMessages
+from actors.storage import storage as storage_module
 from streams import Source
 from tests.transport.broker_helpers import batch
 from transport import Broker, BrokerConfig, Sender
@@ -375,6 +376,27 @@ def test_one_request_that_the_queue_refuses_fails_alone(run: Any, monkeypatch: p
             assert got == [b"%d" % number for number in range(0, 16, 2)]
             numbers = [each[0][0] for each in answers if not isinstance(each, BaseException)]
             assert len(set(numbers)) == len(numbers)
+
+    run(main)
+
+
+def test_a_disk_that_is_behind_has_what_is_not_stored_refused_at_once_and_what_comes_later_stored(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_module, "PENDING_HIGH_BYTES", 5_000)
+    monkeypatch.setattr(storage_module, "MAX_PENDING_BYTES", 20_000)
+
+    async def main() -> None:
+        async with opened(tmp_path) as (_, operations):
+            # Messages of different times to live are a record each, and the disk has none of them when the last one comes.
+            asked = [publish(operations, b"%02d" % number * 4_500, ttl=1000.0 + number) for number in range(12)]
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            refused = [each for each in answers if isinstance(each, BaseException)]
+            assert {getattr(each, "code", None) for each in refused} == {"limit-exceeded"}
+            assert {getattr(each, "stored", None) for each in refused} == {0}
+            stored = [b"%02d" % number for number, each in enumerate(answers) if not isinstance(each, BaseException)]
+            assert await publish(operations, b"later", wait=30.0) == [(len(stored), 1)]
+            assert [payload[:2] for payload in await take(operations)] == [*stored, b"la"]
 
     run(main)
 
