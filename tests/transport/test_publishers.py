@@ -380,6 +380,21 @@ def test_one_request_that_the_queue_refuses_fails_alone(run: Any, monkeypatch: p
     run(main)
 
 
+def test_many_that_a_full_queue_refuses_are_not_sent_again_behind_each_other(run: Any) -> None:
+    async def main() -> None:
+        async with opened(max_messages=10, overflow="reject") as (broker, operations):
+            assert await publish(operations, *[b"x"] * 10) == [(0, 10)]
+            answers = await asyncio.gather(*(publish(operations, b"y") for _ in range(300)), return_exceptions=True)
+            assert {getattr(each, "code", None) for each in answers} == {"queue-full"}
+            # Once when they came, and then one after another.
+            assert (await figures(broker))["total_rejected"] <= 600
+            assert len(await take(operations)) == 10
+            stored = await asyncio.gather(*(publish(operations, b"z") for _ in range(10)))
+            assert [first for ((first, _),) in stored] == list(range(10, 20))
+
+    run(main)
+
+
 def test_a_disk_that_is_behind_has_what_is_not_stored_refused_at_once_and_what_comes_later_stored(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,9 @@ class Publisher:
         # What a rejecting queue refused because something before it was refused: it is sent again behind that.
         self._again: list[tuple[Asked, Piece]] = []
         self._rejected_at: int | None = None
+        # So many parts may be unconfirmed. What is behind one that is not taken is in vain: where a queue refuses one after another, and
+        # all were sent again behind each, a thousand requests would be sent half a million times.
+        self._most_unconfirmed = MAX_WAITING
         self._sequence = 0
         # Room that was granted and is not used; and asked for in vain, by those who did not wait for it.
         self._messages = self._bytes = 0
@@ -196,6 +199,7 @@ class Publisher:
         asked.under_way -= 1
         if self._rejected_at is None:
             self._rejected_at = sequence
+            self._most_unconfirmed = 1
             self._spare_messages += len(piece.batch)
             self._spare_bytes += piece.batch.nbytes
             self._drop(asked)
@@ -271,7 +275,7 @@ class Publisher:
 
     def _offer(self) -> None:
         """Send what there is room for, in the order in which it came."""
-        while self._waiting and self._rejected_at is None:
+        while self._waiting and self._rejected_at is None and len(self._unconfirmed) < self._most_unconfirmed:
             asked = self._waiting[0]
             batch, delay, ttl = asked.rest[0]
             fitting = min(self._messages, batch.count_within(max(0, self._bytes)), len(batch))
@@ -308,9 +312,11 @@ class Publisher:
         if reply.rejected is None:
             assert reply.first is not None, "a sender without a name sends nothing twice"
             asked.numbers.append((reply.first, len(piece.batch)))
+            self._most_unconfirmed = min(2 * self._most_unconfirmed, MAX_WAITING)
             asked.settle()
         elif self._rejected_at is None:
             self._rejected_at = reply.up_to - len(piece.batch)
+            self._most_unconfirmed = 1
             self._drop(asked)
             asked.fail("queue-full", reply.rejected)
         else:
