@@ -17,6 +17,7 @@ from streams import Source
 from tests.transport.broker_helpers import batch
 from transport import Broker, BrokerConfig, Sender
 from transport.broker import publishers
+from transport.broker.asked_to_publish import WOKEN_A_TURN
 from transport.broker.operations import Operations
 from transport.broker.publishers import NoRoomInTimeError, Piece
 from transport.broker.served import RefusalError
@@ -376,6 +377,23 @@ def test_one_request_that_the_queue_refuses_fails_alone(run: Any, monkeypatch: p
             assert got == [b"%d" % number for number in range(0, 16, 2)]
             numbers = [each[0][0] for each in answers if not isinstance(each, BaseException)]
             assert len(set(numbers)) == len(numbers)
+
+    run(main)
+
+
+def test_very_many_that_are_answered_at_once_go_on_a_few_in_a_turn(run: Any) -> None:
+    async def main() -> None:
+        async with opened(max_messages=10) as (_, operations):
+            assert await publish(operations, *[b"x"] * 10) == [(0, 10)]
+            asked = [asyncio.create_task(publish(operations, b"y", wait=30.0)) for _ in range(500)]
+            deleting = asyncio.create_task(operations.command("queue.delete", {"name": QUEUE}))
+            answered = 0
+            while answered < len(asked):
+                await asyncio.sleep(0)
+                before, answered = answered, sum(each.done() for each in asked)
+                assert answered <= before + 2 * WOKEN_A_TURN
+            await deleting
+            assert {getattr(each.exception(), "code", None) for each in asked} == {"queue-deleted"}
 
     run(main)
 

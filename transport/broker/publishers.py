@@ -19,7 +19,7 @@ from actors import InboxOverflowError, OfferBatch
 from actors.queue.message_publisher import MessagePublisher
 from actors.queue.vocabulary.commands import ExplainWait, RequestCapacity
 from actors.queue.vocabulary.replies import CapacityGranted, SentMessages, WaitExplained
-from transport.broker.asked_to_publish import Asked, NoRoomInTimeError, NotAllStoredError, Piece
+from transport.broker.asked_to_publish import Asked, NoRoomInTimeError, NotAllStoredError, Piece, Wakes
 from transport.broker.served import SHUTTING_DOWN, RefusalError
 from transport.errors import FrameTooLargeError, LimitExceededError
 from transport.wire.frames import MAX_BODY_BYTES
@@ -95,6 +95,7 @@ class Publisher:
     def __init__(self, queue: Ref, name: str, gone: Callable[[Publisher], object]) -> None:
         self.name = name
         self._gone = gone
+        self._wakes = Wakes()
         self._waiting: deque[Asked] = deque()
         self._waiting_bytes = 0
         # Each with the number of its first message.
@@ -244,7 +245,7 @@ class Publisher:
             raise LimitExceededError(
                 f"{MAX_WAITING_BYTES} bytes wait to be sent to queue {self.name}: send less at a time"
             )
-        asked = Asked(pieces)
+        asked = Asked(pieces, self._wakes)
         self._busy()
         self._waiting.append(asked)
         self._waiting_bytes += size
