@@ -42,8 +42,9 @@ class MessagePublisher(ConnectionActor):
             super().handle(kind, message)
 
     def _refused(self, message: Refused) -> None:
-        # A batch that cannot be is one request's business. A queue that has failed knows nothing of this sender any more.
-        if message.code == FAILED:
+        # A batch that cannot be is one request's business. A queue that has failed knows nothing of this sender any more, nor does one
+        # that let it go since the disk is behind: it answers for nothing that was sent behind that, and takes nothing more.
+        if message.forgotten or message.code == FAILED:
             super()._refused(message)
         else:
             self._port.batch_refused(message.code, message.text)

@@ -9,7 +9,7 @@ import pytest
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, QueueLimitError
 from actors.queue.vocabulary import takes
-from actors.queue.vocabulary.replies import Lost, MessagesTaken, NothingHeld, TakenSettled
+from actors.queue.vocabulary.replies import Lost, MessagesTaken, NothingHeld, TakenSettled, Tell
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.takes import Settlement
 from tests.actors.driven import Deliver
@@ -117,6 +117,20 @@ def test_an_old_delivery_settles_nothing_and_is_told_why() -> None:
     assert queue.statistics(3.0).total_acknowledged == 1
     queue.settle(4, [(0, 2)])
     assert queue.answers() == [TakenSettled(4, (((0, 2), Lost.GONE),)), NothingHeld()]
+
+
+def test_what_is_taken_behind_the_word_that_nothing_is_held_is_not_told_before_it() -> None:
+    # That word waits until what was sent last is on the disk, a message from before does not: whoever took it would let it go again.
+    queue = queue_of(1, 1)
+    assert taken(queue, 1, 1) == [(0, 1)]
+    queue._record = lambda _event: 7
+    store(queue, 1)
+    queue.settle(2, [(0, 1)])
+    queue.take(3, 1)
+    settled, idle, given = (effect for effect in queue.effects if isinstance(effect, Tell))
+    assert (settled.reply, idle.reply) == (TakenSettled(2, ()), NothingHeld())
+    assert numbers(given.reply) == [(1, 1)]
+    assert given.after == idle.after == 7
 
 
 def test_another_takers_delivery_settles_nothing() -> None:

@@ -12,10 +12,12 @@ import pytest
 
 from actors.queue.vocabulary.commands import OfferBatch, RequestCapacity
 from actors.queue.vocabulary.replies import SentMessages
+from actors.storage import storage as storage_module
 from streams import Source
 from tests.transport.broker_helpers import batch
 from transport import Broker, BrokerConfig, Sender
 from transport.broker import publishers
+from transport.broker.asked_to_publish import WOKEN_A_TURN
 from transport.broker.operations import Operations
 from transport.broker.publishers import NoRoomInTimeError, Piece
 from transport.broker.served import RefusalError
@@ -392,6 +394,59 @@ def test_one_request_that_the_queue_refuses_fails_alone(run: Any, monkeypatch: p
             assert got == [b"%d" % number for number in range(0, 16, 2)]
             numbers = [each[0][0] for each in answers if not isinstance(each, BaseException)]
             assert len(set(numbers)) == len(numbers)
+
+    run(main)
+
+
+def test_very_many_that_are_answered_at_once_go_on_a_few_in_a_turn(run: Any) -> None:
+    async def main() -> None:
+        async with opened(max_messages=10) as (_, operations):
+            assert await publish(operations, *[b"x"] * 10) == [(0, 10)]
+            asked = [asyncio.create_task(publish(operations, b"y", wait=30.0)) for _ in range(500)]
+            deleting = asyncio.create_task(operations.command("queue.delete", {"name": QUEUE}))
+            answered = 0
+            while answered < len(asked):
+                await asyncio.sleep(0)
+                before, answered = answered, sum(each.done() for each in asked)
+                assert answered <= before + 2 * WOKEN_A_TURN
+            await deleting
+            assert {getattr(each.exception(), "code", None) for each in asked} == {"queue-deleted"}
+
+    run(main)
+
+
+def test_many_that_a_full_queue_refuses_are_not_sent_again_behind_each_other(run: Any) -> None:
+    async def main() -> None:
+        async with opened(max_messages=10, overflow="reject") as (broker, operations):
+            assert await publish(operations, *[b"x"] * 10) == [(0, 10)]
+            answers = await asyncio.gather(*(publish(operations, b"y") for _ in range(300)), return_exceptions=True)
+            assert {getattr(each, "code", None) for each in answers} == {"queue-full"}
+            # Once when they came, and then one after another.
+            assert (await figures(broker))["total_rejected"] <= 600
+            assert len(await take(operations)) == 10
+            stored = await asyncio.gather(*(publish(operations, b"z") for _ in range(10)))
+            assert [first for ((first, _),) in stored] == list(range(10, 20))
+
+    run(main)
+
+
+def test_a_disk_that_is_behind_has_what_is_not_stored_refused_at_once_and_what_comes_later_stored(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_module, "PENDING_HIGH_BYTES", 5_000)
+    monkeypatch.setattr(storage_module, "MAX_PENDING_BYTES", 20_000)
+
+    async def main() -> None:
+        async with opened(tmp_path) as (_, operations):
+            # Messages of different times to live are a record each, and the disk has none of them when the last one comes.
+            asked = [publish(operations, b"%02d" % number * 4_500, ttl=1000.0 + number) for number in range(12)]
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            refused = [each for each in answers if isinstance(each, BaseException)]
+            assert {getattr(each, "code", None) for each in refused} == {"limit-exceeded"}
+            assert {getattr(each, "stored", None) for each in refused} == {0}
+            stored = [b"%02d" % number for number, each in enumerate(answers) if not isinstance(each, BaseException)]
+            assert await publish(operations, b"later", wait=30.0) == [(len(stored), 1)]
+            assert [payload[:2] for payload in await take(operations)] == [*stored, b"la"]
 
     run(main)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from transport.broker.served import RefusalError
 
@@ -12,6 +12,40 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from actors.batch import MessageBatch
+
+
+WOKEN_A_TURN: Final = 32
+"""Requests that go on in a turn of the loop: each writes its answer then, a tenth of a millisecond's work."""
+
+
+class Wakes:
+    """Wakes those who ask to publish a few at a time: thousands that waited may all be stored at once, or their queue be deleted."""
+
+    __slots__ = ("_left", "_line", "_scheduled")
+
+    def __init__(self) -> None:
+        self._line: deque[asyncio.Future[None]] = deque()
+        self._left = WOKEN_A_TURN
+        self._scheduled = False
+
+    def wake(self, waiter: asyncio.Future[None]) -> None:
+        """Have it go on: now, or in a turn to come."""
+        self._line.append(waiter)
+        self._wake()
+
+    def _turn(self) -> None:
+        self._scheduled, self._left = False, WOKEN_A_TURN
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._line and self._left:
+            waiter = self._line.popleft()
+            if not waiter.done():
+                self._left -= 1
+                waiter.set_result(None)
+        if self._left < WOKEN_A_TURN and not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._turn)
 
 
 class NotAllStoredError(RefusalError):
@@ -56,6 +90,7 @@ class Asked:
     __slots__ = (
         "_for_room",
         "_waiter",
+        "_wakes",
         "error",
         "numbers",
         "over",
@@ -66,7 +101,8 @@ class Asked:
         "without_room",
     )
 
-    def __init__(self, pieces: Iterable[Piece]) -> None:
+    def __init__(self, pieces: Iterable[Piece], wakes: Wakes) -> None:
+        self._wakes = wakes
         self.rest = deque(pieces)
         # Parts that are sent and not confirmed; first number and count of those that are stored.
         self.under_way = 0
@@ -110,7 +146,7 @@ class Asked:
         """Whoever waits looks again."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+            self._wakes.wake(waiter)
 
     def settle(self) -> None:
         """Whoever asked is answered when nothing of it is under way, and nothing more is to be sent."""

@@ -19,7 +19,7 @@ from actors import InboxOverflowError, OfferBatch
 from actors.queue.message_publisher import MessagePublisher
 from actors.queue.vocabulary.commands import ExplainWait, RequestCapacity
 from actors.queue.vocabulary.replies import CapacityGranted, SentMessages, WaitExplained
-from transport.broker.asked_to_publish import Asked, NoRoomInTimeError, NotAllStoredError, Piece
+from transport.broker.asked_to_publish import Asked, NoRoomInTimeError, NotAllStoredError, Piece, Wakes
 from transport.broker.served import SHUTTING_DOWN, RefusalError
 from transport.errors import FrameTooLargeError, LimitExceededError
 from transport.wire.frames import MAX_BODY_BYTES
@@ -95,6 +95,7 @@ class Publisher:
     def __init__(self, queue: Ref, name: str, gone: Callable[[Publisher], object]) -> None:
         self.name = name
         self._gone = gone
+        self._wakes = Wakes()
         self._waiting: deque[Asked] = deque()
         self._waiting_bytes = 0
         # Each with the number of its first message.
@@ -102,6 +103,9 @@ class Publisher:
         # What a rejecting queue refused because something before it was refused: it is sent again behind that.
         self._again: list[tuple[Asked, Piece]] = []
         self._rejected_at: int | None = None
+        # So many parts may be unconfirmed. What is behind one that is not taken is in vain: where a queue refuses one after another, and
+        # all were sent again behind each, a thousand requests would be sent half a million times.
+        self._most_unconfirmed = MAX_WAITING
         self._sequence = 0
         # Room that was granted and is not used; and asked for in vain, by those who did not wait for it.
         self._messages = self._bytes = 0
@@ -198,6 +202,7 @@ class Publisher:
         asked.under_way -= 1
         if self._rejected_at is None:
             self._rejected_at = sequence
+            self._most_unconfirmed = 1
             self._spare_messages += len(piece.batch)
             self._spare_bytes += piece.batch.nbytes
             self._drop(asked)
@@ -242,7 +247,7 @@ class Publisher:
             raise LimitExceededError(
                 f"{MAX_WAITING_BYTES} bytes wait to be sent to queue {self.name}: send less at a time"
             )
-        asked = Asked(pieces)
+        asked = Asked(pieces, self._wakes)
         self._busy()
         self._waiting.append(asked)
         self._waiting_bytes += size
@@ -273,7 +278,7 @@ class Publisher:
 
     def _offer(self) -> None:
         """Send what there is room for, in the order in which it came."""
-        while self._waiting and self._rejected_at is None:
+        while self._waiting and self._rejected_at is None and len(self._unconfirmed) < self._most_unconfirmed:
             asked = self._waiting[0]
             batch, delay, ttl = asked.rest[0]
             fitting = min(self._messages, batch.count_within(max(0, self._bytes)), len(batch))
@@ -310,9 +315,11 @@ class Publisher:
         if reply.rejected is None:
             assert reply.first is not None, "a sender without a name sends nothing twice"
             asked.numbers.append((reply.first, len(piece.batch)))
+            self._most_unconfirmed = min(2 * self._most_unconfirmed, MAX_WAITING)
             asked.settle()
         elif self._rejected_at is None:
             self._rejected_at = reply.up_to - len(piece.batch)
+            self._most_unconfirmed = 1
             self._drop(asked)
             asked.fail("queue-full", reply.rejected)
         else:

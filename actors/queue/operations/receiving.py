@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 def tell_if_idle(core: QueueCore, receiver: Receiver) -> None:
     """Tell a taker when it holds nothing and waits for nothing."""
     if receiver.takes is not None and not receiver.takes and not receiver.in_flight:
+        receiver.idle_word = core.last_event
         core.tell(receiver.connection, NothingHeld())
 
 

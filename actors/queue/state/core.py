@@ -309,7 +309,7 @@ class QueueCore:
 
     def refuse(self, connection: Connection, error: QueueError, after: int = 0) -> None:
         """Tell a connection that the queue has forgotten why it did."""
-        self.effects.append(Tell(connection, Refused(error.code, str(error), None, close=True), after))
+        self.effects.append(Tell(connection, Refused(error.code, str(error), None, close=True, forgotten=True), after))
 
     def grant(self) -> None:
         """Give senders who wait for it the room that there is, unless they are to pause."""

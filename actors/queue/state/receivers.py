@@ -124,6 +124,7 @@ class Receiver:
         visibility: seconds that it has for a delivery: the queue's timeout, or the longer one that it was told.
         takes: its requests that wait, by their number, where it takes messages by request; None where it receives by demand.
         messages: how many were delivered to it.
+        idle_word: the event behind which it hears, or has heard, that it holds nothing; of one that takes messages by request.
     """
 
     connection: Connection
@@ -135,6 +136,7 @@ class Receiver:
     visibility: float = 0.0
     takes: dict[int, Take] | None = None
     messages: int = 0
+    idle_word: int = 0
 
 
 @dataclass(eq=False, slots=True)

@@ -201,12 +201,14 @@ class Refused:
         text: why, and what to do.
         request: the request that is refused; None where the message carries none.
         close: whether the connection should end.
+        forgotten: whether the queue knows nothing of the connection any more.
     """
 
     code: str
     text: str
     request: int | None = None
     close: bool = True
+    forgotten: bool = False
 
 
 @dataclass(frozen=True, slots=True)

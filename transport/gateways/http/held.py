@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from transport.gateways.http.problems import ProblemError
@@ -17,11 +18,16 @@ class Held:
 
     Args:
         most: there may be at a time.
+
+    Attributes:
+        bytes: those there are.
+        aside: to be had by whoever has a thread look at a body.
     """
 
     def __init__(self, most: int = MOST_HELD_BYTES) -> None:
         self.most = most
         self.bytes = 0
+        self.aside = asyncio.Semaphore()
 
     def share(self) -> Share:
         """One request's."""
@@ -39,6 +45,11 @@ class Share:
         self._held = held
         self._bytes = 0
         self._counted = 0
+
+    @property
+    def aside(self) -> asyncio.Semaphore:
+        """As of `Held`."""
+        return self._held.aside
 
     def take(self, size: int) -> None:
         """Hold so many bytes more.

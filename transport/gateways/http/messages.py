@@ -245,7 +245,7 @@ async def _pieces(call: Call) -> list[Piece]:
                 else MessageBatch.from_messages([Message(body, str(key).encode())])
             )
             return [Piece(batch, timing.delay, timing.ttl)]
-        given = _messages_of(await requests.parsed_aside(body))
+        given = _messages_of(await requests.parsed_aside(call, body))
         made, slices = [], Slices()
         for each in given:
             made.append(message_of(each))

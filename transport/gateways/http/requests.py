@@ -12,6 +12,7 @@ from aiohttp import HttpVersion11
 from transport.clients.json_messages import kind_of
 from transport.config.units import parse_duration
 from transport.gateways.http.problems import ProblemError
+from transport.picture.slices import own_turn
 from transport.wire.field_checks import MAX_INTEGER
 
 if TYPE_CHECKING:
@@ -28,8 +29,12 @@ MAX_FIELDS_BYTES: Final = 256 * 1024
 LEAST_BYTES_A_SECOND: Final = 1024
 BODY_SECONDS: Final = 10.0
 """A body comes at this rate at least, behind so many seconds."""
+AT_ONCE_BYTES: Final = 4 * 1024
+"""Of JSON, which takes half a millisecond at most. What has more has a turn of the loop without another such."""
 ASIDE_BYTES: Final = 64 * 1024
 """Of JSON, beyond which it is parsed by another thread."""
+MOST_DIGITS: Final = 100
+"""Of a number. Those of some thousand digits take longer to read than all else, and no other thread runs meanwhile."""
 MOST_VALUES: Final = 500_000
 """Of a body of JSON: 10,000 messages may have fifty each."""
 JSON: Final = "application/json"
@@ -128,7 +133,7 @@ async def json_body(call: Call, fields: Collection[str], most: int | None = None
         raise ProblemError(
             "unsupported-media-type", f"the body is {request.content_type:.60}, not {JSON} (curl --json)"
         )
-    found = parsed(body)
+    found = await parsed_aside(call, body)
     if not isinstance(found, dict):
         raise ProblemError("protocol-error", f"the body is no JSON object, but {kind_of(found)}")
     check_fields(found, fields, "the body")
@@ -144,11 +149,23 @@ def parsed(body: bytes) -> Any:
         raise ProblemError("protocol-error", f"the body is no JSON: {error}") from None
 
 
-async def parsed_aside(body: bytes) -> Any:
-    """As `parsed`, of a body that may be large: others have their turns meanwhile."""
-    if len(body) <= ASIDE_BYTES:
+async def parsed_aside(call: Call, body: bytes) -> Any:
+    """As `parsed`, of a body that may be large: others have their turns meanwhile.
+
+    One is looked at by a thread at a time. More would be no faster, and would keep the loop from its turns. What waits for that here is let
+    go of with its request; what waited for a thread would be kept, and counted no more.
+    """
+    if len(body) <= AT_ONCE_BYTES:
         return parsed(body)
-    return await asyncio.get_running_loop().run_in_executor(None, _bounded, body)
+    if len(body) <= ASIDE_BYTES:
+        await own_turn()
+        return parsed(body)
+    aside = call.share.aside
+    await aside.acquire()
+    looking = asyncio.get_running_loop().run_in_executor(None, _bounded, body)
+    # The thread goes on, whoever gives up.
+    looking.add_done_callback(lambda _: aside.release())
+    return await asyncio.shield(looking)
 
 
 def _bounded(body: bytes) -> Any:
@@ -183,15 +200,27 @@ def _no_number(constant: str) -> Any:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_each_once, parse_constant=_no_number)
+def _short(digits: str) -> str:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number has {len(digits)} digits, and {MOST_DIGITS} are the most")
+    return digits
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_each_once,
+    parse_int=lambda digits: int(_short(digits)),
+    parse_float=lambda digits: float(_short(digits)),
+    parse_constant=_no_number,
+)
 
 
 def check_fields(found: dict[str, Any], fields: Collection[str], what: str) -> None:
     """Raise ProblemError for a field that is none of these: what it asks would not be done."""
-    unknown = sorted(found.keys() - set(fields))
-    if unknown:
+    # There may be very many, of which the first is enough.
+    unknown = next((name for name in found if name not in fields), None)
+    if unknown is not None:
         there = f"there are {', '.join(sorted(fields))}" if fields else "there are none"
-        raise ProblemError("protocol-error", f"{unknown[0]!r:.60} is no field of {what}; {there}")
+        raise ProblemError("protocol-error", f"{unknown!r:.60} is no field of {what}; {there}")
 
 
 def whole(found: Any, name: str, default: int | None, least: int = 1, most: int = MAX_INTEGER) -> int | None:
