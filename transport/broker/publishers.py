@@ -161,9 +161,11 @@ class Publisher:
                 self._withdraw(asked)
             await asked.until(lambda _: False)
         finally:
-            self._withdraw(asked)
-            asked.over = True
-            self._settle()
+            # One that was left behind with its loop is collected whenever, be it while another loop runs: it must not touch that.
+            if not self._loop.is_closed():
+                self._withdraw(asked)
+                asked.over = True
+                self._settle()
         if asked.error is not None:
             asked.raise_error()
         if missing and self._draining:

@@ -116,6 +116,9 @@ def _accept(request: web.BaseRequest) -> str:
     headers = request.headers
     if request.method != "GET":
         _refuse("method-not-allowed", f"{request.method:.20} is not possible there; GET is", {"Allow": "GET"})
+    if request.body_exists:
+        # The rest of it would be taken for the native protocol.
+        _refuse("protocol-error", f"a request for {PATH} has no body")
     wanted = {each.strip().lower() for each in headers.get("Connection", "").split(",")}
     if headers.get("Upgrade", "").strip().lower() != "websocket" or "upgrade" not in wanted:
         _refuse("upgrade-required", f"{PATH} speaks WebSocket alone", {"Upgrade": "websocket"})

@@ -261,6 +261,8 @@ def test_messages_in_frames_that_are_too_large_together_are_refused(run: Any, so
         ({"Sec_WebSocket_Key": None}, 400, "Sec-WebSocket-Key"),
         ({"Sec_WebSocket_Key": "AAAA"}, 400, "Sec-WebSocket-Key"),
         ({"Sec_WebSocket_Key": "no base64!"}, 400, "Sec-WebSocket-Key"),
+        ({"Content_Length": "5"}, 400, "has no body"),
+        ({"Transfer_Encoding": "chunked"}, 400, "has no body"),
         ({"Origin": "http://elsewhere.example"}, 403, "a page of"),
         ({"Origin": "null"}, 403, "a page of"),
         ({"Sec_Fetch_Site": "cross-site"}, 403, "another site"),
