@@ -13,6 +13,7 @@ from actors.exchanges.cache import Queues
 from actors.exchanges.decisions import Decisions
 from actors.exchanges.definitions import Definitions
 from actors.exchanges.limits import ExchangeLimits
+from actors.exchanges.reach import Reach, Reached
 from actors.exchanges.routing import Routes
 from actors.exchanges.tables import Table
 from actors.exchanges.vocabulary import Binding, Definitive, Destination, Event, Exchange
@@ -50,7 +51,7 @@ class Exchanges:
         decide: what commands come to.
     """
 
-    __slots__ = ("_definitions", "_routes", "decide")
+    __slots__ = ("_definitions", "_reach", "_routes", "decide")
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class Exchanges:
         limits = ExchangeLimits() if limits is None else limits
         self._definitions = Definitions() if definitions is None else definitions
         self._routes = Routes(self._definitions, queues, limits)
+        self._reach = Reach(self._definitions)
         self.decide = Decisions(self._definitions, queues, limits)
 
     def apply(self, event: Event) -> None:
@@ -72,6 +74,14 @@ class Exchanges:
     ) -> Queues:
         """The names of the queues that a message goes to, in order: ``Routes.route``, with its errors."""
         return self._routes.route(exchange, keys, headers, outside=outside)
+
+    def check(self, exchange: str) -> None:
+        """Whether something can be published there from outside: ``Routes.check``, with its errors."""
+        self._routes.check(exchange)
+
+    def reached(self, exchange: str) -> Reached:
+        """What messages that are published there may come to: ``Reach.of``."""
+        return self._reach.of(exchange)
 
     @property
     def generation(self) -> int:

@@ -61,11 +61,7 @@ class Routes:
             TooManyPatternsError: an exchange would have to look at too many of its bindings.
             InvalidDefinitionError: a key, or a header's value, is of a type that they do not have.
         """
-        there = self._definitions.exchanges.get(exchange)
-        if there is None:
-            raise ExchangeNotFoundError(exchange)
-        if there.internal and outside:
-            raise InternalExchangeError(exchange)
+        self.check(exchange, outside=outside)
         if self._generation != self._definitions.generation:
             self.cache.clear()
             self._generation = self._definitions.generation
@@ -73,6 +69,14 @@ class Routes:
             return self._found(exchange, keys, headers)
         found = self.cache.get((exchange, keys))
         return self._found(exchange, keys, headers) if found is None else found
+
+    def check(self, exchange: str, *, outside: bool = True) -> None:
+        """Whether something can be published there; raises ExchangeNotFoundError or InternalExchangeError as `route` does."""
+        there = self._definitions.exchanges.get(exchange)
+        if there is None:
+            raise ExchangeNotFoundError(exchange)
+        if there.internal and outside:
+            raise InternalExchangeError(exchange)
 
     def _found(self, exchange: str, keys: tuple[str, ...], headers: Table | None) -> Queues:
         if len(keys) > self._limits.max_routing_keys:

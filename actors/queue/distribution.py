@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pykka
 
 from actors.errors import QueueError
-from actors.queue.operations.sending import refusal_of, timing_of
+from actors.queue.operations.sending import refusal_of, timing_of, used_beside
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary.distributed import Distributed, StoredBeside
 from actors.queue.vocabulary.events import MessagesAdded
@@ -22,10 +22,13 @@ from actors.queue.vocabulary.events import MessagesAdded
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.queue_state import QueueState
+    from actors.queue.vocabulary.commands import Ref
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
 
 logger = logging.getLogger("penstock.queue")
+
+Producers: TypeAlias = "tuple[tuple[str, int], ...]"
 
 
 class Queues(Protocol):
@@ -56,7 +59,13 @@ class Distributor:
         self._wall_clock = wall_clock
 
     def store(
-        self, names: Iterable[str], batch: MessageBatch, delay: float | None = None, ttl: float | None = None
+        self,
+        names: Iterable[str],
+        batch: MessageBatch,
+        delay: float | None = None,
+        ttl: float | None = None,
+        producers: Producers = (),
+        temporary: Producers = (),
     ) -> Distributed:
         """Store a batch in each of the queues; one that is not there is passed over.
 
@@ -67,6 +76,8 @@ class Distributor:
             batch: the messages.
             delay: seconds until they can be received; None for what each queue declares.
             ttl: seconds after which they are of no use; None for what each queue declares, which is never exceeded.
+            producers: who sent them, with the number behind the last message of each; each queue remembers that.
+            temporary: the same of those whose name was made up for one run.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -89,10 +100,25 @@ class Distributor:
                 state.total_rejected += len(batch)
                 rejected[name] = refusal
                 continue
-            added = MessagesAdded(state.log.next_sequence, batch, wall_us, delay_us=delay_us, ttl_us=ttl_us)
-            taking[name] = (state, added)
+            first = state.log.next_sequence
+            taking[name] = (
+                state,
+                MessagesAdded(first, batch, wall_us, producers, delay_us, ttl_us, temporary=temporary),
+            )
         event = self._record(taking, now, wall_us)
         return Distributed(event, tuple(taking), rejected)
+
+    def rejects(self, names: Iterable[str]) -> bool:
+        """Whether one of the queues rejects what it has no room for: how much it takes of something is its own to say."""
+        states = [self._queues.state(name) for name in names]
+        return any(state is not None and state.rejects for state in states)
+
+    def used(self, names: Iterable[str], connection: Ref, batch: MessageBatch) -> None:
+        """What these queues had granted a sender of several queues is used for a batch that was stored for it."""
+        for name in names:
+            state = self._queues.state(name)
+            if state is not None:
+                used_beside(state, connection, batch)
 
     def _record(self, taking: dict[str, tuple[QueueState, MessagesAdded]], now: float, wall_us: int) -> int:
         """Have all of it happen, and the queues act on it; returns the event's number."""

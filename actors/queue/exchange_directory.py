@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from actors.exchanges.exchanges import Exchanges
+from actors.queue.exchange_publishing import ExchangePublishing
 from actors.storage.durable_definitions import DurableDefinitions, MemoryDefinitions
 
 if TYPE_CHECKING:
     from actors.exchanges.limits import ExchangeLimits
     from actors.exchanges.tables import Table
+    from actors.queue.distribution import Distributor
+    from actors.queue.state.log import QueueLog
+    from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
 
 
@@ -22,6 +26,12 @@ class Queues(Protocol):
     async def durable(self) -> None:
         """Return when all that was recorded so far is durable."""
 
+    def get(self, name: str) -> LoopActorRef[Any]:
+        """A queue that there is."""
+
+    def logs(self) -> dict[str, QueueLog]:
+        """The durable part of each queue, by name."""
+
 
 class ExchangeDirectory:
     """Every exchange and binding of a broker. Lives on the broker's loop; it is no actor, like the ``QueueDirectory`` that has it.
@@ -32,16 +42,21 @@ class ExchangeDirectory:
     Args:
         queues: the broker's.
         storage: where what is durable of them is recorded; None for a broker in memory.
+        distributor: stores what is published.
         limits: how much there may be.
 
     Attributes:
         exchanges: all of them, to be looked at, and to route by.
+        publishing: what an ``ExchangeSender`` publishes by.
     """
 
-    def __init__(self, queues: Queues, storage: Storage | None, limits: ExchangeLimits | None = None) -> None:
+    def __init__(
+        self, queues: Queues, storage: Storage | None, distributor: Distributor, limits: ExchangeLimits | None = None
+    ) -> None:
         self._queues = queues
         self._definitions: DurableDefinitions = MemoryDefinitions() if storage is None else storage
         self.exchanges = Exchanges(self._is_durable, limits, self._definitions.definitions)
+        self.publishing = ExchangePublishing(self.exchanges, queues, distributor, storage)
 
     async def declare(
         self,

@@ -92,7 +92,7 @@ class QueueDirectory:
         self.settings = settings
         self.transactions = TransactionDirectory(self, storage)
         self.distributor = Distributor(self, storage, wall_clock)
-        self.exchanges = ExchangeDirectory(self, storage)
+        self.exchanges = ExchangeDirectory(self, storage, self.distributor)
         self._transaction_timeout = transaction_timeout
         self._wall_clock = wall_clock
         self._max_queues = max_queues

@@ -46,7 +46,10 @@ def attach_sender(core: QueueCore, command: AttachSender, _now: float) -> None:
     sender = core.senders[connection] = Sender(connection, producer, last, core.capacity, temporary=command.temporary)
     if producer is not None:
         core.sender_of[producer] = sender
-    core.tell(connection, SenderAttached(last))
+    if command.shared is not None:
+        sender.permits.queue = command.shared
+    else:
+        core.tell(connection, SenderAttached(last))
 
 
 def request_capacity(core: QueueCore, command: RequestCapacity, _now: float) -> None:
@@ -114,6 +117,13 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
                 sender.expected = client_sequence
     shape = None if plain and stage is None else shape_of(batch, stage, delay_us, ttl_us)
     core.incoming.append(Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected, shape))
+
+
+def used_beside(core: QueueCore, connection: Connection, batch: MessageBatch) -> None:
+    """A batch of a sender, which has room of several queues, is stored by others: what it was granted for it is used."""
+    sender = core.senders.get(connection)
+    if sender is not None:
+        core.capacity.use_beyond(sender.permits, batch, len(batch), batch.nbytes)
 
 
 def store(core: QueueCore, now: float, wall_us: int) -> None:

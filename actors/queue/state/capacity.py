@@ -20,7 +20,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.errors import DemandExceededError
-from actors.queue.vocabulary.replies import CapacityGranted, Effect, Tell
+from actors.queue.vocabulary.replies import CapacityGranted, Effect, RoomGranted, Tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,6 +104,7 @@ class Permits:
         used_bytes: bytes likewise.
         idle: whether it has used nothing lately.
         used: messages ever used, which is what was sent.
+        queue: the queue's name where its sender has room of several queues, so that it knows whose this is; else None.
     """
 
     connection: Connection
@@ -117,6 +118,7 @@ class Permits:
     used_bytes: int = 0
     idle: bool = True
     used: int = 0
+    queue: str | None = None
 
     def wants(self) -> bool:
         """Whether it is to be granted more where there is room: when half of what it may hold is used, so that it gets batches."""
@@ -237,6 +239,19 @@ class Capacity:
         if permits.wanted_messages or permits.wanted_bytes:
             self._place(permits)
 
+    def use_beyond(self, permits: Permits, batch: MessageBatch, count: int, size: int) -> None:
+        """As `use`, of what was stored whether the permits suffice or not: what they do not suffice for was granted to nobody."""
+        messages, nbytes = max(0, count - permits.messages), max(0, size - permits.bytes)
+        more_bytes = max(0, permits.bytes + nbytes) - max(0, permits.bytes)
+        permits.messages += messages
+        permits.bytes += nbytes
+        self._messages.granted += messages
+        self._bytes.granted += more_bytes
+        if permits.idle:
+            self._messages.idle += messages
+            self._bytes.idle += more_bytes
+        self.use(permits, batch, count, size)
+
     def give_back(self, permits: Permits) -> None:
         """End a sender: what it holds and wants is nobody's."""
         self._messages.granted -= permits.messages
@@ -340,7 +355,9 @@ class Capacity:
         self.waiting.pop(permits, None)
         if permits.wanted_messages or permits.wanted_bytes:
             self._place(permits)
-        effects.append(Tell(permits.connection, CapacityGranted(messages, size)))
+        queue = permits.queue
+        granted = CapacityGranted(messages, size) if queue is None else RoomGranted(queue, messages, size)
+        effects.append(Tell(permits.connection, granted))
 
     def _set_windows(self, permits: Permits) -> None:
         permits.message_window = self._messages.first_window()

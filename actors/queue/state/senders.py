@@ -144,7 +144,11 @@ def joined(group: list[Incoming]) -> MessageBatch:
         item = group[0]
         # What is known of it is cut off, and would stay in memory with the rest. A frame's memory is its batch's alone.
         return item.stored.compact() if item.known else item.batch
-    batches = [item.stored for item in group]
+    return joined_batches([item.stored for item in group])
+
+
+def joined_batches(batches: list[MessageBatch]) -> MessageBatch:
+    """One batch of the messages of several, which have the same columns."""
     ids = (
         None
         if batches[0].ids is None

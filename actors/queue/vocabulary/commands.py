@@ -40,6 +40,7 @@ class AttachSender:
         stage: what it sends is held back under this until its transaction is committed, and ``producer`` is not looked at.
         temporary: nobody comes under this name when the client has ended: it is the client's own invention. The numbers of such producers
             are remembered apart: however many there are, no other is forgotten for them.
+        shared: the queue's name, where the sender has room of several queues for what others store. Its replies are RoomGranted alone.
 
     Raises:
         InvalidRequestError: a name or a version that cannot be, or the connection is a sender already.
@@ -50,6 +51,7 @@ class AttachSender:
     stage: StageKey | None = None
     temporary: bool = False
     connection: Ref | None = None
+    shared: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,12 +404,7 @@ class PurgeQueue:
 
 @dataclass(frozen=True, slots=True)
 class AlterQueue:
-    """Go on with other settings, which are recorded already. Answer: these settings, once that is durable.
-
-    Attributes:
-        settings: all of them; ``exclusive`` is as it was.
-        after: the number of the event that recorded them; 0 where none did.
-    """
+    """Go on with other settings, recorded by the event ``after`` (0: by none). Answer: these settings, once that is durable."""
 
     settings: QueueSettings
     after: int = 0

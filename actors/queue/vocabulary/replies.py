@@ -33,6 +33,14 @@ class CapacityGranted(NamedTuple):
     bytes: int
 
 
+class RoomGranted(NamedTuple):
+    """As CapacityGranted, of one of the queues that a sender to an exchange is attached to."""
+
+    queue: str
+    messages: int
+    bytes: int
+
+
 class SentMessages(NamedTuple):
     """Everything the sender numbered below ``up_to`` is dealt with; one for each OfferBatch, in order.
 
@@ -239,6 +247,7 @@ class QueueDeleted:
 Reply: TypeAlias = (
     SenderAttached
     | CapacityGranted
+    | RoomGranted
     | SentMessages
     | Superseded
     | ReceiverAttached

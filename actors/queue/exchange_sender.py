@@ -1,0 +1,355 @@
+"""The actor of one connection that publishes to an exchange: it has room of every queue that a message of it may go to.
+
+To each of these queues it is a sender like any other, with a share of its room. Its client may send what the fullest of them has granted.
+What has gone to some of the queues is used there; of the others it keeps what it has.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from pykka import ActorDeadError
+
+from actors.errors import DemandExceededError, QueueError, SequenceGapError
+from actors.queue.connection_actor import Port
+from actors.queue.vocabulary.commands import AttachSender, CaughtUp, ExplainWait, Left, OfferBatch, RequestCapacity
+from actors.queue.vocabulary.replies import (
+    CapacityGranted,
+    QueueDeleted,
+    Refused,
+    RoomGranted,
+    SenderAttached,
+    SentMessages,
+    WaitExplained,
+)
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_ref import LoopActorRef
+
+if TYPE_CHECKING:
+    from actors.batch import MessageBatch
+    from actors.runtime._loop_inbox import Watch
+
+FIRST_MESSAGES: Final = 1_024
+FIRST_BYTES: Final = 256 * 1024
+"""The first window: one good batch, as of a sender to one queue."""
+MOST_MESSAGES: Final = 65_536
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""The largest window."""
+
+
+class Publishing(Protocol):
+    """What routes and stores; see ``ExchangePublishing``."""
+
+    def targets(self, exchange: str, routing_key: str | None) -> Iterable[str]:
+        """The queues that a message may go to; raises QueueError where there is no such exchange."""
+
+    def queue(self, name: str) -> LoopActorRef[Any] | None:
+        """A queue; None where there is none of this name."""
+
+    @property
+    def generation(self) -> int:
+        """Another number when targets may be others."""
+
+    def begin(self, sender: ExchangeSender) -> None:
+        """A sender is there."""
+
+    def leave(self, sender: ExchangeSender) -> None:
+        """A sender is gone."""
+
+    def offer(self, sender: ExchangeSender, offer: OfferBatch) -> None:
+        """Have a batch stored with all that comes in the same turn."""
+
+    def flush(self) -> None:
+        """Store what was offered, now."""
+
+
+class _Target:
+    """A queue: what it has granted that is not used, and what it is asked for beside that."""
+
+    __slots__ = ("asked_bytes", "asked_messages", "bytes", "messages", "queue", "watch")
+
+    def __init__(self, queue: LoopActorRef[Any], watch: Watch) -> None:
+        self.queue = queue
+        self.watch = watch
+        self.messages = self.bytes = self.asked_messages = self.asked_bytes = 0
+
+
+class ExchangeSender(LoopActor):
+    """Takes `OfferBatch` from its connection, and the room that queues grant.
+
+    Args:
+        publishing: routes and stores what comes.
+        exchange: where it publishes.
+        routing_key: of all that has no key of its own; None where each message has one.
+        producer: the name under which the client may send again what it sent, or None.
+        temporary: nobody comes under the name when the client has ended.
+        port: the way back to the client.
+    """
+
+    def __init__(
+        self,
+        publishing: Publishing,
+        exchange: str,
+        routing_key: str | None,
+        producer: str | None,
+        port: Port,
+        *,
+        temporary: bool = False,
+    ) -> None:
+        super().__init__()
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.producer = producer
+        self.temporary = temporary
+        self._publishing = publishing
+        self._port = port
+        self._targets: dict[str, _Target] = {}
+        self._generation = -1
+        self._window, self._byte_window = FIRST_MESSAGES, FIRST_BYTES
+        self._used = self._used_bytes = 0
+        # Granted to the client and not used; below zero where a last message led beyond it.
+        self._credit = self._byte_credit = 0
+        self._unconfirmed: deque[tuple[int, int]] = deque()
+        self._unconfirmed_messages = self._unconfirmed_bytes = 0
+        # Sent, and not stored yet: any queue may have to take it.
+        self._pending_messages = self._pending_bytes = 0
+        self._expected: int | None = None
+        self._rejected_from: int | None = None
+        self._marks = 0
+        self._ended = False
+        self._failed = True
+
+    def on_start(self) -> None:
+        """Become known to the queues, and tell the client."""
+        try:
+            self._look_for_targets()
+        except QueueError as error:
+            self.end(error.code, str(error))
+            return
+        self._publishing.begin(self)
+        self._port.tell(SenderAttached(None))
+        self._grant()
+
+    def on_stop(self) -> None:
+        """The connection is gone: the queues have their room back."""
+        self._publishing.leave(self)
+        for name in list(self._targets):
+            self._leave(name)
+
+    def on_failure(self, *_args: object) -> None:
+        """A defect of ours ends this connection only."""
+        self.end("internal-error", "the publishing connection's actor failed; connect again")
+        self.on_stop()
+
+    def on_receive(self, message: Any) -> None:
+        """Dispatch by type, the frequent ones first."""
+        kind = type(message)
+        if kind is OfferBatch:
+            self._offer(message)
+        elif kind is RoomGranted:
+            self._granted(message)
+        elif kind is ExplainWait:
+            self._explain(message)
+        elif kind is WaitExplained:
+            self._port.tell(message)
+        elif kind is CaughtUp:
+            self._mark(message)
+        elif kind is Refused:
+            self.end(message.code, message.text)
+        elif kind is not QueueDeleted:  # which the watch tells too, and of which queue
+            super().on_receive(message)
+
+    # What the client says.
+
+    def _offer(self, offer: OfferBatch) -> None:
+        if self._ended:
+            return
+        batch = offer.batch
+        count, size = len(batch), batch.nbytes
+        try:
+            self._check(offer, count, size)
+        except QueueError as error:
+            self.end(error.code, str(error))
+            return
+        if offer.sequence == self._rejected_from:
+            self._rejected_from = None
+        if self._rejected_from is None:
+            self._expected = offer.sequence + count
+        self._credit -= count
+        self._byte_credit -= size
+        self._used += count
+        self._used_bytes += size
+        self._unconfirmed.append((count, size))
+        self._unconfirmed_messages += count
+        self._unconfirmed_bytes += size
+        self._pending_messages += count
+        self._pending_bytes += size
+        self._publishing.offer(self, offer)
+
+    def _check(self, offer: OfferBatch, count: int, size: int) -> None:
+        if self._expected is not None and offer.sequence > self._expected and self._rejected_from is None:
+            raise SequenceGapError(self._expected, offer.sequence)
+        beyond = size > self._byte_credit and offer.batch.prefix_bytes(count - 1) >= self._byte_credit
+        if count > self._credit or beyond:
+            raise DemandExceededError(count, size, self._credit, self._byte_credit)
+
+    def _explain(self, asked: ExplainWait) -> None:
+        """Ask the queue that has granted least."""
+        if not self._targets:
+            self._port.tell(WaitExplained(asked.request, None, ""))
+            return
+        fullest = min(
+            self._targets.values(), key=lambda target: (min(target.messages, target.bytes) > 0, target.messages)
+        )
+        with suppress(ActorDeadError):
+            fullest.queue.tell(ExplainWait(asked.request, self.actor_ref))
+
+    def _mark(self, mark: CaughtUp) -> None:
+        self._publishing.flush()
+        if mark.answered and self._unconfirmed:
+            self._marks += 1
+        else:
+            self._port.caught_up()
+
+    # What comes of it.
+
+    def stored(self, queues: Iterable[str], batch: MessageBatch) -> None:
+        """Messages of it are stored in these queues, which have counted them against what they had granted."""
+        count, size = len(batch), batch.nbytes
+        for name in queues:
+            target = self._targets.get(name)
+            if target is None:
+                # Through the default exchange it cannot be known before: from now on its room counts too.
+                self._join(name)
+            else:
+                target.messages = max(0, target.messages - count)
+                target.bytes = max(0, target.bytes - size)
+
+    def settled(self, batch: MessageBatch) -> None:
+        """Nothing of a batch is to be stored any more."""
+        self._pending_messages -= len(batch)
+        self._pending_bytes -= batch.nbytes
+
+    def rejected(self, sequence: int) -> None:
+        """A queue rejects what has this number: all behind it is rejected too, until this number comes again, be it another message."""
+        self._expected = self._rejected_from = sequence
+
+    def rejects(self, sequence: int) -> str | None:
+        """Why what has this number is rejected, for something before it was; None where nothing was."""
+        first = self._rejected_from
+        if first is None or sequence <= first:
+            return None
+        return f"messages sent before, from number {first} on, were rejected"
+
+    def confirmed(self, up_to: int, rejected: str | None) -> None:
+        """The next batch is as durable as it becomes, or was rejected by a queue; in order."""
+        count, size = self._unconfirmed.popleft()
+        self._unconfirmed_messages -= count
+        self._unconfirmed_bytes -= size
+        if self._ended:
+            return
+        self._port.tell(SentMessages(up_to, None, rejected))
+        if self._generation != self._publishing.generation:
+            try:
+                self._look_for_targets()
+            except QueueError as error:
+                self.end(error.code, str(error))
+                return
+        self._ask()
+        self._grant()
+        if self._marks and not self._unconfirmed:
+            for _ in range(self._marks):
+                self._port.caught_up()
+            self._marks = 0
+
+    def end(self, code: str, text: str) -> None:
+        """Nothing more is taken; the client is told, once."""
+        if not self._ended:
+            self._ended = True
+            self._port.refused(code, text, close=True)
+
+    # Room.
+
+    def _look_for_targets(self) -> None:
+        self._generation = self._publishing.generation
+        wanted = dict.fromkeys(self._publishing.targets(self.exchange, self.routing_key))
+        for name in [name for name in self._targets if name not in wanted]:
+            self._leave(name)
+        for name in wanted:
+            if name not in self._targets:
+                self._join(name)
+        self._ask()
+
+    def _join(self, name: str) -> None:
+        queue = self._publishing.queue(name)
+        if queue is None:
+            return
+        target = self._targets[name] = _Target(queue, self.watch(queue, lambda _failure: self._gone(name, queue)))
+        with suppress(ActorDeadError):
+            target.queue.tell(AttachSender(connection=self.actor_ref, shared=name))
+
+    def _leave(self, name: str) -> None:
+        target = self._targets.pop(name)
+        target.watch.cancel()
+        with suppress(ActorDeadError):
+            target.queue.tell(Left(self._failed, self.actor_ref))
+
+    def _gone(self, name: str, queue: LoopActorRef[Any]) -> None:
+        """A queue has ended: deleted, or failed for good. One that comes in its place is found by the next look."""
+        target = self._targets.get(name)
+        if target is not None and target.queue is queue:
+            del self._targets[name]
+            self._generation = -1
+            self._grant()
+
+    def _granted(self, granted: RoomGranted) -> None:
+        target = self._targets.get(granted.queue)
+        if target is None:
+            return
+        target.messages += granted.messages
+        target.asked_messages -= granted.messages
+        target.bytes += granted.bytes
+        target.asked_bytes -= granted.bytes
+        self._grant()
+
+    def _ask(self) -> None:
+        """Ask each queue for what is missing to a whole window, in steps of half of it."""
+        self._widen()
+        for target in self._targets.values():
+            messages = self._window - target.messages - target.asked_messages
+            size = self._byte_window - target.bytes - target.asked_bytes
+            if messages * 2 < self._window and size * 2 < self._byte_window:
+                continue
+            messages, size = max(0, messages), max(0, size)
+            target.asked_messages += messages
+            target.asked_bytes += size
+            with suppress(ActorDeadError):
+                target.queue.tell(RequestCapacity(messages, size, self.actor_ref))
+
+    def _widen(self) -> None:
+        if self._used >= self._window and self._window < MOST_MESSAGES:
+            self._used, self._window = 0, min(MOST_MESSAGES, self._window * 2)
+        if self._used_bytes >= self._byte_window and self._byte_window < MOST_BYTES:
+            self._used_bytes, self._byte_window = 0, min(MOST_BYTES, self._byte_window * 2)
+
+    def _grant(self) -> None:
+        """Let the client send what the fullest queue has room for, within the window: in good pieces, or where it has nothing left."""
+        messages = self._window - self._unconfirmed_messages
+        size = self._byte_window - self._unconfirmed_bytes
+        for target in self._targets.values():
+            messages = min(messages, target.messages - self._pending_messages)
+            size = min(size, target.bytes - self._pending_bytes)
+        messages = max(0, messages - max(0, self._credit))
+        size = max(0, size - max(0, self._byte_credit))
+        if self._byte_credit < 0 < size:
+            # What the last message led beyond its permit is made good.
+            size -= self._byte_credit
+        useful = messages * 2 >= self._window or size * 2 >= self._byte_window
+        stuck = (self._credit <= 0 < messages) or (self._byte_credit <= 0 < size)
+        if (useful or stuck) and not self._ended:
+            self._credit += messages
+            self._byte_credit += size
+            self._port.tell(CapacityGranted(messages, size))

@@ -1,0 +1,84 @@
+"""Publishers and receivers around the exchanges of a queue directory, for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.batch import MessageBatch
+from actors.queue.exchange_sender import ExchangeSender
+from actors.queue.vocabulary import commands, replies
+from tests.actors.stored_queues import Ref, StoredQueues, turns
+
+LARGE = 10**9
+
+
+def batch_of(*payloads: bytes) -> MessageBatch:
+    return MessageBatch.from_payloads(payloads)
+
+
+class Client:
+    """The way back to one that publishes: it keeps what it is told, and numbers what it sends."""
+
+    def __init__(self, bench: StoredQueues, exchange: str, key: str | None = "", producer: str | None = None) -> None:
+        self.told: list[Any] = []
+        self.errors: list[tuple[str, str]] = []
+        self.marks = 0
+        self.sequence = 0
+        self.ref: Ref = ExchangeSender.start(bench.queues.exchanges.publishing, exchange, key, producer, self)
+
+    def tell(self, reply: Any) -> None:
+        self.told.append(reply)
+
+    def caught_up(self) -> None:
+        self.marks += 1
+
+    def refused(self, code: str, text: str, close: bool) -> None:
+        assert close
+        self.errors.append((code, text))
+
+    def send(self, batch: MessageBatch, sequence: int | None = None, **timing: Any) -> None:
+        number = self.sequence if sequence is None else sequence
+        self.sequence = number + len(batch)
+        self.ref.tell(commands.OfferBatch(number, batch, connection=self.ref, **timing))
+
+    @property
+    def granted(self) -> int:
+        """The messages that it may have sent so far, all together."""
+        return sum(reply.messages for reply in self.told if isinstance(reply, replies.CapacityGranted))
+
+    @property
+    def confirmed(self) -> list[int]:
+        return [reply.up_to for reply in self.told if isinstance(reply, replies.SentMessages) and not reply.rejected]
+
+    @property
+    def rejected(self) -> list[tuple[int, str]]:
+        found = [reply for reply in self.told if isinstance(reply, replies.SentMessages)]
+        return [(reply.up_to, reply.rejected) for reply in found if reply.rejected is not None]
+
+
+async def client(bench: StoredQueues, exchange: str, key: str | None = "", producer: str | None = None) -> Client:
+    made = Client(bench, exchange, key, producer)
+    await turns()
+    return made
+
+
+async def receiver(bench: StoredQueues, name: str, messages: int = 10_000) -> tuple[Ref, list[Any]]:
+    """Somebody who receives from a queue, and all that it was told."""
+    return await bench.connect(
+        bench.queues.get_or_create(name),
+        lambda ref: commands.AttachReceiver(connection=ref),
+        lambda ref: commands.DemandSignalled(messages, LARGE, connection=ref),
+    )
+
+
+def received(told: list[Any]) -> list[bytes]:
+    deliveries = [reply for reply in told if isinstance(reply, replies.ReceivedMessages)]
+    return [bytes(payload) for delivery in deliveries for payload in delivery.batch.payloads]
+
+
+async def defined(bench: StoredQueues, *events: Any) -> None:
+    """Have commands on exchanges carried out, without waiting for the disk."""
+    for change in events:
+        bench.queues.exchanges._definitions.change_definitions(change)
+    if bench._storage is not None:
+        await bench.settled()
