@@ -13,7 +13,7 @@ from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from actors.batch import unpack_headers
-from actors.errors import QueueError
+from actors.errors import QueueError, StorageError
 from actors.queue.state.routed import Group, Routed, grouped
 from actors.queue.state.senders import PRODUCER_BYTES, joined_batches
 
@@ -130,6 +130,8 @@ class ExchangePublishing:
         self._by_name[sender.exchange, name] = sender
         if older is not None:
             older.end("taken-over", "a newer connection carries this client id")
+            # What it has offered is about to be stored, and has to be known then.
+            self.flush()
         found = [(queue, log.last_number(name), log.added_by) for queue, log in self._queues.logs().items()]
         known = {queue: number for queue, number, _ in found if number is not None}
         if known:
@@ -167,6 +169,9 @@ class ExchangePublishing:
         try:
             for group in groups:
                 self._store(group)
+        except StorageError:
+            # The broker has been told, and is about to end: nothing of all this is confirmed.
+            return
         finally:
             if alone and self._storage is not None:
                 self._storage.end_alone()

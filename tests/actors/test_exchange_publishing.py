@@ -350,3 +350,32 @@ async def test_a_mark_comes_behind_all_that_was_sent_before_it(folder: Path) -> 
     await bench.commit()
     assert publisher.marks == 2
     await bench.close()
+
+
+@durable
+async def test_what_a_crash_took_from_one_queue_is_stored_there_when_it_comes_again_and_nowhere_twice(
+    folder: Path,
+) -> None:
+    bench = StoredQueues(folder)
+    await bound(bench, "x", "topic", left="l.*", right="r.*")
+    publisher = await client(bench, "x", None, "p")
+    publisher.send(keyed(b"l.0", b"r.1", b"l.2"))
+    await turns()
+    # The record of the one queue is on the disk, and that of the other is not.
+    bench.commit_groups(1)
+    await turns()
+    assert publisher.confirmed == []
+    bench.storage._journal.abandon()
+    for queue in bench.queues.values():
+        await queue.stop(block=False)
+    again = StoredQueues(folder)
+    assert [again.queues.logs()[name].stored_messages for name in ("left", "right")] == [2, 0]
+    publisher = await client(again, "x", None, "p")
+    publisher.send(keyed(b"l.0", b"r.1", b"l.2", b"r.3"))
+    await again.settled()
+    assert publisher.confirmed == [4]
+    told = {name: (await receiver(again, name))[1] for name in ("left", "right")}
+    await again.settled()
+    assert received(told["left"]) == [b"l.0!", b"l.2!"]
+    assert received(told["right"]) == [b"r.1!", b"r.3!"]
+    await again.close()
