@@ -24,15 +24,15 @@ PROTOCOL: Final = (DOCS / "protocol.md").read_text("utf-8")
 def test_the_lines_of_curl_print_what_the_page_shows(shell: Shell) -> None:
     if shutil.which("curl") is None:
         pytest.skip("needs curl: there is none on this machine")
-    block = re.search(r'^```console title="http"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
-    assert block is not None
+    blocks = re.findall(r'^```console title="http"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 4
     address, others = free_address(), (free_address(), free_address())
     words = f"penstock broker --http {address} --memory --send-address {others[0]} --receive-address {others[1]}"
     broker = shell.start(f"exec {words}")
     try:
         assert broker.stderr is not None
         assert "penstock broker: sending" in broker.stderr.readline()
-        lines = block[1].replace(DEFAULT_HTTP_ADDRESS, address).splitlines()
+        lines = "".join(blocks).replace(DEFAULT_HTTP_ADDRESS, address).splitlines()
         typed = "\n".join(f"{line[2:]}\nprintf '\\n%s\\n' --" for line in lines if line.startswith("$ "))
         done = subprocess.run(
             ["bash", "-c", typed], cwd=shell.folder, capture_output=True, text=True, timeout=60, check=False

@@ -212,7 +212,7 @@ def test_a_disk_that_cannot_be_asked_lets_senders_wait_until_it_can() -> None:
     assert lifted is None
     assert reason == (
         "at data how much is free cannot be read (Input/output error), and the disk floor is 10 MiB: "
-        "senders wait until there is room"
+        "senders wait until it can be read; is the folder there?"
     )
 
 

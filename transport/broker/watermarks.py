@@ -200,8 +200,9 @@ class Watermarks:
             logger.warning("%s: caches are %s", self.memory, "off" if on else "on again")
 
     def _disk_changed(self, directory: Path) -> None:
-        where = f"at {directory} {self.disk}"
-        self._pause(f"{where}: senders wait until there is room" if self.disk.reached else None)
+        # A folder that was deleted under the broker has room, and is no disk that becomes free.
+        until = "it can be read; is the folder there?" if isinstance(self.disk.free, OSError) else "there is room"
+        self._pause(f"at {directory} {self.disk}: senders wait until {until}" if self.disk.reached else None)
 
     def _pause(self, reason: str | None) -> None:
         self.paused = reason

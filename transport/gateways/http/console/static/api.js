@@ -59,7 +59,10 @@ export async function ask(method, where, body, query) {
     throw new Problem("the broker does not answer", "unreachable", 0);
   }
   if (!answer.ok) throw await problemOf(answer);
-  return answer.status === 204 ? null : answer.json();
+  if (answer.status === 204) return null;
+  return answer.json().catch(() => {
+    throw new Problem("the answer of the broker broke off", "unreachable", 0);
+  });
 }
 
 function take(told) {

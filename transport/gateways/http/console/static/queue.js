@@ -247,7 +247,8 @@ export class Queue {
           after = done.next;
           if (!after || left === 0 || !isOpen()) break;
         }
-        say(`${count(moved)} messages are in ${to.value} now.${isOpen() ? "" : " The others stay where they are."}`);
+        const rest = isOpen() ? (after && left !== 0 ? " There are more: move again." : "") : " The others stay where they are.";
+        say(`${count(moved)} messages are in ${to.value} now.${rest}`);
       },
     });
   }
