@@ -76,7 +76,7 @@ class Distributor:
             batch: the messages.
             delay: seconds until they can be received; None for what each queue declares.
             ttl: seconds after which they are of no use; None for what each queue declares, which is never exceeded.
-            producers: who sent them, with the number behind the last message of each; each queue remembers that.
+            producers: who sent them, with the number behind the last message of each; each queue remembers that, unless one rejects them.
             temporary: the same of those whose name was made up for one run.
 
         Raises:
@@ -88,25 +88,34 @@ class Distributor:
             StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
         """
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
-        taking: dict[str, tuple[QueueState, MessagesAdded]] = {}
-        rejected: dict[str, str] = {}
+        taking: dict[str, tuple[QueueState, int, int | None]] = {}
+        rejecting: dict[str, tuple[QueueState, str]] = {}
         for name in names:
             state = self._queues.state(name)
             if state is None:
                 continue
             delay_us, ttl_us = timing_of(state.settings, delay, ttl)
             refusal = refusal_of(state, batch, delayed=bool(delay_us))
-            if refusal is not None:
-                state.total_rejected += len(batch)
-                rejected[name] = refusal
-                continue
-            first = state.log.next_sequence
-            taking[name] = (
+            if refusal is None:
+                taking[name] = (state, delay_us, ttl_us)
+            else:
+                rejecting[name] = (state, refusal)
+        if rejecting:
+            # Its sender may give another message the same number.
+            producers = temporary = ()
+        added = {
+            name: (
                 state,
-                MessagesAdded(first, batch, wall_us, producers, delay_us, ttl_us, temporary=temporary),
+                MessagesAdded(
+                    state.log.next_sequence, batch, wall_us, producers, delay_us, ttl_us, temporary=temporary
+                ),
             )
-        event = self._record(taking, now, wall_us)
-        return Distributed(event, tuple(taking), rejected)
+            for name, (state, delay_us, ttl_us) in taking.items()
+        }
+        event = self._record(added, now, wall_us)
+        for state, _ in rejecting.values():
+            state.total_rejected += len(batch)
+        return Distributed(event, tuple(taking), {name: why for name, (_, why) in rejecting.items()})
 
     def rejects(self, names: Iterable[str]) -> bool:
         """Whether one of the queues rejects what it has no room for: how much it takes of something is its own to say."""

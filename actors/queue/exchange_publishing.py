@@ -43,7 +43,7 @@ class Queues(Protocol):
 class _Offered:
     """A batch on its way, and what has become of it so far."""
 
-    __slots__ = ("error", "event", "offer", "rejected", "sender")
+    __slots__ = ("event", "failed", "offer", "rejected", "sender")
 
     def __init__(self, sender: ExchangeSender, offer: OfferBatch) -> None:
         self.sender = sender
@@ -51,7 +51,8 @@ class _Offered:
         # What it waits for until it is confirmed.
         self.event = 0
         self.rejected: str | None = None
-        self.error: QueueError | None = None
+        # Whether some of it could not be stored, or nothing of it, since its sender has failed.
+        self.failed = False
 
     @property
     def up_to(self) -> int:
@@ -161,9 +162,11 @@ class ExchangePublishing:
         routed: list[Routed] = []
         for each in offered:
             try:
-                routed += self._parts(each)
+                if each.sender.failed is None:
+                    routed += self._parts(each)
             except QueueError as error:
-                each.error = error
+                each.sender.failed = error
+            each.failed = each.sender.failed is not None
         groups = grouped(routed)
         alone = self._storage is not None and self._storage.begin_alone(len(groups))
         try:
@@ -239,7 +242,8 @@ class ExchangePublishing:
             found = self._distributor.store(queues, batch, delay, ttl, *_producers(parts))
         except QueueError as error:
             for part in parts:
-                part.offered.error = part.offered.error or error
+                part.offered.failed = True
+                part.offered.sender.failed = error
             return
         rejected = next(iter(found.rejected.values()), None)
         for part in parts:
@@ -261,19 +265,24 @@ class ExchangePublishing:
                 storage.when_durable(self._confirm)
                 return
             confirming.popleft()
-            if first.error is not None:
-                first.sender.end(first.error.code, str(first.error))
+            if first.failed:
+                assert first.sender.failed is not None, "that is why"
+                first.sender.end(first.sender.failed.code, str(first.sender.failed))
             else:
                 first.sender.confirmed(first.up_to, first.rejected)
 
 
 def _is_stored(offered: _Offered) -> bool:
-    """Whether a part of it is to be stored: nothing has kept it from that so far."""
-    if offered.error is None and offered.rejected is None:
-        behind = offered.sender.rejects(offered.offer.sequence)
-        if behind is not None:
-            offered.rejected = behind
-    return offered.error is None and offered.rejected is None
+    """Whether a part of it is to be stored: nothing has kept it from that so far, nor anything that its sender has sent before.
+
+    What a sender sent behind something that is not stored would have its number remembered, and that would never be stored any more.
+    """
+    if offered.sender.failed is not None:
+        offered.failed = True
+        return False
+    if offered.rejected is None:
+        offered.rejected = offered.sender.rejects(offered.offer.sequence)
+    return offered.rejected is None
 
 
 def _producers(parts: list[Routed]) -> tuple[Producers, Producers]:

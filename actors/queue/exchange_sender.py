@@ -118,6 +118,8 @@ class ExchangeSender(LoopActor):
         self._pending_messages = self._pending_bytes = 0
         self._expected: int | None = None
         self._rejected_from: int | None = None
+        # Why nothing of it is stored any more; whoever stores sets it.
+        self.failed: QueueError | None = None
         self._marks = 0
         self._ended = False
         self._failed = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -379,3 +380,69 @@ async def test_what_a_crash_took_from_one_queue_is_stored_there_when_it_comes_ag
     assert received(told["left"]) == [b"l.0!", b"l.2!"]
     assert received(told["right"]) == [b"r.1!", b"r.3!"]
     await again.close()
+
+
+@durable
+async def test_behind_what_cannot_be_stored_nothing_of_its_sender_is_and_all_of_it_is_when_it_comes_again(
+    folder: Path,
+) -> None:
+    bench = StoredQueues(folder)
+    await bound(bench, "x", "topic", left="l.*", right="r.*")
+    publisher = await client(bench, "x", None, "p")
+    other = await client(bench, "x", None, "q")
+    with mock.patch("actors.queue.operations.sending.MAX_DELAYED", 0):
+        publisher.send(keyed(b"l.0"))
+        publisher.send(keyed(b"l.1", b"r.2"), delay=5.0)
+        publisher.send(keyed(b"l.3", b"r.4"))
+        other.send(keyed(b"r.5"))
+        await bench.settled()
+    assert publisher.confirmed == [1]
+    assert [code for code, _ in publisher.errors] == ["limit-exceeded"]
+    assert other.confirmed == [1]
+    again = await client(bench, "x", None, "p")
+    again.send(keyed(b"l.0"))
+    again.send(keyed(b"l.1", b"r.2"))
+    again.send(keyed(b"l.3", b"r.4"))
+    await bench.settled()
+    assert again.confirmed == [1, 3, 5]
+    told = {name: (await receiver(bench, name))[1] for name in ("left", "right")}
+    await bench.settled()
+    assert received(told["left"]) == [b"l.0!", b"l.1!", b"l.3!"]
+    assert received(told["right"]) == [b"r.5!", b"r.2!", b"r.4!"]
+    await bench.close()
+
+
+@durable
+async def test_a_key_that_cannot_be_ends_its_sender_and_nothing_behind_it_is_stored(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    await bound(bench, "x", "topic", q="#")
+    publisher = await client(bench, "x", None, "p")
+    publisher.send(keyed(b"k" * 256))
+    publisher.send(keyed(b"k"))
+    await bench.settled()
+    assert publisher.confirmed == []
+    assert [code for code, _ in publisher.errors] == ["limit-exceeded"]
+    assert bench.queues.logs()["q"].stored_messages == 0
+    await bench.close()
+
+
+@durable
+async def test_what_one_queue_rejects_no_other_remembers_by_its_number(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    bench.queues.declare("small", QueueSettings(max_messages=1, overflow="reject"))
+    await bound(bench, "x", "topic", small="s", large="#")
+    publisher = await client(bench, "x", None, "p")
+    publisher.send(keyed(b"s"))
+    publisher.send(keyed(b"s"))
+    await bench.settled()
+    assert [up_to for up_to, _ in publisher.rejected] == [2]
+    # Another message has the number now, and its answer is lost.
+    publisher.send(keyed(b"t"), sequence=1)
+    await turns()
+    again = await client(bench, "x", None, "p")
+    again.send(keyed(b"t"), sequence=1)
+    await bench.settled()
+    _, told = await receiver(bench, "large")
+    await bench.settled()
+    assert received(told) == [b"s!", b"s!", b"t!"]
+    await bench.close()
