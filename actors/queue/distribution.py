@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
@@ -22,13 +22,12 @@ from actors.queue.vocabulary.events import MessagesAdded
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.queue_state import QueueState
+    from actors.queue.state.senders import Producers
     from actors.queue.vocabulary.commands import Ref
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
 
 logger = logging.getLogger("penstock.queue")
-
-Producers: TypeAlias = "tuple[tuple[str, int], ...]"
 
 
 class Queues(Protocol):

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from actors.exchanges.exchanges import Exchanges
 from actors.queue.exchange_publishing import ExchangePublishing
+from actors.queue.exchange_publishing import Queues as PublishedTo
 from actors.storage.durable_definitions import DurableDefinitions, MemoryDefinitions
 
 if TYPE_CHECKING:
     from actors.exchanges.limits import ExchangeLimits
     from actors.exchanges.tables import Table
     from actors.queue.distribution import Distributor
-    from actors.queue.state.log import QueueLog
-    from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
 
 
-class Queues(Protocol):
+class Queues(PublishedTo, Protocol):
     """What exchanges ask of the broker's queues; see ``QueueDirectory``."""
-
-    def __contains__(self, name: str) -> bool:
-        """Whether there is a queue of this name."""
 
     async def durable(self) -> None:
         """Return when all that was recorded so far is durable."""
-
-    def get(self, name: str) -> LoopActorRef[Any]:
-        """A queue that there is."""
-
-    def logs(self) -> dict[str, QueueLog]:
-        """The durable part of each queue, by name."""
 
 
 class ExchangeDirectory:

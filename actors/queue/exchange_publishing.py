@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from actors.batch import unpack_headers
 from actors.errors import QueueError, StorageError
 from actors.queue.state.routed import Group, Routed, grouped
-from actors.queue.state.senders import PRODUCER_BYTES, joined_batches
+from actors.queue.state.senders import PRODUCER_BYTES, joined_batches, producers_of
 
 if TYPE_CHECKING:
     from actors.exchanges.exchanges import Exchanges
-    from actors.queue.distribution import Distributor, Producers
+    from actors.queue.distribution import Distributor
     from actors.queue.exchange_sender import ExchangeSender
     from actors.queue.state.log import QueueLog
     from actors.queue.vocabulary.commands import OfferBatch
@@ -239,7 +239,7 @@ class ExchangePublishing:
         batch = batches[0] if len(batches) == 1 else joined_batches(batches)
         queues, delay, ttl = parts[0].queues, parts[0].delay, parts[0].ttl
         try:
-            found = self._distributor.store(queues, batch, delay, ttl, *_producers(parts))
+            found = self._distributor.store(queues, batch, delay, ttl, *producers_of(parts))
         except QueueError as error:
             for part in parts:
                 part.offered.failed = True
@@ -283,14 +283,3 @@ def _is_stored(offered: _Offered) -> bool:
     if offered.rejected is None:
         offered.rejected = offered.sender.rejects(offered.offer.sequence)
     return offered.rejected is None
-
-
-def _producers(parts: list[Routed]) -> tuple[Producers, Producers]:
-    """The producers of a group with the number behind the last message of each, those whose name was made up for one run apart."""
-    known: dict[str, int] = {}
-    passing: dict[str, int] = {}
-    for part in parts:
-        sender = part.offered.sender
-        if sender.producer is not None:
-            (passing if sender.temporary else known)[sender.producer] = part.up_to
-    return tuple(known.items()), tuple(passing.items())

@@ -122,7 +122,6 @@ class ExchangeSender(LoopActor):
         self.failed: QueueError | None = None
         self._marks = 0
         self._ended = False
-        self._failed = True
 
     def on_start(self) -> None:
         """Become known to the queues, and tell the client."""
@@ -297,7 +296,7 @@ class ExchangeSender(LoopActor):
         target = self._targets.pop(name)
         target.watch.cancel()
         with suppress(ActorDeadError):
-            target.queue.tell(Left(self._failed, self.actor_ref))
+            target.queue.tell(Left(connection=self.actor_ref))
 
     def _gone(self, name: str, queue: LoopActorRef[Any]) -> None:
         """A queue has ended: deleted, or failed for good. One that comes in its place is found by the next look."""

@@ -99,6 +99,12 @@ class StoredQueues:
             for _ in range(number):
                 writer.commit()
 
+    async def die(self) -> None:
+        """What is not committed is lost, as with the process; the folder can be opened again."""
+        self.storage._journal.abandon()
+        for queue in self.queues.values():
+            await queue.stop(block=False)
+
     async def close(self) -> None:
         for queue in self.queues.values():
             await queue.stop(block=False)

@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
 
-from actors.batch import MessageBatch
 from actors.errors import DiskBehindError, InvalidRequestError, QueueLimitError, StorageError
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.settings import QueueSettings
 from streams.testkit import run_in_virtual_time
-from tests.actors.stored_queues import BrokenFiles, Ref, StoredQueues, durable, turns
-
-LARGE = 10**9
-
-
-def batch_of(*payloads: bytes) -> MessageBatch:
-    return MessageBatch.from_payloads(payloads)
-
-
-async def receiver(bench: StoredQueues, name: str, messages: int = 1_000) -> tuple[Ref, list[Any]]:
-    """Somebody who receives from a queue, and all that it was told."""
-    return await bench.connect(
-        bench.queues.get_or_create(name),
-        lambda ref: commands.AttachReceiver(connection=ref),
-        lambda ref: commands.DemandSignalled(messages, LARGE, connection=ref),
-    )
-
-
-def received(told: list[Any]) -> list[bytes]:
-    deliveries = [reply for reply in told if isinstance(reply, replies.ReceivedMessages)]
-    return [bytes(payload) for delivery in deliveries for payload in delivery.batch.payloads]
+from tests.actors.publishing_bench import LARGE, batch_of, received, receiver
+from tests.actors.stored_queues import BrokenFiles, StoredQueues, durable, turns
 
 
 @durable

@@ -366,9 +366,7 @@ async def test_what_a_crash_took_from_one_queue_is_stored_there_when_it_comes_ag
     bench.commit_groups(1)
     await turns()
     assert publisher.confirmed == []
-    bench.storage._journal.abandon()
-    for queue in bench.queues.values():
-        await queue.stop(block=False)
+    await bench.die()
     again = StoredQueues(folder)
     assert [again.queues.logs()[name].stored_messages for name in ("left", "right")] == [2, 0]
     publisher = await client(again, "x", None, "p")
@@ -439,9 +437,7 @@ async def test_what_one_queue_rejects_no_other_remembers_by_its_number(folder: P
     # Another message has the number now, and the broker dies before that is on the disk.
     publisher.send(keyed(b"t"), sequence=1)
     await turns()
-    bench.storage._journal.abandon()
-    for queue in bench.queues.values():
-        await queue.stop(block=False)
+    await bench.die()
     again = StoredQueues(folder)
     publisher = await client(again, "x", None, "p")
     publisher.send(keyed(b"t"), sequence=1)

@@ -104,9 +104,7 @@ class Programs:
 
     async def kill(self) -> None:
         self.note()
-        self.bench.storage._journal.abandon()
-        for queue in self.bench.queues.values():
-            await queue.stop(block=False)
+        await self.bench.die()
         self.clients = [None for _ in PRODUCERS]
         await self.begin()
 

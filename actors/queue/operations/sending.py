@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from actors.errors import (
     InvalidRequestError,
@@ -14,7 +14,7 @@ from actors.errors import (
 from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS, time_text
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.state.catching_up import catch_up
-from actors.queue.state.senders import Incoming, Sender, groups, joined, shape_of
+from actors.queue.state.senders import Incoming, Sender, groups, joined, producers_of, shape_of
 from actors.queue.structures.deadlines import US_PER_SECOND, microseconds
 from actors.queue.vocabulary.events import MessagesAdded
 from actors.queue.vocabulary.replies import SenderAttached, SentMessages, Superseded, Tell
@@ -23,12 +23,11 @@ from actors.queue.vocabulary.settings import MAX_DELAYED
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
+    from actors.queue.state.senders import Producers
     from actors.queue.vocabulary.commands import AttachSender, OfferBatch, RequestCapacity
     from actors.queue.vocabulary.replies import Connection
     from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.stages import StageKey
-
-    Producers: TypeAlias = tuple[tuple[str, int], ...]
 
 
 def attach_sender(core: QueueCore, command: AttachSender, _now: float) -> None:
@@ -191,7 +190,7 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
         named: Producers = () if sender.producer is None else ((sender.producer, group[0].up_to),)
         known, passing = ((), named) if sender.temporary else (named, ())
     else:
-        known, passing = _producers(group)
+        known, passing = producers_of(group)
     delay_us, ttl_us = group[0].delay_us, group[0].ttl_us
     first = log.next_sequence
     stage = group[0].sender.stage
@@ -208,16 +207,6 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
         core.ready.add(log.next_sequence, count)
     if ttl_us is not None:
         core.ttl_below = log.next_sequence
-
-
-def _producers(group: list[Incoming]) -> tuple[Producers, Producers]:
-    """The producers of a group with the number after the last message of each, those whose name was made up for one run apart."""
-    known: dict[str, int] = {}
-    passing: dict[str, int] = {}
-    for item in group:
-        if (producer := item.sender.producer) is not None:
-            (passing if item.sender.temporary else known)[producer] = item.up_to
-    return tuple(known.items()), tuple(passing.items())
 
 
 def _check_stage_open(core: QueueCore, stage: StageKey, delay: float | None, ttl: float | None) -> None:

@@ -20,9 +20,8 @@ from actors.queue.state.senders import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from actors.batch import MessageBatch
+    from actors.queue.state.senders import Producer
 
 Queues: TypeAlias = "tuple[str, ...]"
 
@@ -41,7 +40,7 @@ class Routed(NamedTuple):
         offered: what they are a part of, for whoever put them here.
     """
 
-    sender: Hashable
+    sender: Producer
     queues: Queues
     batch: MessageBatch
     up_to: int
@@ -69,7 +68,7 @@ class Group:
         self.number = number
         self.parts: list[Routed] = []
         self._shape = first.shape
-        self._named: set[Hashable] = set()
+        self._named: set[Producer] = set()
         self._messages = self._size = self._names = 0
         self._take(first)
 

@@ -9,19 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import sub
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from actors.batch import BinaryColumn, MessageBatch
 from actors.queue.state.capacity import Permits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from actors.queue.state.capacity import Capacity
     from actors.queue.vocabulary.replies import Connection
     from actors.queue.vocabulary.stages import StageKey
 
 
+Producers: TypeAlias = "tuple[tuple[str, int], ...]"
+"""Producers, each with the number behind the last message of it."""
 PRODUCER_BYTES = 16
 """What a producer takes in a record beside its name, at most: its number of up to nine bytes, and three small headers of msgpack's."""
 
@@ -136,6 +138,40 @@ def groups(incoming: list[Incoming]) -> Iterator[list[Incoming]]:
             messages = JOINED_MESSAGES
     if group:
         yield group
+
+
+class Producer(Protocol):
+    """Who sends, as far as what is stored says it."""
+
+    @property
+    def producer(self) -> str | None:
+        """Its name, or None."""
+
+    @property
+    def temporary(self) -> bool:
+        """Whether nobody comes under its name after it."""
+
+
+class Sent(Protocol):
+    """Something of a sender."""
+
+    @property
+    def sender(self) -> Producer:
+        """Whose it is."""
+
+    @property
+    def up_to(self) -> int:
+        """The sender's number behind it."""
+
+
+def producers_of(group: Iterable[Sent]) -> tuple[Producers, Producers]:
+    """The producers of a group with the number after the last message of each, those whose name was made up for one run apart."""
+    known: dict[str, int] = {}
+    passing: dict[str, int] = {}
+    for item in group:
+        if (producer := item.sender.producer) is not None:
+            (passing if item.sender.temporary else known)[producer] = item.up_to
+    return tuple(known.items()), tuple(passing.items())
 
 
 def joined(group: list[Incoming]) -> MessageBatch:
