@@ -17,10 +17,12 @@ from transport.wire.messages import Command, Demand, Error, Result, Send, Sent
 LISTS = {
     "queue.list": ("name",),
     "connection.list": ("id",),
+    "exchange.list": ("name",),
+    "binding.list": ("source", "destination", "key"),
     "subscription.list": ("queue", "name"),
     "transaction.list": ("writer", "version"),
 }
-"""What the rows of each are ordered by."""
+"""What the rows of each are ordered by; bindings by the order in which they were made, and these say which one it is."""
 
 
 def test_every_list_of_the_protocol_is_in_this_table() -> None:
@@ -40,6 +42,8 @@ async def fill(broker: Any, opened: Any, count: int) -> None:
         await sender.expect(Demand)
         sender.send(Send(0, None, MessageBatch.from_payloads([b"x"])))
         await sender.expect_later(Sent)
+        await broker.queues.exchanges.declare(f"é{(number * 5) % count}", "topic")
+        await broker.queues.exchanges.bind(f"é{(number * 5) % count}", queue, str(number))
 
 
 async def ask(admin: Any, name: str, **arguments: Any) -> Any:
