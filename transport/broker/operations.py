@@ -7,7 +7,8 @@ that of a command when it runs; a message asks for none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from actors.storage import DurableMap
     from transport.picture.metrics import Metrics
     from transport.picture.view import View
+    from transport.wire.receiver_bindings import Binding
 
 Ref = LoopActorRef[Any]
 
@@ -185,6 +187,14 @@ class Operations:
         return Receiving(
             ReceiveFromQueuePublisher.start(found, port, visibility_timeout), visibility_timeout, id_prefix
         )
+
+    async def bind(self, queue: str, bindings: Iterable[Binding]) -> None:
+        """Bind the queue of a receiver to exchanges, with the rights and the errors of ``binding.create``; returns when it is durable."""
+        for exchange, key, arguments in bindings:
+            said: Options = {"source": exchange, "destination": queue, "key": key}
+            if arguments:
+                said["arguments"] = json.dumps(dict(arguments))
+            await self.command("binding.create", said)
 
     def taker(self, gateway: str, queue: str) -> Taker:
         """What takes messages of ``queue`` by request, for the clients of a gateway together. To be asked at once, and not kept.
