@@ -7,7 +7,7 @@ import socket
 
 from spark_bridge.access_options import access_here
 from spark_bridge.options import SourceOptions
-from transport import Backoff
+from transport import Backoff, Binding
 from transport.clients.subscription_client import DEFAULT_RETRY, Mode, SubscriptionClient
 
 MAX_CLIENT_ID = 200
@@ -41,6 +41,9 @@ def connect(
         owner_wait=options.owner_wait_ms / 1000,
         must_exist=options.missing_queue == "fail",
         client_id=client_id or this_program(),
+        bind=[Binding(options.exchange, key) for key in options.binding_keys]
+        if mode == "own" and options.exchange
+        else (),
         access=access_here(options.access),
         retry=retry,
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from spark_bridge.access_options import ACCESS_OPTIONS, with_access
 from spark_bridge.errors import OptionError
@@ -19,9 +21,11 @@ from spark_bridge.option_values import (
     quantity,
     whole_number,
 )
-from transport import DEFAULT_RECEIVE_ADDRESS, parse_address
+from transport import DEFAULT_RECEIVE_ADDRESS, Binding, LocalProtocolError, parse_address
 from transport.clients.subscription_client import OWNER_WAIT
 from transport.security.access_sources import GivenAccess
+from transport.wire.names import MAX_NAME_BYTES
+from transport.wire.receiver_bindings import checked_bindings
 
 DEFAULT_MAX_ROWS_PER_BATCH = 500_000
 """Half of what a queue stores by default: one batch can be filled while the one before waits to be acknowledged."""
@@ -33,6 +37,8 @@ MAX_BROKERS = 64
 """Each costs the worker that plans a query a connection and a thread, and has its position in every offset of Spark's log."""
 DEFAULT_OWNER_WAIT_MS = round(OWNER_WAIT * 1000)
 """What a killed driver leaves behind lingers for seconds, and a machine that is gone until its silence is noticed."""
+EVERY_KEY = "#"
+"""Of a topic exchange the pattern of every key; a fanout and a headers exchange look at none."""
 ONE_QUEUE = "a query reads one queue for each source that it loads, not a list or a pattern of names"
 UNITS_BYTES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
 
@@ -43,6 +49,8 @@ class SourceOptions:
 
     Attributes:
         queue: the queue's name.
+        exchange: the exchange that the subscription's own queue is bound to; empty for none.
+        binding_keys: what it is bound by.
         brokers: receiving addresses, ``host:port`` in lower case; each broker is read, and each is listed once.
         subscription: the subscription's name; empty if none was given.
         max_rows_per_batch: rows of one micro-batch at most.
@@ -69,6 +77,8 @@ class SourceOptions:
     """
 
     queue: str = ""
+    exchange: str = ""
+    binding_keys: tuple[str, ...] = (EVERY_KEY,)
     brokers: tuple[str, ...] = (DEFAULT_RECEIVE_ADDRESS,)
     subscription: str = ""
     max_rows_per_batch: int = DEFAULT_MAX_ROWS_PER_BATCH
@@ -102,8 +112,11 @@ class SourceOptions:
         """
         _refuse_several_queues(given)
         values = with_access(parse_options(_OPTIONS, given, explain=_explained))
+        _name_own_queue(values)
         if "queue" not in values:
-            raise OptionError('option queue is missing: .option("queue", "orders")')
+            raise OptionError(
+                'option queue is missing: .option("queue", "orders"), or an exchange: .option("exchange", "orders")'
+            )
         options = replace(cls(), **values)
         if options.max_trigger_delay_ms is not None and options.min_rows_per_batch is None:
             raise OptionError(
@@ -153,6 +166,43 @@ class SourceOptions:
                 f"endingPosition {self.ending_position} is before startingPosition {self.starting_position}"
             )
         return self
+
+
+def _name_own_queue(values: dict[str, Any]) -> None:
+    """Where an exchange is given and no queue, the subscription's own queue is meant."""
+    exchange, subscription = values.get("exchange"), values.get("subscription")
+    if exchange is None:
+        if "binding_keys" in values:
+            raise OptionError("option bindingKey belongs to an exchange: give option exchange too, or leave it out")
+        return
+    if not subscription:
+        raise OptionError(
+            "option exchange needs a subscription, whose own queue gets a copy of what is published: "
+            '.option("subscription", "orders-to-lake")'
+        )
+    queue = values.setdefault("queue", f"{exchange}.{subscription}")
+    if len(queue.encode()) > MAX_NAME_BYTES:
+        raise OptionError(
+            f"the subscription's own queue would be called {queue!r:.60}, which has more than {MAX_NAME_BYTES} bytes: "
+            "name it by option queue"
+        )
+
+
+def _binding_keys(text: str) -> tuple[str, ...]:
+    """One key, or a JSON array of several."""
+    keys = [text]
+    if text.startswith("["):
+        try:
+            keys = json.loads(text)
+        except ValueError:
+            keys = []
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
+        raise ValueError('expected one key, or a JSON array of keys: ["eu.*", "us.*"]')
+    try:
+        checked_bindings([Binding("e", key) for key in keys])
+    except LocalProtocolError as error:
+        raise ValueError(str(error)) from None
+    return tuple(keys)
 
 
 def _explained(unknown: Sequence[str]) -> Sequence[str]:
@@ -219,6 +269,8 @@ def _starting(text: str) -> str:
 
 _OPTIONS = (
     Option("queue", ("queue", "subscribe"), name),
+    Option("exchange", ("exchange",), name),
+    Option("binding_keys", ("bindingKey",), _binding_keys),
     Option("brokers", ("brokers",), _brokers),
     Option("subscription", ("subscription",), name),
     Option("max_rows_per_batch", ("maxRowsPerBatch", "maxOffsetsPerTrigger", "maxRecordsPerTrigger"), _count),

@@ -166,6 +166,8 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "penstock user token": SECURED + "test_a_token_is_made_into_a_file",
     },
     "docs/exchanges.md": {
+        'option("exchange"': "tests/spark_bridge/test_exchange_queries.py::TestQueries::"
+        "test_the_queries_of_the_page_have_a_queue_each",
         "[python]": CLIENTS,
         "[text]": CLIENTS,
         "[]": Excuse.PICTURE,

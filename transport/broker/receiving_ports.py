@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Final
 
 from actors import SubscriptionOptions
 from actors.queue.vocabulary import commands, replies
-from transport.broker.commands import refusal
+from transport.broker.binding_port import BindingPort
 from transport.broker.operations import Operations
-from transport.broker.port import Client, Port
+from transport.broker.port import Client
 from transport.errors import RemoteProtocolError
 from transport.wire import messages as wire
 from transport.wire.cumulative import CumulativeDemand
 from transport.wire.field_checks import MAX_REASON_BYTES, is_uint
 from transport.wire.names import check_name
 from transport.wire.queue_named import EXISTING_QUEUE
-from transport.wire.receiver_bindings import BOUND, Binding, read_bindings
-
-ATTACHED: Final = "attached"
-"""That the queue knows the receiver, among what WELCOME waits for."""
+from transport.wire.receiver_bindings import BIND, read_bindings
 
 
-class ReceivingPort(Port):
+class ReceivingPort(BindingPort):
     """Role ``receiver``."""
 
     def __init__(self, operations: Operations, client: Client, hello: wire.Hello) -> None:
@@ -32,32 +27,7 @@ class ReceivingPort(Port):
         make = hello.options.get(EXISTING_QUEUE) is None
         name, bindings = hello.queue or "", read_bindings(hello)
         self.actor, self._visibility_timeout, self._id_prefix = operations.receiver(name, self, make=make)
-        # What WELCOME is made of, until it can be said: the queue knows the receiver, and what it asks for is bound.
-        self._greeting: wire.Options = {}
-        self._awaited = {ATTACHED}
-        if bindings:
-            self._awaited.add(BOUND)
-            operations.tasks.start(self._bind(operations, name, bindings), f"bind {name:.40}")
-
-    async def _bind(self, operations: Operations, queue: str, bindings: Sequence[Binding]) -> None:
-        """Bind the queue, and go on to WELCOME when that is durable."""
-        try:
-            await operations.bind(queue, bindings)
-        except Exception as error:  # noqa: BLE001 - it ends this connection only
-            known = refusal(error)
-            if known is None:
-                self._client.failed(error)
-            else:
-                self._client.refused(*known)
-        else:
-            self._came(BOUND, {BOUND: len(bindings)})
-
-    def _came(self, what: str, options: wire.Options) -> None:
-        """One of what WELCOME waits for."""
-        self._greeting |= options
-        self._awaited.discard(what)
-        if not self._awaited:
-            self._client.welcome(self._greeting)
+        self.bind_first(operations, name, bindings)
 
     def received(self, frame: wire.Frame) -> None:
         """REQUEST, ACK, NACK, EXTEND, CANCEL, WHY."""
@@ -97,26 +67,29 @@ class ReceivingPort(Port):
                 self._client.send(wire.Because(reply.request, reply.reason, reply.text[: wire.MAX_ERROR_TEXT]))
             case replies.ReceiverAttached():
                 visibility_ms = round(self._visibility_timeout * 1000)
-                self._came(
-                    ATTACHED,
+                self.attached(
                     {
                         "visibility_timeout_ms": visibility_ms,
                         "id_prefix": self._id_prefix,
                         "waiting": reply.waiting,
                         "dead_letters": reply.dead_letters,
                         wire.EXPLAINS: True,
-                    },
+                    }
                 )
 
 
-class SubscribingPort(Port):
+class SubscribingPort(BindingPort):
     """Role ``subscription``, and its mode ``browse``, which has none."""
 
     def __init__(self, operations: Operations, client: Client, hello: wire.Hello) -> None:
         super().__init__(client)
         name = check_name(hello.queue or "")
         self._demand = CumulativeDemand()
-        self.actor, self._id_prefix, self._created = operations.subscription(name, _subscription_options(hello), self)
+        bindings, options = read_bindings(hello), _subscription_options(hello)
+        if bindings and options.mode != "own":
+            raise RemoteProtocolError(f"HELLO: {BIND} belongs to the mode own, which reserves what the queue gets")
+        self.actor, self._id_prefix, self._created = operations.subscription(name, options, self)
+        self.bind_first(operations, name, bindings)
 
     def received(self, frame: wire.Frame) -> None:
         """RESERVE, COMMIT, FETCH, REQUEST, CANCEL."""
@@ -147,7 +120,7 @@ class SubscribingPort(Port):
             case replies.ReservationCommitted():
                 self._client.send(wire.Committed(reply.request, reply.base))
             case replies.SubscriptionOpened():
-                self._client.welcome(asdict(reply) | {"id_prefix": self._id_prefix, "created": self._created})
+                self.attached(asdict(reply) | {"id_prefix": self._id_prefix, "created": self._created})
 
     def fetched(self, request: int, message: replies.FetchedMessages) -> None:
         """Reserved messages."""

@@ -12,13 +12,13 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from transport.clients.authentication import NO_CREDENTIALS, Credentials
 from transport.clients.backoff import Backoff
 from transport.clients.blocking_connection import BlockingConnection, refusal
 from transport.clients.blocking_link import DEFAULT_RETRY, BlockingClient, Patience
-from transport.errors import BrokerError, LocalProtocolError, RemoteProtocolError, TransportError
+from transport.errors import BrokerError, LocalProtocolError, OldBrokerError, RemoteProtocolError, TransportError
 from transport.security.access import Access
 from transport.wire.address import Address
 from transport.wire.cumulative import GrantedDemand
@@ -38,6 +38,9 @@ from transport.wire.messages import (
     Reserve,
     Reserved,
 )
+
+if TYPE_CHECKING:
+    from transport.wire.receiver_bindings import Binding
 
 __all__ = ["DEFAULT_RETRY", "Fetched", "Reservation", "SubscriptionClient", "SubscriptionState"]
 
@@ -86,9 +89,11 @@ class SubscriptionConnection(BlockingConnection):
 
     Attributes:
         state: what WELCOME said.
+        bound: what it said of bindings; None where it said nothing.
     """
 
     state: SubscriptionState
+    bound: object
 
     def __init__(
         self, address: Address, hello: Hello, clock: Callable[[], float], credentials: Credentials = NO_CREDENTIALS
@@ -138,6 +143,7 @@ class SubscriptionConnection(BlockingConnection):
         if not all(type(number) is int for number in numbers) or not isinstance(prefix, bytes):
             raise RemoteProtocolError(f"WELCOME to a subscription carries {sorted(options)}")
         epoch, base, high, high_water = numbers
+        self.bound = options.get("bound")
         self.state = SubscriptionState(epoch, base, high, high_water, prefix, options.get("created") is True)
 
 
@@ -171,6 +177,7 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
         client_id: what this client calls itself, which others are told that find the subscription owned.
         access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.
         token: short for an access with a token alone.
+        bind: of an owner, what its queue is bound to before it reserves anything (`Binding`).
         retry: how a lost connection is sought again.
         clock: monotonic seconds.
         chance: randomness in 0..1 for the back-off.
@@ -197,6 +204,7 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
         client_id: str | None = None,
         access: Access | None = None,
         token: str | None = None,
+        bind: Sequence[Binding] = (),
         retry: Backoff = DEFAULT_RETRY,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
@@ -217,6 +225,11 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
             self._options["take_over"] = True
         if must_exist:
             self._options["must_exist"] = True
+        if bind:
+            from transport.wire.receiver_bindings import BIND, checked_bindings, said_bindings  # noqa: PLC0415 - few want that
+
+            self._options[BIND] = said_bindings(checked_bindings(list(bind)))
+        self._binds = bool(bind)
         self._owner_wait = owner_wait
         self._client_id = client_id
         if owner_timeout_ms is not None:
@@ -319,6 +332,11 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
     def _opened(self, connection: SubscriptionConnection) -> None:
         """Go on with what WELCOME said, if it is still about the same."""
         state = connection.state
+        if self._binds and connection.bound is None:
+            connection.close()
+            raise OldBrokerError(
+                "the broker is older than this client and binds no queues to exchanges: update it, or bind the queue and leave bind out"
+            )
         if self._id_prefix not in (None, state.id_prefix):
             connection.close()
             raise BrokerError(
