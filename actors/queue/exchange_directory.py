@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from actors.exchanges.limits import ExchangeLimits
     from actors.exchanges.tables import Table
     from actors.queue.distribution import Distributor
+    from actors.queue.routed_stages import RoutedStages
     from actors.storage import Storage
 
 
@@ -33,6 +34,7 @@ class ExchangeDirectory:
         queues: the broker's.
         storage: where what is durable of them is recorded; None for a broker in memory.
         distributor: stores what is published.
+        stages: those that are written through exchanges.
         limits: how much there may be.
 
     Attributes:
@@ -41,12 +43,17 @@ class ExchangeDirectory:
     """
 
     def __init__(
-        self, queues: Queues, storage: Storage | None, distributor: Distributor, limits: ExchangeLimits | None = None
+        self,
+        queues: Queues,
+        storage: Storage | None,
+        distributor: Distributor,
+        stages: RoutedStages,
+        limits: ExchangeLimits | None = None,
     ) -> None:
         self._queues = queues
         self._definitions: DurableDefinitions = MemoryDefinitions() if storage is None else storage
         self.exchanges = Exchanges(self._is_durable, limits, self._definitions.definitions)
-        self.publishing = ExchangePublishing(self.exchanges, queues, distributor, storage)
+        self.publishing = ExchangePublishing(self.exchanges, queues, distributor, storage, stages)
 
     async def declare(
         self,
