@@ -14,7 +14,7 @@ from actors.errors import InvalidRequestError, TransactionIncompleteError
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import EnlistedStage, StageKey, StageNumbers
-from streams.testkit import run_in_virtual_time
+from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.publishing_bench import LARGE, Client, batch_of, client, defined, received, receiver, stager
 from tests.actors.stored_queues import StoredQueues, durable, turns
 
@@ -217,16 +217,16 @@ async def test_a_stage_stays_in_all_queues_while_its_sender_lives_and_is_gone_fr
         await bound(bench, "c", "#")
         writer.send(keyed(b"b"))
         await settled(bench)
-        await asyncio.sleep(10 * TIMEOUT)
+        await elapse(10 * TIMEOUT)
         assert await tallied(bench, writer) == (("a", 2), ("b", 1), ("c", 1))
         await writer.ref.stop(block=False)
-        await asyncio.sleep(TIMEOUT - 1)
+        await elapse(TIMEOUT - 1)
         assert [staged(bench, name) for name in "abc"] == [2, 1, 1]
         again = await stager(bench, KEY)
-        await asyncio.sleep(2 * TIMEOUT)
+        await elapse(2 * TIMEOUT)
         assert await tallied(bench, again) == (("a", 2), ("b", 1), ("c", 1))
         await again.ref.stop(block=False)
-        await asyncio.sleep(TIMEOUT + 1)
+        await elapse(TIMEOUT + 1)
         assert [staged(bench, name) for name in "abc"] == [0, 0, 0]
         assert bench.queues.exchanges.publishing._stages._stages == {}
         await settled(bench)
@@ -248,10 +248,10 @@ async def test_a_restart_finds_stages_whose_sender_is_away_from_then_on(folder: 
     await settled(bench)
     await bench.die()
     bench = await bench_of(folder, again=True)
-    await asyncio.sleep(TIMEOUT - 1)
+    await elapse(TIMEOUT - 1)
     assert [staged(bench, name) for name in "ab"] == [2, 1]
     before = bench.storage._journal.next_lsn
-    await asyncio.sleep(2)
+    await elapse(2)
     assert [staged(bench, name) for name in "ab"] == [0, 0]
     # It is one record: a crash leaves it in both or in none.
     assert bench.storage._journal.next_lsn == before + 1
@@ -357,7 +357,7 @@ async def test_a_delay_of_its_own_is_refused_and_that_of_the_queue_counts(folder
     _, told = await receiver(bench, "later")
     assert await receivable(bench, "now") == {"now": [b"1"]}
     assert received(told) == []
-    await asyncio.sleep(61)
+    await elapse(61)
     await settled(bench)
     assert received(told) == [b"1"]
     with pytest.raises(InvalidRequestError, match="no delay"):
