@@ -23,7 +23,7 @@ from actors.queue import queue_state
 from actors.queue.operations import sending
 from actors.queue.state.catching_up import catch_up
 from actors.queue.state.log import QueueLog
-from actors.queue.state.staged import CommittedVersions, apply_commit
+from actors.queue.state.staged import CommittedVersions, Staged, apply_commit
 from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.distributed import DropStages
@@ -867,4 +867,39 @@ def test_clocks_that_are_not_told_when_others_write_are_found() -> None:
         steps: ClassVar[dict[str, int]] = STEPS | {"the_clock_is_set": 8}
 
     with pytest.raises(AssertionError):
+        tried_on(Machine)
+
+
+def test_a_stage_that_is_taken_for_the_one_of_its_name_that_others_have_discarded_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def whatever_was_begun_since(core: Any, command: DropStages, _now: float) -> None:
+        for key in command.stages:
+            core.staged.take(key)
+        core.grant()
+
+    monkeypatch.setitem(queue_state._OPERATIONS, DropStages, whatever_was_begun_since)
+
+    class Machine(FedMachine):
+        steps: ClassVar[dict[str, int]] = STEPS | {"another_party_discards": 30, "a_queue_hears_of_a_commit": 20}
+
+    with pytest.raises((AssertionError, KeyError)):
+        tried_on(Machine)
+
+
+def test_a_queue_that_gives_up_what_is_written_through_an_exchange_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Staged.__post_init__
+
+    def each_for_itself(self: Staged, queue_settings: Any, log: QueueLog, durable: bool, now: float) -> None:
+        made(self, queue_settings, log, durable, now)
+        for key, stage in log.stages.items():
+            if stage.numbers is not None:
+                self.is_away(key, now)
+
+    monkeypatch.setattr(Staged, "__post_init__", each_for_itself)
+
+    class Machine(FedMachine):
+        steps: ClassVar[dict[str, int]] = STEPS | {"a_queue_fails": 30, "time_passes": 30}
+
+    with pytest.raises((AssertionError, KeyError)):
         tried_on(Machine)

@@ -394,3 +394,14 @@ def test_a_sender_of_several_queues_that_has_asked_for_nothing_when_its_first_ba
     queue.execute(commands.RequestCapacity(10, 1_000, connection), 0.0, 0)
     (told,) = queue.take_effects()
     assert told.reply == RoomGranted("q", 10, 1_000)
+
+
+def test_what_others_stage_for_a_sender_is_used_of_what_it_may_stage() -> None:
+    queue = queue_state.QueueState("q", 0)
+    connection: Any = "publisher"
+    queue.execute(commands.AttachSender(stage=StageKey("w", 0, "s"), connection=connection, shared="q"), 0.0, 0)
+    queue.execute(commands.RequestCapacity(10, 1_000, connection), 0.0, 0)
+    batch = MessageBatch.from_payloads([b"x"] * 4)
+    sending.used_beside(queue, connection, batch)
+    assert (queue.staged.capacity.messages, queue.staged.capacity.bytes) == (6, 1_000 - batch.nbytes)
+    assert (queue.capacity.messages, queue.capacity.bytes) == (0, 0)
