@@ -321,6 +321,22 @@ class StageDiscardedError(QueueError):
         self.stage = stage
 
 
+class StageGoneError(QueueError):
+    """A queue has lost what it held of a stage that is written through an exchange: what the others hold is a half.
+
+    Attributes:
+        queue: where it was.
+        stage: the stage's name.
+    """
+
+    code = "transaction-incomplete"
+
+    def __init__(self, queue: str, stage: str) -> None:
+        super().__init__(f"queue {queue!r} has lost what it held of stage {stage!r}: stage the batch again")
+        self.queue = queue
+        self.stage = stage
+
+
 class TransactionTooLargeError(QueueError):
     """A transaction would hold more in one queue than may be staged there.
 

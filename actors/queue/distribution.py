@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
-from actors.errors import QueueError
-from actors.queue.operations.sending import refusal_of, timing_of, used_beside
+from actors.errors import InvalidRequestError, QueueError
+from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, used_beside
+from actors.queue.operations.staging import check_staged_beside
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary.distributed import Distributed, StoredBeside
 from actors.queue.vocabulary.events import MessagesAdded
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from actors.queue.queue_state import QueueState
     from actors.queue.state.senders import Producers
     from actors.queue.vocabulary.commands import Ref
+    from actors.queue.vocabulary.stages import StageKey, StageNumbers
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
 
@@ -65,6 +67,8 @@ class Distributor:
         ttl: float | None = None,
         producers: Producers = (),
         temporary: Producers = (),
+        stage: StageKey | None = None,
+        numbers: StageNumbers | None = None,
     ) -> Distributed:
         """Store a batch in each of the queues; one that is not there is passed over.
 
@@ -77,15 +81,22 @@ class Distributor:
             ttl: seconds after which they are of no use; None for what each queue declares, which is never exceeded.
             producers: who sent them, with the number behind the last message of each; each queue remembers that, unless one rejects them.
             temporary: the same of those whose name was made up for one run.
+            stage: nobody can receive them before this is published. They are judged as what a sender stages that sends to one queue: it
+                is refused rather than rejected, and has the timing that each queue declares.
+            numbers: how far each of the queues has the stage with these; whoever gives a stage gives them.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
-            InvalidRequestError: a delay or a time to live that cannot be. Nothing has happened.
-            QueueLimitError: a queue has no room for another delay, and does not reject. Nothing has happened.
+            InvalidRequestError: a delay or a time to live that cannot be; a queue's own sender writes the stage. Nothing has happened.
+            QueueLimitError: a queue has no room for another delay, and does not reject, or for another stage. Nothing has happened.
             RecordTooLargeError: the facts of the batch fit no record. Nothing has happened.
             TooMuchTogetherError: more queues, or bytes, than one record may hold. Nothing has happened.
+            TransactionCommittedError, TransactionTooLargeError: they cannot be staged any more, or are too much. Nothing has happened.
             StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
         """
+        assert (stage is None) == (numbers is None), "the numbers are the stage's"
+        if stage is not None and (delay is not None or ttl is not None):
+            raise InvalidRequestError(NO_TIMING)
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         taking: dict[str, tuple[QueueState, int, int | None]] = {}
         rejecting: dict[str, tuple[QueueState, str]] = {}
@@ -94,7 +105,11 @@ class Distributor:
             if state is None:
                 continue
             delay_us, ttl_us = timing_of(state.settings, delay, ttl)
-            refusal = refusal_of(state, batch, delayed=bool(delay_us))
+            if stage is not None:
+                check_staged_beside(state, stage, batch, delayed=bool(delay_us))
+                refusal = None
+            else:
+                refusal = refusal_of(state, batch, delayed=bool(delay_us))
             if refusal is None:
                 taking[name] = (state, delay_us, ttl_us)
             else:
@@ -106,12 +121,15 @@ class Distributor:
             name: (
                 state,
                 MessagesAdded(
-                    state.log.next_sequence, batch, wall_us, producers, delay_us, ttl_us, temporary=temporary
+                    state.log.next_sequence, batch, wall_us, producers, delay_us, ttl_us, stage, temporary, numbers
                 ),
             )
             for name, (state, delay_us, ttl_us) in taking.items()
         }
         event = self._record(added, now, wall_us)
+        if stage is not None:
+            for state, _, _ in taking.values():
+                state.staged.stored_beside(stage, len(batch), batch.nbytes + state.log.table.overhead)
         for state, _ in rejecting.values():
             state.total_rejected += len(batch)
         return Distributed(event, tuple(taking), {name: why for name, (_, why) in rejecting.items()})

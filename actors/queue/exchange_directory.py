@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from actors.exchanges.tables import Table
     from actors.exchanges.vocabulary import Event
     from actors.queue.distribution import Distributor
+    from actors.queue.routed_stages import RoutedStages
     from actors.storage import Storage
 
 
@@ -34,6 +35,7 @@ class ExchangeDirectory:
         queues: the broker's.
         storage: where what is durable of them is recorded; None for a broker in memory.
         distributor: stores what is published.
+        stages: those that are written through exchanges.
         limits: how much there may be.
 
     Attributes:
@@ -42,12 +44,17 @@ class ExchangeDirectory:
     """
 
     def __init__(
-        self, queues: Queues, storage: Storage | None, distributor: Distributor, limits: ExchangeLimits | None = None
+        self,
+        queues: Queues,
+        storage: Storage | None,
+        distributor: Distributor,
+        stages: RoutedStages,
+        limits: ExchangeLimits | None = None,
     ) -> None:
         self._queues = queues
         self._definitions: DurableDefinitions = MemoryDefinitions() if storage is None else storage
         self.exchanges = Exchanges(self._is_durable, limits, self._definitions.definitions)
-        self.publishing = ExchangePublishing(self.exchanges, queues, distributor, storage)
+        self.publishing = ExchangePublishing(self.exchanges, queues, distributor, storage, stages)
 
     async def declare(
         self,

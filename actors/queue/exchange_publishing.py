@@ -8,25 +8,31 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import groupby, pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from actors.batch import unpack_headers
-from actors.errors import QueueError, StorageError
+from actors.errors import InvalidRequestError, QueueError, StorageError
 from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.exchange_counts import ExchangeCounts
-from actors.queue.state.routed import Group, Routed, grouped
+from actors.queue.state.routed import Group, Routed, grouped, stage_wholes
 from actors.queue.state.senders import PRODUCER_BYTES, joined_batches, producers_of
-from actors.queue.vocabulary.distributed import Unroutable
+from actors.queue.vocabulary.distributed import StageTallied, Unroutable
+from actors.queue.vocabulary.stages import StageNumbers
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.exchanges.exchanges import Exchanges
     from actors.queue.distribution import Distributor
     from actors.queue.exchange_sender import ExchangeSender
+    from actors.queue.routed_stages import RoutedStages
     from actors.queue.state.log import QueueLog
+    from actors.queue.state.senders import Producer
     from actors.queue.vocabulary.commands import OfferBatch
+    from actors.queue.vocabulary.distributed import Distributed
+    from actors.queue.vocabulary.stages import StageKey
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
 
@@ -42,6 +48,16 @@ class Queues(Protocol):
 
     def logs(self) -> dict[str, QueueLog]:
         """The durable part of each queue, by name."""
+
+
+class _Answer:
+    """What a sender is told in its turn among the confirmations, when an event is durable."""
+
+    __slots__ = ("event", "tell")
+
+    def __init__(self, event: int, tell: Callable[[], None]) -> None:
+        self.event = event
+        self.tell = tell
 
 
 class _Offered:
@@ -78,19 +94,22 @@ class _Known(NamedTuple):
         by_queue: the number behind the last message that each has stored of it.
         below: the greatest of these.
         event: by which the last of that was stored.
+        least: what is below is in each queue that it went to.
     """
 
-    by_queue: dict[str, int]
+    by_queue: Mapping[str, int]
     below: int
     event: int
+    least: int = 0
 
     def new(
         self, queues: tuple[str, ...], start: int, stop: int, sequence: int
     ) -> Iterator[tuple[tuple[str, ...], int, int]]:
         """Of these queues those that have not stored them, for each part of some messages of which that is the same; else as `_runs`."""
-        ends = {self.by_queue.get(queue, 0) - sequence for queue in queues}
+        numbers = {queue: max(self.by_queue.get(queue, 0), self.least) for queue in queues}
+        ends = {number - sequence for number in numbers.values()}
         for first, end in pairwise(sorted({start, stop, *(each for each in ends if start < each < stop)})):
-            found = tuple([queue for queue in queues if self.by_queue.get(queue, 0) <= sequence + first])
+            found = tuple([queue for queue in queues if numbers[queue] <= sequence + first])
             if found:
                 yield found, first, end
 
@@ -103,19 +122,29 @@ class ExchangePublishing:
         queues: the broker's.
         distributor: stores.
         storage: where what is stored becomes durable; None for queues in memory.
+        stages: those that are written through exchanges.
 
     Attributes:
         counts: what has come to each exchange.
     """
 
-    def __init__(self, exchanges: Exchanges, queues: Queues, distributor: Distributor, storage: Storage | None) -> None:
+    def __init__(
+        self,
+        exchanges: Exchanges,
+        queues: Queues,
+        distributor: Distributor,
+        storage: Storage | None,
+        stages: RoutedStages,
+    ) -> None:
         self._exchanges = exchanges
         self._queues = queues
         self._distributor = distributor
         self._storage = storage
+        self._stages = stages
         self._offered: list[_Offered] = []
-        self._confirming: deque[_Offered] = deque()
+        self._confirming: deque[_Offered | _Answer] = deque()
         self._known: dict[ExchangeSender, _Known] = {}
+        self._wholes: dict[int, int] = {}
         self._by_name: dict[tuple[str, str], ExchangeSender] = {}
         self.counts = ExchangeCounts(lambda name: exchanges.get(name) is not None)
 
@@ -149,6 +178,9 @@ class ExchangePublishing:
             the number behind the last message that any queue has of it; None where none has one.
         """
         name = sender.producer
+        if sender.stage is not None:
+            self._begin_stage(sender, sender.stage)
+            return None
         if name is None:
             return None
         older = self._by_name.get((sender.exchange, name))
@@ -166,8 +198,24 @@ class ExchangePublishing:
         self._known[sender] = _Known(known, below, event)
         return below
 
+    def _begin_stage(self, sender: ExchangeSender, key: StageKey) -> None:
+        if self._stages.supersede(key):
+            self.flush()
+        begun = self._stages.begin(key, sender)
+        if begun.last_number or begun.by_queue:
+            least = begun.last_number or 0
+            self._known[sender] = _Known(begun.by_queue, max(least, *begun.by_queue.values(), 0), begun.event, least)
+        if self._storage is None or begun.event <= self._storage.durable:
+            # It has nothing to wait its turn for.
+            sender.attached(begun.last_number, begun.committed)
+        else:
+            self._answer(begun.event, partial(sender.attached, begun.last_number, begun.committed))
+
     def leave(self, sender: ExchangeSender) -> None:
         """A sender is gone; what it has offered is stored all the same."""
+        if sender.stage is not None:
+            self.flush()
+            self._stages.leave(sender.stage, sender)
         self._known.pop(sender, None)
         name = (sender.exchange, sender.producer or "")
         if self._by_name.get(name) is sender:
@@ -179,6 +227,30 @@ class ExchangePublishing:
             asyncio.get_running_loop().call_soon(self.flush)
         self._offered.append(_Offered(sender, offer))
 
+    def tally(self, sender: ExchangeSender, request: int) -> None:
+        """Tell the sender of a stage how many messages of it each queue holds, behind the confirmations of all that it has offered.
+
+        Raises:
+            InvalidRequestError: it stages nothing.
+        """
+        key = sender.stage
+        if key is None:
+            raise InvalidRequestError("nothing is staged on this connection: there is no stage to tally")
+        self.flush()
+        if sender.failed is not None:
+            return
+        try:
+            found, event = self._stages.tally(key)
+        except QueueError as error:
+            sender.failed = error
+            self._answer(self._stages.committed_by, partial(sender.end, error.code, str(error)))
+        else:
+            self._answer(event, partial(sender.tell, StageTallied(request, found)))
+
+    def _answer(self, event: int, tell: Callable[[], None]) -> None:
+        self._confirming.append(_Answer(event, tell))
+        self._confirm()
+
     # A turn.
 
     def flush(self) -> None:
@@ -187,14 +259,18 @@ class ExchangePublishing:
         if not offered:
             return
         routed: list[Routed] = []
+        came: dict[Producer, int] = {}
         for each in offered:
             try:
                 if each.sender.failed is None:
                     routed += self._parts(each)
+                    if each.sender.stage is not None:
+                        came[each.sender] = max(came.get(each.sender, 0), each.up_to)
             except QueueError as error:
                 each.sender.failed = error
             each.failed = each.sender.failed is not None
         groups = grouped(routed)
+        self._wholes = stage_wholes(groups, came) if came else {}
         alone = self._storage is not None and self._storage.begin_alone(len(groups))
         try:
             for group in groups:
@@ -207,6 +283,8 @@ class ExchangePublishing:
                 self._storage.end_alone()
         for each in offered:
             each.sender.settled(each.offer.batch)
+            if each.sender.stage is not None and each.sender.failed is None:
+                self._stages.came(each.sender.stage, each.up_to)
         self._confirming += offered
         self._confirm()
 
@@ -226,7 +304,8 @@ class ExchangePublishing:
                 ((queues, start, stop),) if known is None else known.new(queues, start, stop, sequence)
             ):
                 part = batch if end - first == len(batch) else batch.slice(first, end)
-                parts.append(Routed(sender, new, part, sequence + end, offer.delay, offer.ttl, name_bytes, offered))
+                up_to, delay, ttl = sequence + end, offer.delay, offer.ttl
+                parts.append(Routed(sender, new, part, up_to, delay, ttl, name_bytes, offered, sender.stage))
         counts = self.counts.of(sender.exchange)
         counts.published += len(batch)
         if lost:
@@ -286,14 +365,14 @@ class ExchangePublishing:
 
     def _store(self, group: Group) -> None:
         parts = group.parts
-        if len(parts) > 1 and self._distributor.rejects(group.queues):
+        if parts[0].stage is None and len(parts) > 1 and self._distributor.rejects(group.queues):
             # It is asked for each: some may fit where all do not.
             for part in parts:
                 self._store_together([part])
         else:
-            self._store_together(parts)
+            self._store_together(parts, self._wholes.get(group.number, 0))
 
-    def _store_together(self, group: list[Routed]) -> None:
+    def _store_together(self, group: list[Routed], whole: int = 0) -> None:
         parts = [part for part in group if _is_stored(part.offered)]
         if not parts:
             return
@@ -301,11 +380,17 @@ class ExchangePublishing:
         batch = batches[0] if len(batches) == 1 else joined_batches(batches)
         queues, delay, ttl = parts[0].queues, parts[0].delay, parts[0].ttl
         try:
-            found = self._distributor.store(queues, batch, delay, ttl, *producers_of(parts))
+            if parts[0].stage is None:
+                found = self._distributor.store(queues, batch, delay, ttl, *producers_of(parts))
+            else:
+                found = self._store_staged(parts[0].stage, parts[-1], batch, whole)
         except QueueError as error:
             for part in parts:
                 part.offered.failed = True
                 part.offered.sender.failed = error
+                if part.stage is not None:
+                    # It may tell of a commit.
+                    part.offered.event = max(part.offered.event, self._stages.committed_by)
             return
         rejected = next(iter(found.rejected.values()), None)
         for part in parts:
@@ -315,6 +400,14 @@ class ExchangePublishing:
             self._distributor.used(found.queues, offered.sender.actor_ref, part.batch)
             if rejected is not None and offered.rejected is None:
                 offered.refuse(rejected)
+
+    def _store_staged(self, key: StageKey, last: Routed, batch: MessageBatch, whole: int) -> Distributed:
+        """Stage a batch that ends with ``last``, behind which all of the stage below ``whole`` is stored."""
+        self._stages.check_room(key, last.queues)
+        numbers = StageNumbers(last.up_to, whole)
+        found = self._distributor.store(last.queues, batch, last.delay, last.ttl, stage=key, numbers=numbers)
+        self._stages.stored(key, found.queues, whole, found.event)
+        return found
 
     # Confirmations.
 
@@ -327,13 +420,15 @@ class ExchangePublishing:
                 storage.when_durable(self._confirm)
                 return
             confirming.popleft()
-            if first.failed:
+            if isinstance(first, _Answer):
+                first.tell()
+            elif first.failed:
                 assert first.sender.failed is not None, "that is why"
                 first.sender.end(first.sender.failed.code, str(first.sender.failed))
-                continue
-            if first.unroutable is not None and first.rejected is None:
-                first.sender.returned(first.unroutable)
-            first.sender.confirmed(first.up_to, first.rejected)
+            else:
+                if first.unroutable is not None and first.rejected is None:
+                    first.sender.returned(first.unroutable)
+                first.sender.confirmed(first.up_to, first.rejected)
 
 
 def _one(_: object) -> int:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pykka import ActorDeadError
 
-from actors.errors import DemandExceededError, QueueError, SequenceGapError
+from actors.errors import DemandExceededError, InvalidRequestError, QueueError, SequenceGapError
 from actors.queue.connection_actor import Port
+from actors.queue.operations.sending import NO_TIMING
 from actors.queue.vocabulary.commands import AttachSender, CaughtUp, ExplainWait, Left, OfferBatch, RequestCapacity
+from actors.queue.vocabulary.distributed import StageTallied, TallyStage
 from actors.queue.vocabulary.replies import (
     CapacityGranted,
     QueueDeleted,
@@ -23,6 +25,7 @@ from actors.queue.vocabulary.replies import (
     RoomGranted,
     SenderAttached,
     SentMessages,
+    Superseded,
     WaitExplained,
 )
 from actors.runtime.loop_actor import LoopActor
@@ -31,6 +34,7 @@ from actors.runtime.loop_ref import LoopActorRef
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.vocabulary.distributed import Unroutable
+    from actors.queue.vocabulary.stages import StageKey
     from actors.runtime._loop_inbox import Watch
 
 FIRST_MESSAGES: Final = 1_024
@@ -55,7 +59,10 @@ class Publishing(Protocol):
         """Another number when targets may be others."""
 
     def begin(self, sender: ExchangeSender) -> int | None:
-        """A sender is there; returns the number behind the last message that any queue has of it."""
+        """A sender is there; returns the number behind the last message that any queue has of it.
+
+        One that stages hears what it goes on with by ``attached``, or is refused by a QueueError.
+        """
 
     def leave(self, sender: ExchangeSender) -> None:
         """A sender is gone."""
@@ -65,6 +72,9 @@ class Publishing(Protocol):
 
     def flush(self) -> None:
         """Store what was offered, now."""
+
+    def tally(self, sender: ExchangeSender, request: int) -> None:
+        """Answer ``TallyStage``; raises QueueError."""
 
 
 class _Target:
@@ -89,6 +99,8 @@ class ExchangeSender(LoopActor):
         port: the way back to the client.
         temporary: nobody comes under the name when the client has ended.
         mandatory: the client is told of what no queue takes.
+        stage: what the client sends is held back under this until its transaction is committed, and the numbers are the stage's; the
+            producer is not looked at. None for what can be received at once.
     """
 
     def __init__(
@@ -101,11 +113,13 @@ class ExchangeSender(LoopActor):
         *,
         temporary: bool = False,
         mandatory: bool = False,
+        stage: StageKey | None = None,
     ) -> None:
         super().__init__()
         self.exchange = exchange
         self.routing_key = routing_key
-        self.producer = producer
+        self.producer = producer if stage is None else None
+        self.stage = stage
         self.temporary = temporary
         self.mandatory = mandatory
         self._publishing = publishing
@@ -126,17 +140,20 @@ class ExchangeSender(LoopActor):
         self.failed: QueueError | None = None
         self._marks = 0
         self._ended = False
+        # What a stage goes on with may be told later.
+        self._attached = stage is None
 
     def on_start(self) -> None:
         """Become known to the queues, and tell the client."""
         try:
             self._look_for_targets()
+            known = self._publishing.begin(self)
         except QueueError as error:
             self.end(error.code, str(error))
             return
-        known = self._publishing.begin(self)
-        self._port.tell(SenderAttached(None, next_sequence=known))
-        self._grant()
+        if self.stage is None:
+            self._port.tell(SenderAttached(None, next_sequence=known))
+            self._grant()
 
     def on_stop(self) -> None:
         """The connection is gone: the queues have their room back."""
@@ -164,6 +181,10 @@ class ExchangeSender(LoopActor):
             self._mark(message)
         elif kind is Refused:
             self.end(message.code, message.text)
+        elif kind is TallyStage:
+            self._tally(message)
+        elif kind is Superseded:
+            self.end("taken-over", "a newer connection carries this stage")
         elif kind is not QueueDeleted:  # which the watch tells too, and of which queue
             super().on_receive(message)
 
@@ -195,11 +216,21 @@ class ExchangeSender(LoopActor):
         self._publishing.offer(self, offer)
 
     def _check(self, offer: OfferBatch, count: int, size: int) -> None:
+        if self.stage is not None and (offer.delay is not None or offer.ttl is not None):
+            raise InvalidRequestError(NO_TIMING)
         if self._expected is not None and offer.sequence > self._expected and self._rejected_from is None:
             raise SequenceGapError(self._expected, offer.sequence)
         beyond = size > self._byte_credit and offer.batch.prefix_bytes(count - 1) >= self._byte_credit
         if count > self._credit or beyond:
             raise DemandExceededError(count, size, self._credit, self._byte_credit)
+
+    def _tally(self, asked: TallyStage) -> None:
+        if self._ended:
+            return
+        try:
+            self._publishing.tally(self, asked.request)
+        except QueueError as error:
+            self.end(error.code, str(error))
 
     def _explain(self, asked: ExplainWait) -> None:
         """Ask the queue that has granted least."""
@@ -220,6 +251,18 @@ class ExchangeSender(LoopActor):
             self._port.caught_up()
 
     # What comes of it.
+
+    def attached(self, last_number: int | None, committed: bool) -> None:
+        """A stage goes on with this number: what comes behind it without a gap is taken."""
+        self._attached = True
+        self._expected = last_number or 0
+        self.tell(SenderAttached(last_number, committed))
+        self._grant()
+
+    def tell(self, reply: SenderAttached | StageTallied) -> None:
+        """Tell the client what it is told in its turn among the confirmations."""
+        if not self._ended:
+            self._port.tell(reply)
 
     def stored(self, queues: Iterable[str], batch: MessageBatch) -> None:
         """Messages of it are stored in these queues, which have counted them against what they had granted."""
@@ -299,7 +342,7 @@ class ExchangeSender(LoopActor):
             return
         target = self._targets[name] = _Target(queue, self.watch(queue, lambda _failure: self._gone(name, queue)))
         with suppress(ActorDeadError):
-            target.queue.tell(AttachSender(connection=self.actor_ref, shared=name))
+            target.queue.tell(AttachSender(stage=self.stage, connection=self.actor_ref, shared=name))
 
     def _leave(self, name: str) -> None:
         target = self._targets.pop(name)
@@ -359,7 +402,7 @@ class ExchangeSender(LoopActor):
             size -= self._byte_credit
         useful = messages * 2 >= self._window or size * 2 >= self._byte_window
         stuck = (self._credit <= 0 < messages) or (self._byte_credit <= 0 < size)
-        if (useful or stuck) and not self._ended:
+        if (useful or stuck) and self._attached and not self._ended:
             self._credit += messages
             self._byte_credit += size
             self._port.tell(CapacityGranted(messages, size))

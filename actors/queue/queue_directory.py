@@ -19,6 +19,7 @@ from actors.queue.measures import Measures
 from actors.queue.operations.browsing import describe, parties_of
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_state import QueueState
+from actors.queue.routed_stages import RoutedStages
 from actors.queue.state.log import QueueLog
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.transactions import TransactionDirectory
@@ -92,7 +93,8 @@ class QueueDirectory:
         self.settings = settings
         self.transactions = TransactionDirectory(self, storage)
         self.distributor = Distributor(self, storage, wall_clock)
-        self.exchanges = ExchangeDirectory(self, storage, self.distributor)
+        stages = RoutedStages(self, self.transactions, transaction_timeout)
+        self.exchanges = ExchangeDirectory(self, storage, self.distributor, stages)
         self._transaction_timeout = transaction_timeout
         self._wall_clock = wall_clock
         self._max_queues = max_queues
@@ -125,6 +127,7 @@ class QueueDirectory:
             self._logs[stored.name] = stored.log
             self._counts.recovered(stored.name, stored.log)
             self._living(stored.name)
+        stages.recovered()
         for name, wanted in declared.items():
             # Those count, and are made even so: whoever declares a queue goes before clients who have filled the broker with theirs.
             if name not in self._numbers:

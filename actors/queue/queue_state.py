@@ -23,7 +23,7 @@ from actors.queue.state.catching_up import catch_up
 from actors.queue.state.core import QueueCore
 from actors.queue.state.receivers import Take
 from actors.queue.structures.deadlines import each_due
-from actors.queue.vocabulary import commands, moves, takes
+from actors.queue.vocabulary import commands, distributed, moves, takes
 from actors.queue.vocabulary.replies import MarkReached, Tell
 from actors.queue.vocabulary.settings import TIMER_BUDGET
 
@@ -178,6 +178,7 @@ _OPERATIONS: dict[type, Callable[[QueueCore, Any, float], Any]] = {
     moves.PeekMessages: peeking.peek,
     moves.StoreParcels: moving.store_parcels,
     commands.EndStages: staging.end_stages,
+    distributed.DropStages: staging.drop_stages,
     commands.DiscardTransaction: staging.discard_transaction,
     commands.PauseSenders: _pause,
     commands.AlterQueue: altering.alter,

@@ -18,14 +18,15 @@ from actors.errors import InboxOverflowError, QueueLimitError, TransactionIncomp
 from actors.queue.operations.staging import check_stage
 from actors.queue.state.staged import CommittedVersions, apply_commit
 from actors.queue.vocabulary.commands import DiscardTransaction, EndStages
+from actors.queue.vocabulary.distributed import DropStages
+from actors.queue.vocabulary.events import StagesDiscarded
 from actors.queue.vocabulary.stages import MAX_ENLISTED, OpenTransaction, StageKey, WriterVersion
 from actors.runtime.loop_future import ask
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from actors.queue.state.log import QueueLog
-    from actors.queue.vocabulary.events import StagesEnded
     from actors.queue.vocabulary.stages import EnlistedStage
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
@@ -61,12 +62,14 @@ class TransactionDirectory:
 
     Attributes:
         versions: the last committed version of each writer; to be looked at only.
+        aborted: told of each abort when what it discards in all queues at once is discarded; who keeps stages in several of them sets it.
     """
 
     def __init__(self, queues: Queues, storage: Storage | None) -> None:
         self._queues = queues
         self._storage = storage
         self.versions = CommittedVersions() if storage is None else storage.versions
+        self.aborted: Callable[[str, int], None] | None = None
         # Of writers whose last commit may not be durable yet: its event, and the version before.
         self._under_way: dict[str, tuple[int, int | None]] = {}
 
@@ -115,6 +118,10 @@ class TransactionDirectory:
         check_stage(StageKey(writer, version, ""))
         if self.versions.covers(writer, version):
             return 0
+        # What was written through exchanges is discarded everywhere or nowhere: its sender could not know that a half is gone.
+        discarded, event = self.discard(lambda key: key[:2] == (writer, version))
+        if self.aborted is not None:
+            self.aborted(writer, version)
         message = DiscardTransaction(writer, version)
         answers: list[Awaitable[int]] = []
         for name, log in self._queues.logs().items():
@@ -123,7 +130,39 @@ class TransactionDirectory:
             else:
                 # Somebody may be about to stage there, and wait for room until then.
                 self._let_go(name, message)
-        return sum(await asyncio.gather(*answers))
+        discarded += sum(await asyncio.gather(*answers))
+        if self._storage is not None and event:
+            await self._storage.synced(event)
+        return discarded
+
+    def discard(self, wanted: Callable[[StageKey], bool]) -> tuple[int, int]:
+        """Discard stages that are written through exchanges, each in all queues in one instant.
+
+        Returns:
+            how many messages, and the number of the event by which all of that is durable; 0 where there are none, or in memory.
+
+        Raises:
+            StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
+        """
+        found: dict[StageKey, dict[str, QueueLog]] = {}
+        for name, log in self._queues.logs().items():
+            for key, stage in log.stages.items():
+                if stage.numbers is not None and wanted(key):
+                    found.setdefault(key, {})[name] = log
+        messages = number = 0
+        for key, logs in found.items():
+            messages += sum(log.stages[key].messages for log in logs.values())
+            events = {name: StagesDiscarded((key,), log.next_sequence) for name, log in logs.items()}
+            if self._storage is None:
+                for name, event in events.items():
+                    logs[name].apply(event)
+            else:
+                number = self._storage.record_all(
+                    {self._queues.number_of(name): event for name, event in events.items()}
+                )
+            for name, event in events.items():
+                self._tell(name, DropStages(event.stages, event.below, number))
+        return messages, number
 
     def list(self) -> list[OpenTransaction]:
         """What is open, by writer and version."""
@@ -167,7 +206,7 @@ class TransactionDirectory:
             number, ended = self._storage.commit(WriterVersion(writer, version), winners)
             self._under_way[writer] = number, before
         for queue, stages in ended.items():
-            self._tell(names[queue], stages, number)
+            self._tell(names[queue], EndStages(stages.published, stages.discarded, number))
 
     async def _discarded(self, name: str, log: QueueLog, answer: Awaitable[int]) -> int:
         """How many messages a queue has discarded; what it held is gone with it if it is deleted meanwhile."""
@@ -185,16 +224,16 @@ class TransactionDirectory:
         except (pykka.ActorDeadError, InboxOverflowError) as error:
             logger.debug("queue %s is not told of an abort: %s", name, error)
 
-    def _tell(self, name: str, stages: StagesEnded, after: int) -> None:
+    def _tell(self, name: str, message: EndStages | DropStages) -> None:
         try:
-            self._queues.get(name).tell(EndStages(stages.published, stages.discarded, after))
+            self._queues.get(name).tell(message)
         except pykka.ActorDeadError:
             # Its successor begins with its log, where it has happened.
             logger.debug("queue %s is not there to be told of ended stages", name)
         except InboxOverflowError as error:
             logger.warning("queue %s is told of ended stages again in %.0f s: %s", name, TELL_AGAIN, error)
-            asyncio.get_running_loop().call_later(TELL_AGAIN, self._tell_again, name, stages, after)
+            asyncio.get_running_loop().call_later(TELL_AGAIN, self._tell_again, name, message)
 
-    def _tell_again(self, name: str, stages: StagesEnded, after: int) -> None:
+    def _tell_again(self, name: str, message: EndStages | DropStages) -> None:
         if name in self._queues.logs():
-            self._tell(name, stages, after)
+            self._tell(name, message)

@@ -6,7 +6,8 @@ A record's payload, by its kind:
     items of the stream with the queue's number: u16 header length (little-endian), a msgpack array ``[enqueued_us, delay_us, ttl_us |
     nil, data bytes, has ids, keys bytes | nil, headers bytes | nil, [[producer, next number], ...], [origin's queue, [start, stop,
     ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch"). What is staged has one more item in the
-    array, ``[writer, version, stage]``. One more, behind that or nil, is ``[[producer, next number], ...]`` of temporary producers.
+    array, ``[writer, version, stage]``; through an exchange it has the stage's two numbers behind these, which programs from before that
+    refuse. One more, behind that or nil, is ``[[producer, next number], ...]`` of temporary producers.
     Where there is an origin, these are dead letters: that queue's ``MessagesMoved`` of these ranges is in the same record. Where they are
     none, but were moved by somebody, the origin has false as a third item; programs from before that read it as the others.
 ``TRANSACTION_COMMITTED``
@@ -58,7 +59,7 @@ from actors.queue.vocabulary.events import (
     SubscriptionReleased,
 )
 from actors.queue.vocabulary.settings import QueueSettings
-from actors.queue.vocabulary.stages import StageKey
+from actors.queue.vocabulary.stages import StageKey, StageNumbers
 from actors.storage.durable_map import EntryPut
 
 ADDED = 1
@@ -110,7 +111,7 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
         None if moved is None else [origin, *_moved(moved)],
     ]
     if event.stage is not None or event.temporary:
-        fields.append(event.stage)
+        fields.append(event.stage if event.stage is None else (*event.stage, *(event.numbers or ())))
     if event.temporary:
         fields.append(event.temporary)
     header = _pack(fields)
@@ -152,10 +153,11 @@ def decode_stored(
 
 def _more(
     stage: list[Any] | None = None, temporary: Sequence[Sequence[Any]] = ()
-) -> tuple[StageKey | None, tuple[tuple[str, int], ...]]:
-    """What is behind the other items where there is any: the stage, and the temporary producers."""
-    key = None if stage is None else StageKey(*stage)
-    return key, tuple((name, number) for name, number in temporary)
+) -> tuple[StageKey | None, tuple[tuple[str, int], ...], StageNumbers | None]:
+    """What is behind the other items where there is any: the stage, the temporary producers, and the stage's numbers."""
+    key = None if stage is None else StageKey(*stage[:3])
+    numbers = StageNumbers(*stage[3:]) if stage is not None and len(stage) > 3 else None
+    return key, tuple((name, number) for name, number in temporary), numbers
 
 
 def encode(queue: int, event: Event) -> tuple[int, bytes]:

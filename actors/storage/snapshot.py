@@ -9,6 +9,7 @@ Sets of ranges are the bytes of little-endian i64 pairs: a queue that was acknow
 A queue's ``temporary``, ``deleted`` and ``total_moved`` and the last item of a ledger came later than the rest, and may be missing.
 Version 3 is written once the durable map was used, and version 4 once there was a durable exchange or binding, so that a program that
 knows of none refuses the directory, and no other.
+Version 5 is written while a queue has a stage that is written through an exchange: that has the stage's two numbers as its last item.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
 
@@ -30,7 +31,7 @@ from actors.queue.state.staged import CommittedVersions
 from actors.queue.state.subscriptions import Ledger
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.settings import QueueSettings
-from actors.queue.vocabulary.stages import StageKey
+from actors.queue.vocabulary.stages import StageKey, StageNumbers
 from actors.storage.codec import settings_as_stored, settings_from
 from actors.storage.durable_map import Sections
 from actors.storage.exchange_codec import decoded_definitions, encoded_definitions, unpack
@@ -44,7 +45,9 @@ MAP_VERSION = 3
 """Of a checkpoint that has the durable map."""
 EXCHANGES_VERSION = 4
 """Of one that has exchanges and bindings, with the map or without."""
-READABLE = frozenset({1, VERSION, MAP_VERSION, EXCHANGES_VERSION})
+NUMBERS_VERSION = 5
+"""Of one that has a stage which is written through an exchange, with all of these or without."""
+READABLE = frozenset({1, VERSION, MAP_VERSION, EXCHANGES_VERSION, NUMBERS_VERSION})
 """Versions that this program can begin with."""
 
 COUNTERS = (
@@ -106,10 +109,13 @@ def encoded(snapshot: Snapshot) -> Iterator[bytes]:
     queues = list(snapshot.queues)
     # Once they were used they stay: their changes are counted on, whatever is left of them.
     mapped, exchanged = snapshot.sections.number > 0, snapshot.definitions.number > 0
-    version = MAP_VERSION if mapped else VERSION
+    version = EXCHANGES_VERSION if exchanged else MAP_VERSION if mapped else VERSION
+    if any(stage.numbers is not None for queue in queues for stage in queue.log.stages.values()):
+        # One that is begun while the pieces are made is in the log behind them too.
+        version = NUMBERS_VERSION
     head = _map(
         packer,
-        ("version", pack(EXCHANGES_VERSION if exchanged else version)),
+        ("version", pack(version)),
         ("store", pack(snapshot.store_id)),
         ("next_queue", pack(snapshot.next_queue)),
         rest=2 + mapped + exchanged,
@@ -136,7 +142,7 @@ def decode_snapshot(payload: bytes, table: Callable[[int], EntryTable]) -> Snaps
         fields = unpack(payload)
         if fields["version"] not in READABLE:
             raise StorageError(
-                f"a checkpoint of version {fields['version']}; this program knows version {EXCHANGES_VERSION}"
+                f"a checkpoint of version {fields['version']}; this program knows version {NUMBERS_VERSION}"
             )
         queues = [_stored(queue, table(queue["number"])) for queue in fields["queues"]]
         versions = CommittedVersions((writer, version) for writer, version in fields.get("writers", ()))
@@ -164,7 +170,7 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         (ledger.facts(), ledger.all_segments(), ledger.opened_us, ledger.left_us) for ledger in log.ledgers.values()
     ]
     stages = [
-        (list(key), stage.ranges.frozen(), stage.batches, stage.bytes, stage.delayed.copy())
+        (list(key), stage.ranges.frozen(), stage.batches, stage.bytes, stage.delayed.copy(), stage.numbers)
         for key, stage in log.stages.items()
     ]
     yield _map(
@@ -193,10 +199,10 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
             yield b"".join(pack(segment[1:]) for segment in segments[at : at + ROWS])
         yield pack(opened_us) + pack(left_us)
     yield pack("stages") + _array_header(packer, len(stages))
-    for key, ranges, batches, size, held in stages:
-        yield _array_header(packer, len(key) + 4) + b"".join(map(pack, key))
+    for key, ranges, batches, size, held, numbers in stages:
+        yield _array_header(packer, len(key) + 4 + (numbers is not None)) + b"".join(map(pack, key))
         yield from _bin(ranges)
-        yield pack(batches) + pack(size) + pack(_delayed(held))
+        yield pack(batches) + pack(size) + pack(_delayed(held)) + (b"" if numbers is None else pack(numbers))
 
 
 def _entries(packer: msgpack.Packer, sections: Sections) -> Iterator[bytes]:
@@ -238,12 +244,15 @@ def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:
     return StoredQueue(fields["number"], fields["name"], None if settings is None else settings_from(settings), log)
 
 
-def _stored_stage(ranges: bytes, batches: int, size: int, delayed: list[list[int]]) -> Stage:
+def _stored_stage(
+    ranges: bytes, batches: int, size: int, delayed: list[list[int]], numbers: list[int] | None = None
+) -> Stage:
     stage = Stage()
     stage.ranges = _unpack_ranges(ranges)
     stage.messages = sum(stop - start for start, stop in stage.ranges)
     stage.batches, stage.bytes = batches, size
     stage.delayed = {first: (stop, due) for first, stop, due in delayed}
+    stage.numbers = None if numbers is None else StageNumbers(*numbers)
     return stage
 
 

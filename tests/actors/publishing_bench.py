@@ -7,6 +7,8 @@ from typing import Any
 from actors.batch import MessageBatch
 from actors.queue.exchange_sender import ExchangeSender
 from actors.queue.vocabulary import commands, replies
+from actors.queue.vocabulary.distributed import StageTallied, TallyStage
+from actors.queue.vocabulary.stages import StageKey
 from tests.actors.stored_queues import Ref, StoredQueues, turns
 
 LARGE = 10**9
@@ -19,12 +21,20 @@ def batch_of(*payloads: bytes) -> MessageBatch:
 class Client:
     """The way back to one that publishes: it keeps what it is told, and numbers what it sends."""
 
-    def __init__(self, bench: StoredQueues, exchange: str, key: str | None = "", producer: str | None = None) -> None:
+    def __init__(
+        self,
+        bench: StoredQueues,
+        exchange: str,
+        key: str | None = "",
+        producer: str | None = None,
+        stage: StageKey | None = None,
+    ) -> None:
         self.told: list[Any] = []
         self.errors: list[tuple[str, str]] = []
         self.marks = 0
         self.sequence = 0
-        self.ref: Ref = ExchangeSender.start(bench.queues.exchanges.publishing, exchange, key, producer, self)
+        publishing = bench.queues.exchanges.publishing
+        self.ref: Ref = ExchangeSender.start(publishing, exchange, key, producer, self, stage=stage)
 
     def tell(self, reply: Any) -> None:
         self.told.append(reply)
@@ -47,6 +57,17 @@ class Client:
         return sum(reply.messages for reply in self.told if isinstance(reply, replies.CapacityGranted))
 
     @property
+    def attached(self) -> list[replies.SenderAttached]:
+        return [reply for reply in self.told if isinstance(reply, replies.SenderAttached)]
+
+    @property
+    def tallied(self) -> list[StageTallied]:
+        return [reply for reply in self.told if isinstance(reply, StageTallied)]
+
+    def tally(self, request: int = 0) -> None:
+        self.ref.tell(TallyStage(request))
+
+    @property
     def confirmed(self) -> list[int]:
         return [reply.up_to for reply in self.told if isinstance(reply, replies.SentMessages) and not reply.rejected]
 
@@ -58,6 +79,12 @@ class Client:
 
 async def client(bench: StoredQueues, exchange: str, key: str | None = "", producer: str | None = None) -> Client:
     made = Client(bench, exchange, key, producer)
+    await turns()
+    return made
+
+
+async def stager(bench: StoredQueues, stage: StageKey, exchange: str = "x", key: str | None = None) -> Client:
+    made = Client(bench, exchange, key, None, stage)
     await turns()
     return made
 

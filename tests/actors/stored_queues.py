@@ -11,7 +11,7 @@ from unittest import mock
 
 from actors.errors import StorageError
 from actors.queue.queue_directory import QueueDirectory
-from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, QueueSettings
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_ref import LoopActorRef
 from actors.runtime.loop_registry import LoopActorRegistry
@@ -60,14 +60,26 @@ class StoredQueues:
         time_of_day: what the queues take it for.
     """
 
-    def __init__(self, folder: Path | None, settings: QueueSettings | None = None, **storage: Any) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        settings: QueueSettings | None = None,
+        *,
+        transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT,
+        **storage: Any,
+    ) -> None:
         self.committer = ManualCommitter()
         self.failures: list[StorageError] = []
         self.time_of_day = 1_700_000_000.0
         self._storage = None
         if folder is not None:
             self._storage = Storage.open(folder, committer=self.committer, **storage).start(self.failures.append)
-        self.queues = QueueDirectory(settings or QueueSettings(), lambda: self.time_of_day, storage=self._storage)
+        self.queues = QueueDirectory(
+            settings or QueueSettings(),
+            lambda: self.time_of_day,
+            storage=self._storage,
+            transaction_timeout=transaction_timeout,
+        )
 
     @property
     def storage(self) -> Storage:

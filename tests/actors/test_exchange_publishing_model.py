@@ -57,9 +57,12 @@ class Programs:
         self.got: dict[str, list[bytes]] = {name: [] for name in patterns}
         self.bench: Any = None
 
+    def made(self) -> StoredQueues:
+        return StoredQueues(self.folder, QueueSettings())
+
     async def begin(self) -> None:
         first = self.bench is None
-        self.bench = StoredQueues(self.folder, QueueSettings())
+        self.bench = self.made()
         if first:
             decide = self.bench.queues.exchanges.exchanges.decide
             await defined(self.bench, decide.declare("x", "topic"))

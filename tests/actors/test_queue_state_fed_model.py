@@ -23,12 +23,13 @@ from actors.queue import queue_state
 from actors.queue.operations import sending
 from actors.queue.state.catching_up import catch_up
 from actors.queue.state.log import QueueLog
-from actors.queue.state.staged import CommittedVersions, apply_commit
+from actors.queue.state.staged import CommittedVersions, Staged, apply_commit
 from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.commands import Origin
-from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, StagesEnded
+from actors.queue.vocabulary.distributed import DropStages
+from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, StagesDiscarded, StagesEnded
 from actors.queue.vocabulary.settings import QueueSettings
-from actors.queue.vocabulary.stages import StageKey
+from actors.queue.vocabulary.stages import StageKey, StageNumbers
 from tests.actors import driven
 from tests.actors.driven import DeadLettersStored, Deliver, Effect, Refuse
 from tests.actors.test_queue_state_model import DECLARATIONS, DELAYED, LEAVING, OPERATIONS, READY, US, WEIGHTED, Stored
@@ -40,6 +41,8 @@ WRITTEN, ENDING = "written", "ending"
 queue has not heard."""
 FED_STAGES = ("x", "y")
 """Stages that others write to; those of the queue's own senders have other names."""
+ROUTED = "y"
+"""Of these the one that is written through an exchange: no queue gives it up, and others discard it in all queues at once."""
 MOST_FED = 60
 """Messages that others write to one queue: its model keeps each event."""
 
@@ -166,7 +169,7 @@ class FedModel(TransactionMachine):
         self.fed: set[int] = set()
         self.told_by: dict[int, int] = {}
         self.accepted: list[Accepted] = []
-        self.ends: list[tuple[StagesEnded, int]] = []
+        self.ends: list[tuple[StagesEnded | DropStages, int]] = []
         self.publishing: dict[StageKey, list[int]] = {}
         # Stages that are no more, of which the queue has not heard, and when it would give them up.
         self.absent: dict[StageKey, float | None] = {}
@@ -221,7 +224,8 @@ class FedModel(TransactionMachine):
             if self.shared.tells_clocks:
                 self.queue.note_time(self.now, wall_us)
             ttl_us = None if ttl is None else round(ttl * US)
-            self.happens(MessagesAdded(first, batch, wall_us, (), round(delay * US), ttl_us, key), number)
+            numbers = StageNumbers(0, 0) if key is not None and key.name == ROUTED else None
+            self.happens(MessagesAdded(first, batch, wall_us, (), round(delay * US), ttl_us, key, (), numbers), number)
         messages = {first + index: Stored(payload, WRITTEN) for index, payload in enumerate(payloads)}
         for message in messages.values():
             message.expires = None if ttl is None else self.now + ttl
@@ -390,12 +394,23 @@ class FedModel(TransactionMachine):
             for message in stage.messages.values():
                 message.where = ENDING if known else WRITTEN
 
+    def discards(self, key: StageKey, number: int) -> None:
+        """Others have discarded a stage in the log."""
+        event = StagesDiscarded((key,), self.queue.log.next_sequence)
+        self.happens(event, number)
+        self.ends.append((DropStages(event.stages, event.below, number), number))
+        self.fed -= set(self.stages[key].messages)
+        self.drop(key)
+
     def hear_of_commit(self) -> None:
-        """The queue acts on the oldest commit that it has not heard of."""
+        """The queue acts on the oldest commit, or discarding by others, that it has not heard of."""
         self.store_accepted()
         self.queue.catch_up(self.now)
         self.settle()
         ended, number = self.ends.pop(0)
+        if isinstance(ended, DropStages):
+            self.queue.execute(cast("Any", ended), self.now, self.wall_us(self.now))
+            return
         for key in (*ended.published, *ended.discarded):
             self.absent.pop(key, None)
         for key in ended.published:
@@ -458,6 +473,9 @@ class FedModel(TransactionMachine):
         self.publishing.clear()
         self.absent.clear()
         super().begin_again()
+        for key, stage in self.stages.items():
+            if key.name == ROUTED:
+                stage.given_up_at = None
 
     # --- what always holds
 
@@ -500,6 +518,7 @@ STEPS = {
     "a_batch_is_accepted": 8,
     "a_transaction_is_committed": 4,
     "another_party_commits_at_once": 3,
+    "another_party_discards": 3,
     "a_queue_hears_of_a_commit": 6,
     "time_passes": 8,
     "the_clock_is_set": 1,
@@ -570,6 +589,21 @@ class FedMachine(RuleBasedStateMachine):
         if (key := self.another_party_writes(data, staged=True)) is not None:
             winners = {queue.number: [key.name] for queue in self.queues if key in queue.stages}
             self.commit(key.writer, key.version, winners)
+
+    def another_party_discards(self, data: st.DataObject) -> None:
+        """A stage is discarded in all queues, and may be begun anew before they hear of it."""
+        keys = sorted({key for queue in self.queues for key in queue.stages if key.name == ROUTED})
+        if not keys:
+            return
+        key = data.draw(st.sampled_from(keys), label="stage")
+        number = self.shared.number()
+        queues = [queue for queue in self.queues if key in queue.stages]
+        for queue in queues:
+            queue.discards(key, number)
+        if data.draw(st.booleans()):
+            number, payloads = self.shared.number(), self.fresh(data)
+            for queue in queues:
+                queue.write(number, payloads, 0.0, None, key)
 
     def a_queue_does_something(self, data: st.DataObject) -> None:
         self.one(data).command(data)
@@ -833,4 +867,39 @@ def test_clocks_that_are_not_told_when_others_write_are_found() -> None:
         steps: ClassVar[dict[str, int]] = STEPS | {"the_clock_is_set": 8}
 
     with pytest.raises(AssertionError):
+        tried_on(Machine)
+
+
+def test_a_stage_that_is_taken_for_the_one_of_its_name_that_others_have_discarded_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def whatever_was_begun_since(core: Any, command: DropStages, _now: float) -> None:
+        for key in command.stages:
+            core.staged.take(key)
+        core.grant()
+
+    monkeypatch.setitem(queue_state._OPERATIONS, DropStages, whatever_was_begun_since)
+
+    class Machine(FedMachine):
+        steps: ClassVar[dict[str, int]] = STEPS | {"another_party_discards": 30, "a_queue_hears_of_a_commit": 20}
+
+    with pytest.raises((AssertionError, KeyError)):
+        tried_on(Machine)
+
+
+def test_a_queue_that_gives_up_what_is_written_through_an_exchange_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Staged.__post_init__
+
+    def each_for_itself(self: Staged, queue_settings: Any, log: QueueLog, durable: bool, now: float) -> None:
+        made(self, queue_settings, log, durable, now)
+        for key, stage in log.stages.items():
+            if stage.numbers is not None:
+                self.is_away(key, now)
+
+    monkeypatch.setattr(Staged, "__post_init__", each_for_itself)
+
+    class Machine(FedMachine):
+        steps: ClassVar[dict[str, int]] = STEPS | {"a_queue_fails": 30, "time_passes": 30}
+
+    with pytest.raises((AssertionError, KeyError)):
         tried_on(Machine)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import DemandExceededError, InvalidRequestError, SequenceGapError
+from actors.queue import queue_state
+from actors.queue.operations import sending
 from actors.queue.state import log as log_module
+from actors.queue.vocabulary import commands
+from actors.queue.vocabulary.replies import RoomGranted
 from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, QueueSettings
+from actors.queue.vocabulary.stages import StageKey
 from tests.actors.driven import Confirm, GrantCapacity, QueueState, Supersede
 
 LARGE = 10**9
@@ -373,3 +380,28 @@ def test_a_thousand_waiting_senders_cost_a_full_queue_nothing() -> None:
 def test_settings_out_of_their_limits_are_refused(arguments: tuple[int, int, float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         QueueSettings(*arguments)
+
+
+@pytest.mark.parametrize("stage", [None, StageKey("w", 0, "s")], ids=["plain", "staged"])
+def test_a_sender_of_several_queues_that_has_asked_for_nothing_when_its_first_batch_is_stored_is_granted_room_later(
+    stage: StageKey | None,
+) -> None:
+    queue = queue_state.QueueState("q", 0)
+    connection: Any = "publisher"
+    queue.execute(commands.AttachSender(stage=stage, connection=connection, shared="q"), 0.0, 0)
+    sending.used_beside(queue, connection, MessageBatch.from_payloads([b"x"]))
+    queue.take_effects()
+    queue.execute(commands.RequestCapacity(10, 1_000, connection), 0.0, 0)
+    (told,) = queue.take_effects()
+    assert told.reply == RoomGranted("q", 10, 1_000)
+
+
+def test_what_others_stage_for_a_sender_is_used_of_what_it_may_stage() -> None:
+    queue = queue_state.QueueState("q", 0)
+    connection: Any = "publisher"
+    queue.execute(commands.AttachSender(stage=StageKey("w", 0, "s"), connection=connection, shared="q"), 0.0, 0)
+    queue.execute(commands.RequestCapacity(10, 1_000, connection), 0.0, 0)
+    batch = MessageBatch.from_payloads([b"x"] * 4)
+    sending.used_beside(queue, connection, batch)
+    assert (queue.staged.capacity.messages, queue.staged.capacity.bytes) == (6, 1_000 - batch.nbytes)
+    assert (queue.capacity.messages, queue.capacity.bytes) == (0, 0)

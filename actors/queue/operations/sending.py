@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.stages import StageKey
 
 
+NO_TIMING = "a message that is staged has no delay or time to live of its own: declare the queue with them"
+
+
 def attach_sender(core: QueueCore, command: AttachSender, _now: float) -> None:
     """Make a sender known that does not stage."""
     connection, producer = command.connection, command.producer
@@ -122,7 +125,7 @@ def used_beside(core: QueueCore, connection: Connection, batch: MessageBatch) ->
     """A batch of a sender, which has room of several queues, is stored by others: what it was granted for it is used."""
     sender = core.senders.get(connection)
     if sender is not None:
-        core.capacity.use_beyond(sender.permits, batch, len(batch), batch.nbytes)
+        sender.capacity.use_beyond(sender.permits, batch, len(batch), batch.nbytes)
 
 
 def store(core: QueueCore, now: float, wall_us: int) -> None:
@@ -214,9 +217,7 @@ def _check_stage_open(core: QueueCore, stage: StageKey, delay: float | None, ttl
     if core.is_committed(stage):
         raise TransactionCommittedError(stage.writer, stage.version)
     if delay is not None or ttl is not None:
-        raise InvalidRequestError(
-            "a message that is staged has no delay or time to live of its own: declare the queue with them"
-        )
+        raise InvalidRequestError(NO_TIMING)
 
 
 def _without_committed(core: QueueCore, incoming: list[Incoming]) -> list[Incoming]:

@@ -26,9 +26,11 @@ from actors.queue.vocabulary.settings import MAX_STAGE_NAME, MAX_STAGES, TIMER_B
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
     from actors.queue.state.log import Stage
     from actors.queue.vocabulary.commands import AttachSender, DiscardTransaction, EndStages
+    from actors.queue.vocabulary.distributed import DropStages
     from actors.queue.vocabulary.replies import Connection
     from actors.queue.vocabulary.stages import StageKey
 
@@ -58,13 +60,48 @@ def attach_stage(core: QueueCore, command: AttachSender, now: float) -> None:
     if key not in stages and len(stages) >= MAX_STAGES:
         raise QueueLimitError("MAX_STAGES", MAX_STAGES, "commit or abort what is staged, or write fewer partitions")
     older = staged.senders.get(key)
+    _check_way(core, key, older, through_exchange=command.shared is not None)
     if older is not None:
         detach_stage(core, older.connection, now)
         core.effects.append(Tell(older.connection, Superseded()))
     messages = stages[key].messages if key in stages else 0
     sender = core.senders[connection] = Sender(connection, None, messages, staged.capacity, key)
     staged.attached(sender, key)
-    core.tell(connection, SenderAttached(messages or None, core.is_committed(key)))
+    if command.shared is not None:
+        sender.permits.queue = command.shared
+    else:
+        core.tell(connection, SenderAttached(messages or None, core.is_committed(key)))
+
+
+def _check_way(core: QueueCore, key: StageKey, sender: Sender | None, *, through_exchange: bool) -> None:
+    """Raise InvalidRequestError where a stage is written in the other way: the numbers of the two are not the same."""
+    stage = core.log.stages.get(key)
+    other = sender is not None and (sender.permits.queue is not None) != through_exchange
+    if other or (stage is not None and (stage.numbers is not None) != through_exchange):
+        way = "by a sender to this queue" if through_exchange else "through an exchange"
+        raise InvalidRequestError(
+            f"stage {key.name!r} of version {key.version} of writer {key.writer!r} is written {way} in queue {core.name!r}: "
+            "name another stage"
+        )
+
+
+def check_staged_beside(core: QueueCore, key: StageKey, batch: MessageBatch, *, delayed: bool) -> None:
+    """Raise the QueueError for which a batch that comes through an exchange cannot be staged: as of one that a sender sends here."""
+    stages, staged = core.log.stages, core.staged
+    if core.versions.covers(key.writer, key.version):
+        raise TransactionCommittedError(key.writer, key.version)
+    if key not in stages and len(stages) >= MAX_STAGES:
+        raise QueueLimitError("MAX_STAGES", MAX_STAGES, "commit or abort what is staged, or write fewer partitions")
+    _check_way(core, key, staged.senders.get(key) or _on_its_way(core, key), through_exchange=True)
+    waiting = core.delayed_batches() if delayed else None
+    staged.check_room(key, len(batch), batch.nbytes + core.log.table.overhead, waiting)
+
+
+def _on_its_way(core: QueueCore, key: StageKey) -> Sender | None:
+    """The sender of a stage whose connection has ended, and of which something is accepted and not stored."""
+    if not core.staged.incoming_messages:
+        return None
+    return next((item.sender for item in core.incoming if item.sender.stage == key), None)
 
 
 def detach_stage(core: QueueCore, connection: Connection, now: float) -> None:
@@ -89,6 +126,16 @@ def end_stages(core: QueueCore, command: EndStages, now: float) -> None:
         if key not in winners and core.versions.covers(key.writer, key.version):
             refuse_sender(core, sender, TransactionCommittedError(key.writer, key.version), now)
     dispatch(core, now)
+    core.grant()
+
+
+def drop_stages(core: QueueCore, command: DropStages, _now: float) -> None:
+    """Act on stages' being discarded by others; one of the name that was begun since is another."""
+    core.depend_on(command.after)
+    for key in command.stages:
+        stage = core.staged.stages.get(key)
+        if stage is not None and stage.first < command.below:
+            core.staged.take(key)
     core.grant()
 
 

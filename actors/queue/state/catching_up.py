@@ -40,6 +40,7 @@ def catch_up(core: QueueCore, now: float) -> None:
         ready.add_staged(high, high - low)
         position = high
     ready.add(stop, stop - position)
+    core.staged.beside.clear()
     if log.delayed:
         _delay(core, start, stop, now)
     # A queue that is full by it holds its senders back from now on.

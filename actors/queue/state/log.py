@@ -21,7 +21,7 @@ from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, MAX_DELAYED, 
 if TYPE_CHECKING:
     from actors.queue.state.entries import EntryTable
     from actors.queue.structures.ranges import FrozenRanges
-    from actors.queue.vocabulary.stages import StageKey
+    from actors.queue.vocabulary.stages import StageKey, StageNumbers
 
 
 @dataclass(slots=True)
@@ -88,6 +88,7 @@ class Stage:
         bytes: what these count for towards a limit, each with the table's overhead.
         delayed: batches that can be received only later, whenever they are published: first number to the number after the last and
             microseconds since the epoch.
+        numbers: how far this queue has it, where it is written through an exchange; None where its sender sends to this queue.
     """
 
     ranges: RangeSet = field(default_factory=RangeSet)
@@ -95,6 +96,7 @@ class Stage:
     batches: int = 0
     bytes: int = 0
     delayed: dict[int, tuple[int, int]] = field(default_factory=dict)
+    numbers: StageNumbers | None = None
 
     def __repr__(self) -> str:
         return f"Stage({list(self.ranges)}, bytes={self.bytes})"
@@ -224,6 +226,7 @@ class QueueLog:
             stage = self.stages[key] = Stage()
         first, count = event.first, len(event.batch)
         stage.add(first, first + count, size)
+        stage.numbers = event.numbers or stage.numbers
         self.staged_messages += count
         self.staged_bytes += size
         if event.delay_us:

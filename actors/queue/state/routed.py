@@ -20,8 +20,11 @@ from actors.queue.state.senders import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from actors.batch import MessageBatch
     from actors.queue.state.senders import Producer
+    from actors.queue.vocabulary.stages import StageKey
 
 Queues: TypeAlias = "tuple[str, ...]"
 
@@ -38,6 +41,7 @@ class Routed(NamedTuple):
         ttl: seconds after which they are of no use; None for what each queue declares.
         name_bytes: what the sender's name takes in a record; 0 without a name.
         offered: what they are a part of, for whoever put them here.
+        stage: where they are held back; None for what can be received at once.
     """
 
     sender: Producer
@@ -48,11 +52,17 @@ class Routed(NamedTuple):
     ttl: float | None = None
     name_bytes: int = 0
     offered: Any = None
+    stage: StageKey | None = None
 
     @property
     def shape(self) -> Shape:
         """What those have in common that are stored as one batch, beside their queues."""
-        return shape_of(self.batch, self.delay, self.ttl)
+        return shape_of(self.batch, self.delay, self.ttl, self.stage)
+
+    @property
+    def first(self) -> int:
+        """The sender's number of the first of them."""
+        return self.up_to - len(self.batch)
 
 
 class Group:
@@ -123,3 +133,20 @@ def grouped(routed: list[Routed]) -> list[Group]:
             for queue in queues:
                 last[queue] = group
     return groups
+
+
+def stage_wholes(groups: Iterable[Group], came: Mapping[Producer, int]) -> dict[int, int]:
+    """Of each group that is staged, by its number: below which number all that its sender has sent is stored when that group is.
+
+    Args:
+        groups: in the order in which they are stored.
+        came: of each sender that stages, the number behind all that it has sent and that has not been refused.
+    """
+    below = dict(came)
+    wholes: dict[int, int] = {}
+    for group in reversed(list(groups)):
+        first = group.parts[0]
+        if first.stage is not None:
+            wholes[group.number] = below[first.sender]
+            below[first.sender] = min(below[first.sender], first.first)
+    return wholes

@@ -166,6 +166,7 @@ class Staged:
         absences: whose sender is away, by when they are discarded.
         incoming_messages: accepted and not stored yet; ``incoming_bytes`` likewise.
         delayed: staged batches that have a delay.
+        beside: messages and bytes that others have stored and the queue has not noticed, by transaction.
     """
 
     name: str
@@ -183,6 +184,7 @@ class Staged:
     incoming_messages: int = 0
     incoming_bytes: int = 0
     delayed: int = 0
+    beside: dict[Transaction, tuple[int, int]] = field(default_factory=dict)
     _max_messages: int = field(init=False)
     _max_bytes: int = field(init=False)
     _default_bytes: int = field(init=False)
@@ -201,7 +203,8 @@ class Staged:
             self._count(key, stage, stage.messages, stage.bytes)
             self.numbers.extend(stage.ranges)
             self.delayed += len(stage.delayed)
-            self.is_away(key, now)
+            if stage.numbers is None:
+                self.is_away(key, now)
 
     def _limit(self, settings: QueueSettings) -> None:
         self._max_messages = settings.max_staged_messages
@@ -221,10 +224,10 @@ class Staged:
         """Raise the QueueError for which a batch cannot be staged, if there is one; ``delayed`` is how many wait for a delay if it does."""
         if delayed is not None and delayed >= MAX_DELAYED:
             raise QueueLimitError("MAX_DELAYED", MAX_DELAYED, "stage in larger batches, or in a queue without a delay")
-        stored, incoming = self._stored.get(key[:2], NOTHING), self._incoming.get(key[:2], NOTHING)
+        held = [counts.get(key[:2], NOTHING) for counts in (self._stored, self._incoming, self.beside)]
         for limit, amount, bound in (
-            ("max_staged_messages", stored[0] + incoming[0] + messages, self._max_messages),
-            ("max_staged_bytes", stored[1] + incoming[1] + size, self._max_bytes),
+            ("max_staged_messages", sum(each[0] for each in held) + messages, self._max_messages),
+            ("max_staged_bytes", sum(each[1] for each in held) + size, self._max_bytes),
         ):
             if amount > bound:
                 raise TransactionTooLargeError(self.name, key.writer, key.version, limit, bound, amount)
@@ -235,6 +238,11 @@ class Staged:
         self._incoming[key[:2]] = before[0] + messages, before[1] + size
         self.incoming_messages += messages
         self.incoming_bytes += size
+
+    def stored_beside(self, key: StageKey, messages: int, size: int) -> None:
+        """Others have stored a batch in a stage, which the queue has not noticed."""
+        before = self.beside.get(key[:2], NOTHING)
+        self.beside[key[:2]] = before[0] + messages, before[1] + size
 
     def clear_incoming(self) -> None:
         """What was accepted is stored from here on, or dropped."""
@@ -250,6 +258,9 @@ class Staged:
 
     def written(self, key: StageKey, stage: Stage, ranges: Iterable[Range]) -> None:
         """Others have stored ``ranges`` in a stage. It may be one that a commit has taken out of the log since."""
+        if self.stages.get(key, stage) is not stage:
+            # Another of the name, which was discarded everywhere: the queue has not heard of that.
+            self.take(key)
         self.stages[key] = stage
         self.numbers.extend(ranges)
         # Made anew from the stages: of what was discarded meanwhile nothing else says what it counted for.
@@ -300,11 +311,12 @@ class Staged:
         key = sender.stage
         if key is not None and self.senders.get(key) is sender:
             del self.senders[key]
-            if key in self.stages:
+            stage = self.stages.get(key)
+            if stage is not None and stage.numbers is None:
                 self.is_away(key, now)
 
     def is_away(self, key: StageKey, now: float) -> None:
-        """A stage has no sender as of now."""
+        """A stage has no sender as of now; one that is written through an exchange ends in all queues at once, by ``RoutedStages``."""
         absence = self._absent[key] = Absence(key)
         self.absences.push(absence, now + self.timeout)
 

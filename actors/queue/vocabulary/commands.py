@@ -40,7 +40,7 @@ class AttachSender:
         stage: what it sends is held back under this until its transaction is committed, and ``producer`` is not looked at.
         temporary: nobody comes under this name when the client has ended: it is the client's own invention. The numbers of such producers
             are remembered apart: however many there are, no other is forgotten for them.
-        shared: the queue's name, where the sender has room of several queues for what others store. Its replies are RoomGranted alone.
+        shared: the queue's name, where the sender has room of several queues for what others store. Told are RoomGranted and Superseded.
 
     Raises:
         InvalidRequestError: a name or a version that cannot be, or the connection is a sender already.

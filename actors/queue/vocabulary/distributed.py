@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from actors.queue.vocabulary.stages import StageKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,49 @@ class Unroutable:
 
     ranges: tuple[tuple[int, int], ...]
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropStages:
+    """Others have discarded stages in the queue's log: it holds them back no more. No reply.
+
+    Attributes:
+        below: those that began before this number.
+        after: the number of the event by which they are discarded.
+    """
+
+    stages: tuple[StageKey, ...]
+    below: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class TallyStage:
+    """To the sender of a stage through an exchange: how many messages of it does each queue hold? Reply: StageTallied.
+
+    Answered behind the confirmation of all that was offered before.
+
+    Raises:
+        InvalidRequestError: nothing is staged on this connection.
+        TransactionCommittedError: the stage's version is committed.
+        StageGoneError: a queue has lost what it held of it.
+    """
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageTallied:
+    """What a stage holds, as a commit has to name it.
+
+    Attributes:
+        request: that of ``TallyStage``.
+        queues: those that hold messages of the stage, in order by name, each with how many, whoever has sent them and wherever its sender's
+            messages go now; not those that were deleted.
+    """
+
+    request: int
+    queues: tuple[tuple[str, int], ...]
 
 
 class Distributed(NamedTuple):

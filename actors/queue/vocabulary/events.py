@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
-from actors.queue.vocabulary.stages import StageKey
+from actors.queue.vocabulary.stages import StageKey, StageNumbers
 
 
 class ReservedRange(NamedTuple):
@@ -35,6 +35,7 @@ class MessagesAdded:
         ttl_us: microseconds from ``enqueued_us`` after which they are of no use; None for never.
         stage: nobody can receive them before this is published; None for what can be received at once.
         temporary: of those who sent it those whose name was made up for one run, as ``producers``.
+        numbers: where the stage is written through an exchange, how far this queue has it with this batch.
     """
 
     first: int
@@ -45,6 +46,7 @@ class MessagesAdded:
     ttl_us: int | None = None
     stage: StageKey | None = None
     temporary: tuple[tuple[str, int], ...] = ()
+    numbers: StageNumbers | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
 from actors.queue.vocabulary.commands import DeadLettersMoved
-from actors.queue.vocabulary.distributed import Unroutable
+from actors.queue.vocabulary.distributed import StageTallied, Unroutable
 from actors.queue.vocabulary.moves import ParcelsStored
 
 
@@ -267,6 +267,7 @@ Reply: TypeAlias = (
     | MessagesTaken
     | TakenSettled
     | NothingHeld
+    | StageTallied
 )
 """The closed family of what a queue tells its connections."""
 

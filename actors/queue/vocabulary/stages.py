@@ -22,6 +22,18 @@ class StageKey(NamedTuple):
     name: str
 
 
+class StageNumbers(NamedTuple):
+    """How far one queue has a stage that is written through an exchange: its messages go to different queues, under the sender's numbers.
+
+    Attributes:
+        up_to: the sender's number behind the last message that this queue has of it.
+        whole: every message of the stage below this number is in each queue that it went to.
+    """
+
+    up_to: int
+    whole: int
+
+
 class WriterVersion(NamedTuple):
     """A transaction, by its writer and its number among the writer's."""
 
