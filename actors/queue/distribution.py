@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from actors.queue.queue_state import QueueState
     from actors.queue.state.senders import Producers
     from actors.queue.vocabulary.commands import Ref
+    from actors.queue.vocabulary.published import Published
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
 
@@ -65,6 +66,7 @@ class Distributor:
         ttl: float | None = None,
         producers: Producers = (),
         temporary: Producers = (),
+        published: Published | None = None,
     ) -> Distributed:
         """Store a batch in each of the queues; one that is not there is passed over.
 
@@ -77,6 +79,7 @@ class Distributor:
             ttl: seconds after which they are of no use; None for what each queue declares, which is never exceeded.
             producers: who sent them, with the number behind the last message of each; each queue remembers that, unless one rejects them.
             temporary: the same of those whose name was made up for one run.
+            published: to which exchange, and with which routing key; None for none.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -106,7 +109,14 @@ class Distributor:
             name: (
                 state,
                 MessagesAdded(
-                    state.log.next_sequence, batch, wall_us, producers, delay_us, ttl_us, temporary=temporary
+                    state.log.next_sequence,
+                    batch,
+                    wall_us,
+                    producers,
+                    delay_us,
+                    ttl_us,
+                    temporary=temporary,
+                    published=published,
                 ),
             )
             for name, (state, delay_us, ttl_us) in taking.items()

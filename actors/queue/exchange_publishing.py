@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from actors.batch import unpack_headers
 from actors.errors import QueueError, StorageError
-from actors.queue.state.routed import Group, Routed, grouped
-from actors.queue.state.senders import PRODUCER_BYTES, joined_batches, producers_of
+from actors.queue.state.routed import Group, Routed, grouped, joined_parts
+from actors.queue.state.senders import PRODUCER_BYTES, producers_of
+from actors.queue.vocabulary.published import Published
 
 if TYPE_CHECKING:
     from actors.exchanges.exchanges import Exchanges
@@ -194,7 +195,9 @@ class ExchangePublishing:
             stop = start + len(list(messages))
             if queues:
                 part = batch if stop - start == len(batch) else batch.slice(start, stop)
-                parts.append(Routed(sender, queues, part, sequence + stop, offer.delay, offer.ttl, name_bytes, offered))
+                timing = offer.delay, offer.ttl
+                source = sender.exchange, sender.routing_key or ""
+                parts.append(Routed(sender, queues, part, sequence + stop, *timing, name_bytes, offered, *source))
             start = stop
         return parts
 
@@ -235,11 +238,11 @@ class ExchangePublishing:
         parts = [part for part in group if _is_stored(part.offered)]
         if not parts:
             return
-        batches = [part.batch for part in parts]
-        batch = batches[0] if len(batches) == 1 else joined_batches(batches)
+        batch, key = joined_parts(parts)
+        published = Published(parts[0].exchange, key)
         queues, delay, ttl = parts[0].queues, parts[0].delay, parts[0].ttl
         try:
-            found = self._distributor.store(queues, batch, delay, ttl, *producers_of(parts))
+            found = self._distributor.store(queues, batch, delay, ttl, *producers_of(parts), published)
         except QueueError as error:
             for part in parts:
                 part.offered.failed = True

@@ -6,7 +6,8 @@ A record's payload, by its kind:
     items of the stream with the queue's number: u16 header length (little-endian), a msgpack array ``[enqueued_us, delay_us, ttl_us |
     nil, data bytes, has ids, keys bytes | nil, headers bytes | nil, [[producer, next number], ...], [origin's queue, [start, stop,
     ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch"). What is staged has one more item in the
-    array, ``[writer, version, stage]``. One more, behind that or nil, is ``[[producer, next number], ...]`` of temporary producers.
+    array, ``[writer, version, stage]``. One more, behind that or nil, is ``[[producer, next number], ...]`` of temporary producers. And one
+    more, behind these, is ``[exchange, routing key]`` of what was published to an exchange: a program from before that refuses the segment.
     Where there is an origin, these are dead letters: that queue's ``MessagesMoved`` of these ranges is in the same record. Where they are
     none, but were moved by somebody, the origin has false as a third item; programs from before that read it as the others.
 ``TRANSACTION_COMMITTED``
@@ -57,6 +58,7 @@ from actors.queue.vocabulary.events import (
     SubscriptionOwned,
     SubscriptionReleased,
 )
+from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from actors.storage.durable_map import EntryPut
@@ -109,10 +111,13 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
         event.producers,
         None if moved is None else [origin, *_moved(moved)],
     ]
-    if event.stage is not None or event.temporary:
+    published = event.published
+    if event.stage is not None or event.temporary or published is not None:
         fields.append(event.stage)
-    if event.temporary:
-        fields.append(event.temporary)
+        if event.temporary or published is not None:
+            fields.append(event.temporary)
+        if published is not None:
+            fields.append(published)
     header = _pack(fields)
     if len(header) > MAX_HEADER_BYTES:
         raise RecordTooLargeError(len(header), MAX_HEADER_BYTES)
@@ -151,11 +156,17 @@ def decode_stored(
 
 
 def _more(
-    stage: list[Any] | None = None, temporary: Sequence[Sequence[Any]] = ()
-) -> tuple[StageKey | None, tuple[tuple[str, int], ...]]:
-    """What is behind the other items where there is any: the stage, and the temporary producers."""
+    stage: list[Any] | None = None,
+    temporary: Sequence[Sequence[Any]] = (),
+    published: list[Any] | None = None,
+    *newer: object,
+) -> tuple[StageKey | None, tuple[tuple[str, int], ...], Published | None]:
+    """What is behind the other items where there is any: the stage, the temporary producers, and where it was published."""
+    if newer:
+        raise ValueError("it says more than this program knows: this directory was written by a newer version")
     key = None if stage is None else StageKey(*stage)
-    return key, tuple((name, number) for name, number in temporary)
+    where = None if published is None else Published(*published)
+    return key, tuple((name, number) for name, number in temporary), where
 
 
 def encode(queue: int, event: Event) -> tuple[int, bytes]:

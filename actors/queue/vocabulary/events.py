@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
+from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.stages import StageKey
 
 
@@ -35,6 +36,7 @@ class MessagesAdded:
         ttl_us: microseconds from ``enqueued_us`` after which they are of no use; None for never.
         stage: nobody can receive them before this is published; None for what can be received at once.
         temporary: of those who sent it those whose name was made up for one run, as ``producers``.
+        published: to which exchange, and with which routing key; None for what was sent to the queue itself.
     """
 
     first: int
@@ -45,6 +47,7 @@ class MessagesAdded:
     ttl_us: int | None = None
     stage: StageKey | None = None
     temporary: tuple[tuple[str, int], ...] = ()
+    published: Published | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
 from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.moves import ParcelsStored
+from actors.queue.vocabulary.published import Published
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,17 @@ class ReceiverAttached:
 
 
 class ReceivedMessages(NamedTuple):
-    """Messages with the queue's numbers ``first``, ``first + 1``, ... and one delivery history."""
+    """Messages with the queue's numbers ``first``, ``first + 1``, ... and one delivery history.
+
+    ``published`` says to which exchange, and with which routing key; None for what was sent to the queue itself.
+    """
 
     first: int
     batch: MessageBatch
     enqueued_us: int
     delivery_count: int
     possibly_replayed: bool
+    published: Published | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,10 @@ class ReservationCommitted:
 
 @dataclass(frozen=True, slots=True)
 class FetchedMessages:
-    """Reserved or stored messages at the positions from ``position`` on, with the queue's numbers from ``first`` on."""
+    """Reserved or stored messages at the positions from ``position`` on, with the queue's numbers from ``first`` on.
+
+    ``published`` is as of `ReceivedMessages`.
+    """
 
     position: int
     first: int
@@ -127,11 +135,12 @@ class FetchedMessages:
     enqueued_us: int
     delivery_count: int
     possibly_replayed: bool
+    published: Published | None = None
 
     def split(self, count: int) -> tuple[FetchedMessages, FetchedMessages]:
         """The first ``count`` messages and the others, neither of which may be none."""
         head, tail = self.batch.slice(0, count), self.batch.slice(count, len(self.batch))
-        facts = self.enqueued_us, self.delivery_count, self.possibly_replayed
+        facts = self.enqueued_us, self.delivery_count, self.possibly_replayed, self.published
         return (
             FetchedMessages(self.position, self.first, head, *facts),
             FetchedMessages(self.position + count, self.first + count, tail, *facts),
@@ -294,12 +303,14 @@ class DeadLetter:
     Attributes:
         queue: the dead-letter queue's name; None for this queue's own with ``.dead`` after it.
         ranges: their numbers here, which the answer names.
+        published: through which exchange they came here; None for none.
     """
 
     queue: str | None
     batch: MessageBatch
     ranges: tuple[Range, ...]
     after: int = 0
+    published: Published | None = None
 
 
 @dataclass(frozen=True, slots=True)
