@@ -47,12 +47,19 @@ class Message:
         key: optional grouping, routing or deduplication key.
         headers: optional string to string or bytes map, at most ``MAX_HEADERS_PER_MESSAGE``.
         id: optional 16 bytes; the broker derives one from the sequence number otherwise.
+        routing_key: the key as text, for what is published to an exchange: one of the two is given. What is received has it as ``key``.
     """
 
     payload: bytes
     key: bytes | None = None
     headers: Mapping[str, HeaderValue] | None = None
     id: bytes | None = None
+    routing_key: str | None = None
+
+    @property
+    def key_column(self) -> bytes:
+        """What stands in a batch's key column: empty for no key."""
+        return self.key or (self.routing_key or "").encode()
 
 
 class BinaryColumn:
@@ -211,8 +218,8 @@ class MessageBatch:
             if len(given) != len(messages) or any(len(value) != ID_BYTES for value in given):
                 raise BatchError(f"either every message of a batch has an id of {ID_BYTES} bytes or none has")
             ids = memoryview(b"".join(given))
-        if any(message.key for message in messages):
-            keys = BinaryColumn.from_values([message.key or b"" for message in messages])
+        if any(message.key or message.routing_key for message in messages):
+            keys = BinaryColumn.from_values([message.key_column for message in messages])
         if any(message.headers for message in messages):
             headers = BinaryColumn.from_values([pack_headers(message.headers) for message in messages])
         return cls(payloads, ids, keys, headers)

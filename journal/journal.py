@@ -192,7 +192,7 @@ class Journal:
             length += part.nbytes if type(part) is memoryview else len(part)
         return self._append(kind, 0, length, 0, 0, 0, parts, lazy)
 
-    def append_items(self, kind: int, stream: int, first: int, count: int, parts: Parts, newer: bool = False) -> int:
+    def append_items(self, kind: int, stream: int, first: int, count: int, parts: Parts, *, newer: bool = False) -> int:
         """Append a record that holds the items first <= n < first + count of a stream; as `append`, and never lazy.
 
         The items of a stream only ascend, over all records that still hold some; gaps are allowed. What is ``newer`` no program can read

@@ -10,7 +10,7 @@ from .clients.peeked import PeekedMessage
 from .clients.receiver import Receiver
 from .clients.scripts import receive, send
 from .clients.sender import Sender, SendSummary
-from .clients.sender_session import Confirmation
+from .clients.sender_session import Confirmation, ReturnedMessage
 from .clients.stage_client import StageClient
 from .clients.tracing import Tracing
 from .clients.transaction_client import TransactionClient
@@ -37,9 +37,11 @@ from .errors import (
     RemoteProtocolError,
     StageLostError,
     TransportError,
+    UnroutableError,
 )
 from .security.access import Access, Tls
 from .wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, Address, parse_address
+from .wire.receiver_bindings import Binding
 from .wire.timing import Timed
 from .wire.transaction_options import EnlistedStage
 from .wire.values import BinaryColumn, Message, MessageBatch
@@ -57,6 +59,7 @@ __all__ = [
     "Backoff",
     "BadHeadersError",
     "BinaryColumn",
+    "Binding",
     "Broker",
     "BrokerConfig",
     "BrokerError",
@@ -83,6 +86,7 @@ __all__ = [
     "Receiver",
     "ReceiverStatistics",
     "RemoteProtocolError",
+    "ReturnedMessage",
     "SendSummary",
     "Sender",
     "StageClient",
@@ -92,6 +96,7 @@ __all__ = [
     "Tracing",
     "TransactionClient",
     "TransportError",
+    "UnroutableError",
     "Wait",
     "parse_address",
     "receive",

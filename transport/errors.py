@@ -129,7 +129,7 @@ class QueueFullError(TransportError):
     """A queue that rejects what it has no room for did not store a batch, nor anything sent after it.
 
     Attributes:
-        queue: its name.
+        queue: its name; of what is published to an exchange, the exchange's.
         sequence: the producer's number of the first message that was not stored.
         messages: how many messages the rejected batch has.
         reason: the broker's words.
@@ -137,13 +137,37 @@ class QueueFullError(TransportError):
 
     code = "queue-full"
 
-    def __init__(self, queue: str, sequence: int, messages: int, reason: str) -> None:
+    def __init__(self, queue: str, sequence: int, messages: int, reason: str, *, exchange: bool = False) -> None:
+        where = f"a queue behind exchange {queue!r}" if exchange else f"queue {queue!r}"
         super().__init__(
-            f"queue {queue!r} rejected {messages} message{'' if messages == 1 else 's'} from number {sequence} on: {reason}. "
+            f"{where} rejected {messages} message{'' if messages == 1 else 's'} from number {sequence} on: {reason}. "
             "Send smaller batches, or "
             "more slowly, let receivers acknowledge, raise the queue's limits, or let the sender drop what is rejected (on_rejected='drop')"
         )
         self.queue = queue
+        self.sequence = sequence
+        self.messages = messages
+        self.reason = reason
+
+
+class UnroutableError(TransportError):
+    """No queue took a message that was published with ``mandatory``; the stream has ended with it.
+
+    Attributes:
+        exchange: where it was published.
+        sequence: the producer's number of the first such message.
+        messages: how many of its batch there are.
+        reason: the broker's words.
+    """
+
+    code = "unroutable"
+
+    def __init__(self, exchange: str, sequence: int, messages: int, reason: str) -> None:
+        super().__init__(
+            f"exchange {exchange!r} had no queue for {messages} message{'' if messages == 1 else 's'}, number {sequence} the first: "
+            f"{reason}. Bind a queue, or have the sender be told of what comes back (on_returned) and go on"
+        )
+        self.exchange = exchange
         self.sequence = sequence
         self.messages = messages
         self.reason = reason

@@ -55,10 +55,11 @@ def binding_bytes(binding: Binding) -> int:
 
 
 class _Kept(NamedTuple):
-    """A binding that is there, and what it counts for."""
+    """A binding that is there, what it counts for, and which one it is of all that were made."""
 
     binding: Binding
     size: int
+    made: int
 
 
 class Definitions:
@@ -75,6 +76,7 @@ class Definitions:
         "_bindings",
         "_from",
         "_inward",
+        "_made",
         "_matchers",
         "_onward",
         "_to",
@@ -94,6 +96,8 @@ class Definitions:
         self.exchanges: dict[str, Exchange] = {}
         self._matchers: dict[str, Matcher] = {}
         self._bindings: dict[Identity, _Kept] = {}
+        # Numbers that were given to bindings, of which none comes twice.
+        self._made = 0
         self._from: dict[str, dict[Identity, None]] = {}
         self._to: dict[Destination, dict[Identity, None]] = {}
         self._onward: dict[str, Counted] = {}
@@ -129,6 +133,18 @@ class Definitions:
     def bindings(self) -> Iterator[Binding]:
         """All bindings, in the order in which they were made."""
         return iter([kept.binding for kept in self._bindings.values()])
+
+    def made_after(
+        self, last: int, source: str | None = None, destination: Destination | None = None
+    ) -> list[tuple[int, Binding]]:
+        """The bindings made behind the ``last`` one, each with its number, which lasts as long as the broker; all, or those of an end."""
+        if source is not None:
+            found = [self._bindings[one] for one in self._from.get(source, ())]
+        elif destination is not None:
+            found = [self._bindings[one] for one in self._to.get(destination, ())]
+        else:
+            found = list(self._bindings.values())
+        return [(kept.made, kept.binding) for kept in found if kept.made > last]
 
     def binding_count(self) -> int:
         """How many bindings there are."""
@@ -217,7 +233,8 @@ class Definitions:
         if missing or one in self._bindings:
             return
         size = binding_bytes(binding)
-        self._bindings[one] = _Kept(binding, size)
+        self._made += 1
+        self._bindings[one] = _Kept(binding, size, self._made)
         self._from.setdefault(source, {})[one] = None
         self._to.setdefault(destination, {})[one] = None
         self._matchers[source].add(destination, key, arguments)

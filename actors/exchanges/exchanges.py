@@ -105,6 +105,16 @@ class Exchanges:
         """All bindings, in the order in which they were made."""
         return self._definitions.bindings()
 
+    def binding_count_from(self, source: str) -> int:
+        """How many bindings an exchange has."""
+        return len(self._definitions.bound_from(source))
+
+    def bindings_made_after(
+        self, last: int, source: str | None = None, destination: Destination | None = None
+    ) -> list[tuple[int, Binding]]:
+        """Bindings with the numbers by which they are listed: ``Definitions.made_after``."""
+        return self._definitions.made_after(last, source, destination)
+
     def bindings_from(self, source: str) -> list[Binding]:
         """The bindings of an exchange, in the order in which they were made."""
         return [self._definitions.kept(one) for one in self._definitions.bound_from(source)]

@@ -12,6 +12,7 @@ from actors.storage.durable_definitions import DurableDefinitions, MemoryDefinit
 if TYPE_CHECKING:
     from actors.exchanges.limits import ExchangeLimits
     from actors.exchanges.tables import Table
+    from actors.exchanges.vocabulary import Event
     from actors.queue.distribution import Distributor
     from actors.storage import Storage
 
@@ -57,42 +58,43 @@ class ExchangeDirectory:
         auto_delete: bool = False,
         internal: bool = False,
         arguments: Table | None = None,
-    ) -> None:
+    ) -> bool:
         """An exchange is to be there: as ``Decisions.declare``, with its errors; returns when it is durable.
+
+        Returns:
+            whether something has changed: it was not there before. So for the other three.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
             StorageError: it cannot be made durable; whether it is, the next start tells.
         """
-        self._definitions.change_definitions(
+        return await self._change(
             self.exchanges.decide.declare(
                 name, kind, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
             )
         )
-        await self._queues.durable()
 
-    async def delete(self, name: str, *, if_unused: bool = False) -> None:
+    async def delete(self, name: str, *, if_unused: bool = False) -> bool:
         """An exchange is to be gone: as ``Decisions.delete``, with its errors and those of `declare`."""
-        self._definitions.change_definitions(self.exchanges.decide.delete(name, if_unused=if_unused))
-        await self._queues.durable()
+        events = self.exchanges.decide.delete(name, if_unused=if_unused)
+        self.publishing.counts.deleted(name)
+        return await self._change(events)
 
     async def bind(
         self, source: str, destination: str, key: str = "", arguments: Table | None = None, *, to_exchange: bool = False
-    ) -> None:
+    ) -> bool:
         """A binding is to be there: as ``Decisions.bind``, with its errors and those of `declare`."""
-        self._definitions.change_definitions(
+        return await self._change(
             self.exchanges.decide.bind(source, destination, key, arguments, to_exchange=to_exchange)
         )
-        await self._queues.durable()
 
     async def unbind(
         self, source: str, destination: str, key: str = "", arguments: Table | None = None, *, to_exchange: bool = False
-    ) -> None:
+    ) -> bool:
         """A binding is to be gone: as ``Decisions.unbind``, with its errors and those of `declare`."""
-        self._definitions.change_definitions(
+        return await self._change(
             self.exchanges.decide.unbind(source, destination, key, arguments, to_exchange=to_exchange)
         )
-        await self._queues.durable()
 
     def queue_deleted(self, name: str, number: int) -> None:
         """A queue is deleted, and in the same instant its bindings, and what goes with these.
@@ -101,6 +103,12 @@ class ExchangeDirectory:
             StorageError: it cannot be recorded. Nothing has changed.
         """
         self._definitions.change_definitions(self.exchanges.decide.queue_deleted(name), number)
+
+    async def _change(self, events: tuple[Event, ...]) -> bool:
+        """Carry out what was decided, at once, and wait until it is durable, or what it found is: that may have been made just before."""
+        self._definitions.change_definitions(events)
+        await self._queues.durable()
+        return bool(events)
 
     def _is_durable(self, name: str) -> bool | None:
         return True if name in self._queues else None

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from actors.batch import unpack_headers
 from actors.errors import QueueError, StorageError
+from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
+from actors.queue.exchange_counts import ExchangeCounts
 from actors.queue.state.routed import Group, Routed, grouped, joined_parts
 from actors.queue.state.senders import PRODUCER_BYTES, producers_of
+from actors.queue.vocabulary.distributed import Unroutable
 from actors.queue.vocabulary.published import Published
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ class Queues(Protocol):
 class _Offered:
     """A batch on its way, and what has become of it so far."""
 
-    __slots__ = ("event", "failed", "offer", "rejected", "sender")
+    __slots__ = ("event", "failed", "offer", "rejected", "sender", "unroutable")
 
     def __init__(self, sender: ExchangeSender, offer: OfferBatch) -> None:
         self.sender = sender
@@ -54,6 +57,8 @@ class _Offered:
         self.rejected: str | None = None
         # Whether some of it could not be stored, or nothing of it, since its sender has failed.
         self.failed = False
+        # What no queue takes, for a sender that wants to know.
+        self.unroutable: Unroutable | None = None
 
     @property
     def up_to(self) -> int:
@@ -88,6 +93,9 @@ class ExchangePublishing:
         queues: the broker's.
         distributor: stores.
         storage: where what is stored becomes durable; None for queues in memory.
+
+    Attributes:
+        counts: what has come to each exchange.
     """
 
     def __init__(self, exchanges: Exchanges, queues: Queues, distributor: Distributor, storage: Storage | None) -> None:
@@ -99,6 +107,7 @@ class ExchangePublishing:
         self._confirming: deque[_Offered] = deque()
         self._known: dict[ExchangeSender, _Known] = {}
         self._by_name: dict[tuple[str, str], ExchangeSender] = {}
+        self.counts = ExchangeCounts(lambda name: exchanges.get(name) is not None)
 
     # Senders.
 
@@ -123,11 +132,15 @@ class ExchangePublishing:
         self._exchanges.check(exchange)
         return sorted(reached.queues)
 
-    def begin(self, sender: ExchangeSender) -> None:
-        """A sender with a name is there: an older one of the name ends, and what the queues know of it is looked up."""
+    def begin(self, sender: ExchangeSender) -> int | None:
+        """A sender with a name is there: an older one of the name ends, and what the queues know of it is looked up.
+
+        Returns:
+            the number behind the last message that any queue has of it; None where none has one.
+        """
         name = sender.producer
         if name is None:
-            return
+            return None
         older = self._by_name.get((sender.exchange, name))
         self._by_name[sender.exchange, name] = sender
         if older is not None:
@@ -136,9 +149,12 @@ class ExchangePublishing:
             self.flush()
         found = [(queue, log.last_number(name), log.added_by) for queue, log in self._queues.logs().items()]
         known = {queue: number for queue, number, _ in found if number is not None}
-        if known:
-            event = max(event for _, number, event in found if number is not None)
-            self._known[sender] = _Known(known, max(known.values()), event)
+        if not known:
+            return None
+        event = max(event for _, number, event in found if number is not None)
+        below = max(known.values())
+        self._known[sender] = _Known(known, below, event)
+        return below
 
     def leave(self, sender: ExchangeSender) -> None:
         """A sender is gone; what it has offered is stored all the same."""
@@ -190,19 +206,37 @@ class ExchangePublishing:
         batch, sequence = offer.batch, offer.sequence
         name_bytes = 0 if sender.producer is None else len(sender.producer.encode()) + PRODUCER_BYTES
         parts = []
+        lost: list[tuple[int, int]] = []
         start = 0
-        for queues, messages in groupby(self._routes(offered)):
+        for (queues, new), messages in groupby(self._routes(offered)):
             stop = start + len(list(messages))
-            if queues:
+            if not queues:
+                lost.append((sequence + start, stop - start))
+            elif new:
                 part = batch if stop - start == len(batch) else batch.slice(start, stop)
                 timing = offer.delay, offer.ttl
                 source = sender.exchange, sender.routing_key or ""
-                parts.append(Routed(sender, queues, part, sequence + stop, *timing, name_bytes, offered, *source))
+                parts.append(Routed(sender, new, part, sequence + stop, *timing, name_bytes, offered, *source))
             start = stop
+        counts = self.counts.of(sender.exchange)
+        counts.published += len(batch)
+        if lost:
+            counts.unroutable += sum(count for _, count in lost)
+            if sender.mandatory:
+                offered.unroutable = Unroutable(tuple(lost), self._why_lost(offered, lost[0][0] - sequence))
         return parts
 
-    def _routes(self, offered: _Offered) -> Iterable[tuple[str, ...]]:
-        """Where each message of a batch goes, one by one: to those of its queues that have not stored it before."""
+    def _why_lost(self, offered: _Offered, index: int) -> str:
+        """Why no queue takes a message of a batch; of the others it may be another key."""
+        sender, keys = offered.sender, offered.offer.batch.keys
+        key = keys[index].decode("utf-8", "replace") if keys is not None else ""
+        key = key or sender.routing_key or ""
+        if sender.exchange == DEFAULT_EXCHANGE:
+            return f"there is no queue {key!r:.300}, which the default exchange would send it to"
+        return f"no queue is bound to exchange {sender.exchange!r} that takes the routing key {key!r:.300}"
+
+    def _routes(self, offered: _Offered) -> Iterable[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Where each message of a batch goes, one by one: its queues, and those of them that have not stored it before."""
         sender, batch = offered.sender, offered.offer.batch
         exchange, common = sender.exchange, sender.routing_key or ""
         by_headers = self._exchanges.reached(exchange).by_headers
@@ -211,7 +245,8 @@ class ExchangePublishing:
             del self._known[sender]
             known = None
         if batch.keys is None and not by_headers and known is None:
-            yield from repeat(self._exchanges.route(exchange, (common,)), len(batch))
+            queues = self._exchanges.route(exchange, (common,))
+            yield from repeat((queues, queues), len(batch))
             return
         if known is not None:
             offered.event = known.event
@@ -219,11 +254,11 @@ class ExchangePublishing:
             key = batch.keys[index] if batch.keys is not None else b""
             text = key.decode("utf-8", "replace") if key else common
             headers = unpack_headers(batch.headers[index]) if by_headers and batch.headers is not None else None
-            queues = self._exchanges.route(exchange, (text,), headers)
+            queues = new = self._exchanges.route(exchange, (text,), headers)
             if known is not None:
                 number = offered.offer.sequence + index
-                queues = tuple([queue for queue in queues if known.by_queue.get(queue, 0) <= number])
-            yield queues
+                new = tuple([queue for queue in queues if known.by_queue.get(queue, 0) <= number])
+            yield queues, new
 
     def _store(self, group: Group) -> None:
         parts = group.parts
@@ -271,8 +306,10 @@ class ExchangePublishing:
             if first.failed:
                 assert first.sender.failed is not None, "that is why"
                 first.sender.end(first.sender.failed.code, str(first.sender.failed))
-            else:
-                first.sender.confirmed(first.up_to, first.rejected)
+                continue
+            if first.unroutable is not None and first.rejected is None:
+                first.sender.returned(first.unroutable)
+            first.sender.confirmed(first.up_to, first.rejected)
 
 
 def _is_stored(offered: _Offered) -> bool:

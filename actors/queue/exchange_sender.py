@@ -30,6 +30,7 @@ from actors.runtime.loop_ref import LoopActorRef
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
+    from actors.queue.vocabulary.distributed import Unroutable
     from actors.runtime._loop_inbox import Watch
 
 FIRST_MESSAGES: Final = 1_024
@@ -53,8 +54,8 @@ class Publishing(Protocol):
     def generation(self) -> int:
         """Another number when targets may be others."""
 
-    def begin(self, sender: ExchangeSender) -> None:
-        """A sender is there."""
+    def begin(self, sender: ExchangeSender) -> int | None:
+        """A sender is there; returns the number behind the last message that any queue has of it."""
 
     def leave(self, sender: ExchangeSender) -> None:
         """A sender is gone."""
@@ -85,8 +86,9 @@ class ExchangeSender(LoopActor):
         exchange: where it publishes.
         routing_key: of all that has no key of its own; None where each message has one.
         producer: the name under which the client may send again what it sent, or None.
-        temporary: nobody comes under the name when the client has ended.
         port: the way back to the client.
+        temporary: nobody comes under the name when the client has ended.
+        mandatory: the client is told of what no queue takes.
     """
 
     def __init__(
@@ -98,12 +100,14 @@ class ExchangeSender(LoopActor):
         port: Port,
         *,
         temporary: bool = False,
+        mandatory: bool = False,
     ) -> None:
         super().__init__()
         self.exchange = exchange
         self.routing_key = routing_key
         self.producer = producer
         self.temporary = temporary
+        self.mandatory = mandatory
         self._publishing = publishing
         self._port = port
         self._targets: dict[str, _Target] = {}
@@ -130,8 +134,8 @@ class ExchangeSender(LoopActor):
         except QueueError as error:
             self.end(error.code, str(error))
             return
-        self._publishing.begin(self)
-        self._port.tell(SenderAttached(None))
+        known = self._publishing.begin(self)
+        self._port.tell(SenderAttached(None, next_sequence=known))
         self._grant()
 
     def on_stop(self) -> None:
@@ -244,6 +248,11 @@ class ExchangeSender(LoopActor):
         if first is None or sequence <= first:
             return None
         return f"messages sent before, from number {first} on, were rejected"
+
+    def returned(self, unroutable: Unroutable) -> None:
+        """No queue takes some messages of the batch that is confirmed next."""
+        if not self._ended:
+            self._port.tell(unroutable)
 
     def confirmed(self, up_to: int, rejected: str | None) -> None:
         """The next batch is as durable as it becomes, or was rejected by a queue; in order."""

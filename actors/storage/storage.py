@@ -213,7 +213,7 @@ class Storage(DurableMap, DurableDefinitions):
                 self._check_pending()
                 parts, newer = codec.encode_added(event), event.published is not None
                 self._tables[number].appended = len(parts[0]) + event.batch.nbytes
-                lsn = self._journal.append_items(codec.ADDED, number, event.first, len(event.batch), parts, newer)
+                lsn = self._journal.append_items(codec.ADDED, number, event.first, len(event.batch), parts, newer=newer)
                 self._note_added()
                 return lsn
             kind, payload = codec.encode(number, event)

@@ -50,7 +50,7 @@ class Encoded(NamedTuple):
         """Append the record; returns its number."""
         if self.kind == codec.ADDED:
             ((stream, first, items, part),) = self.held
-            return journal.append_items(self.kind, stream, first, items, self.parts[part], self.newer)
+            return journal.append_items(self.kind, stream, first, items, self.parts[part], newer=self.newer)
         if self.kind == codec.TOGETHER:
             return journal.append_several(self.kind, self.held, self.parts, self.other)
         return journal.append(self.kind, [self.other])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DOOR = "transport.broker.operations"
 BEHIND_IT = {DOOR, "transport.broker.broker", "transport.broker.commands", "transport.broker.listings"}
+BEHIND_IT.add("transport.broker.operation_rows")
 """They hold the queues, list them, and carry out what the door lets in."""
 ROLES_ACTORS = {"SendToQueueSubscriber", "ReceiveFromQueuePublisher", "SubscriptionPublisher"}
 QUEUES = {"QueueDirectory", "QueueActor"}

@@ -165,6 +165,11 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "openssl x509": SECURED + "test_a_certificate_stands_for_a_user",
         "penstock user token": SECURED + "test_a_token_is_made_into_a_file",
     },
+    "docs/exchanges.md": {
+        "[python]": CLIENTS,
+        "[text]": CLIENTS,
+        "[]": Excuse.PICTURE,
+    },
     "docs/sender.md": {"[python]": CLIENTS, "[text]": CLIENTS},
     "docs/service.md": {
         "useradd --system": Excuse.ROOT,

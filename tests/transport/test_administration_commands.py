@@ -120,7 +120,7 @@ def test_an_argument_that_cannot_be_is_refused_and_no_queue_is_made(
     run(main)
 
 
-LOOKING = {"queue.peek", "picture", "stats", "journal.read"}
+LOOKING = {"queue.peek", "exchange.route", "picture", "stats", "journal.read"}
 """Commands that change nothing, beside the lists."""
 
 
@@ -134,6 +134,7 @@ def test_a_command_that_changes_something_refuses_what_it_does_not_know(
             admin.send(Command(1, "queue.create", {"name": "orders"}))
             await admin.expect(Result)
             everything = {"from": "orders", "to": "new", "create": True, "queue": "orders", "name": "orders"}
+            everything |= {"source": "amq.topic", "destination": "orders"}
             taken = OPERATIONS[name].takes
             said = {key: everything[key] for key in everything if key in (("name",) if taken is None else taken)}
             admin.send(Command(2, name, said | {"only_old": True}))

@@ -17,10 +17,12 @@ from transport.wire.messages import Command, Demand, Error, Result, Send, Sent
 LISTS = {
     "queue.list": ("name",),
     "connection.list": ("id",),
+    "exchange.list": ("name",),
+    "binding.list": ("source", "destination", "key"),
     "subscription.list": ("queue", "name"),
     "transaction.list": ("writer", "version"),
 }
-"""What the rows of each are ordered by."""
+"""What the rows of each are ordered by; bindings by the order in which they were made, and these say which one it is."""
 
 
 def test_every_list_of_the_protocol_is_in_this_table() -> None:
@@ -40,6 +42,8 @@ async def fill(broker: Any, opened: Any, count: int) -> None:
         await sender.expect(Demand)
         sender.send(Send(0, None, MessageBatch.from_payloads([b"x"])))
         await sender.expect_later(Sent)
+        await broker.queues.exchanges.declare(f"é{(number * 5) % count}", "topic")
+        await broker.queues.exchanges.bind(f"é{(number * 5) % count}", queue, str(number))
 
 
 async def ask(admin: Any, name: str, **arguments: Any) -> Any:
@@ -73,7 +77,8 @@ def test_pages_together_are_the_list_in_order(run: Any, serve: Any, peers: Any, 
                 rows = [row for page in found for row in page]
                 assert [[row[part] for part in key] for row in rows] == [[row[part] for part in key] for row in whole]
                 assert len(rows) >= 7
-                assert rows == sorted(rows, key=lambda row: [row[part] for part in key])
+                if name != "binding.list":
+                    assert rows == sorted(rows, key=lambda row: [row[part] for part in key])
                 assert [len(page) for page in found[:-1]] == [limit] * (len(found) - 1)
 
     run(main)
@@ -167,7 +172,7 @@ def test_an_argument_that_cannot_be_is_refused_and_the_connection_goes_on(
             refused = await ask(admin, name, **arguments)
             assert isinstance(refused, Error)
             assert (refused.code, refused.close) == ("protocol-error", False)
-            assert (await ask(admin, name, limit=5))["next"] is None
+            assert (await ask(admin, name, limit=9))["next"] is None
 
     run(main)
 

@@ -49,7 +49,14 @@ NOT_NAMES = {
 }
 """Texts that name nothing, and why they need no check of their own."""
 OPTIONS: dict[str, dict[str, list[Any]]] = {
-    "sender": {"writer": BAD_NAMES, "stage": BAD_NAMES, "version": ["1", -1, 2**63]},
+    "sender": {
+        "writer": BAD_NAMES,
+        "stage": BAD_NAMES,
+        "version": ["1", -1, 2**63],
+        "exchange": [*BAD_NAMES, 7],
+        "routing_key": ["k", 7],
+        "mandatory": [True, 7],
+    },
     "transaction": {"writer": BAD_NAMES, "version": ["1", -1, 2**63]},
     "subscription": {
         "subscription": BAD_NAMES,
@@ -80,6 +87,13 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "journal.backup": (),
     "journal.read": ("name",),
     "journal.release": (),
+    "exchange.list": (),
+    "exchange.create": ("name", "kind", "arguments"),
+    "exchange.delete": ("name",),
+    "exchange.route": ("name",),
+    "binding.list": (),
+    "binding.create": ("source", "destination", "arguments"),
+    "binding.delete": ("arguments",),
     "subscription.list": (),
     "subscription.release": ("queue", "name"),
     "subscription.delete": ("queue", "name"),
@@ -100,6 +114,8 @@ KNOWN: dict[str, Any] = {
     "from": "known",
     "to": "other",
     "count": 1,
+    "source": "amq.topic",
+    "destination": "known",
 }
 
 

@@ -28,6 +28,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "queue.purge": {"name": QUEUE},
     "queue.move": {"from": QUEUE, "to": "other"},
     "queue.peek": {"name": QUEUE, "count": 1},
+    "exchange.create": {"name": QUEUE},
+    "exchange.delete": {"name": QUEUE},
+    "exchange.route": {"name": "", "key": QUEUE},
+    "binding.create": {"source": QUEUE, "destination": "other"},
+    "binding.delete": {"source": QUEUE, "destination": "other"},
     "connection.close": {"user": "nobody"},
     "subscription.release": {"queue": QUEUE, "name": "s"},
     "subscription.delete": {"queue": QUEUE, "name": "s"},
@@ -258,7 +263,7 @@ def test_what_is_no_command_or_no_name_is_told_so(run: Any) -> None:
         async with door() as (_, operations):
             for name in ("sender", "queue.lost", ""):
                 with pytest.raises(
-                    RemoteProtocolError, match=r"there are connection\.close, connection\.list, journal\.backup"
+                    RemoteProtocolError, match=r"there are binding\.create, binding\.delete, .*queue\.alter"
                 ):
                     await operations(ANYONE).command(name, {})
             with pytest.raises(InvalidNameError):

@@ -39,6 +39,7 @@ EVERY: list[wire.Frame] = [
     wire.Auth(b"x"),
     wire.Why(1),
     wire.Because(1, "full", "it is"),
+    wire.Returned([(0, 2)], "no queue"),
     wire.Demand(1, 1),
     wire.Send(0, None, BATCH),
     wire.Sent(1, 0),

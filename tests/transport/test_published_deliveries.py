@@ -10,11 +10,11 @@ import pytest
 from actors.batch import Message, MessageBatch
 from actors.queue.vocabulary import replies
 from actors.queue.vocabulary.published import Published
-from streams import Sink
+from streams import Sink, Source
 from tests.actors.publishing_bench import Client
 from tests.actors.stored_queues import turns
 from tests.decoding import FrameDecoder
-from transport import Administration, Consumer, DeliveredBatch, Delivery, Receiver
+from transport import Administration, Consumer, DeliveredBatch, Delivery, Receiver, Sender
 from transport.broker.receiving_ports import ReceivingPort, SubscribingPort
 from transport.cli._json_lines import write_messages
 from transport.cli.peek import _facts
@@ -161,6 +161,25 @@ def test_a_receiver_sees_exchange_and_key_of_each_message(run: Any, serve: Any) 
             noted = receiver.map(lambda each: seen.append((each.exchange, each.routing_key)) or each)
             assert await noted.to(Sink.acknowledge()).run() == 5
             assert seen == SEEN
+
+    run(main)
+
+
+def test_it_is_what_senders_have_said(run: Any, serve: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker, Administration(broker.send_address) as administration:
+            await administration.create_queue("orders")
+            sent = [Message(b"1", routing_key="orders"), Message(b"2")]
+            for sender in (
+                Sender(broker.send_address, exchange="", routing_key="orders"),
+                Sender(broker.send_address, queue="orders"),
+            ):
+                await Source.from_iterable(sent).to(sender).run()
+            seen: list[Any] = []
+            receiver = Receiver(broker.receive_address, queue="orders", limit=4)
+            noted = receiver.map(lambda each: seen.append((each.exchange, each.routing_key)) or each)
+            assert await noted.to(Sink.acknowledge()).run() == 4
+            assert seen == [("", "orders"), ("", "orders"), (None, None), (None, None)]
 
     run(main)
 

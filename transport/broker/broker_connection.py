@@ -29,6 +29,7 @@ from transport.errors import (
 from transport.security.principal import Principal
 from transport.security.subject import subject_of
 from transport.wire import messages as wire
+from transport.wire.exchange_named import read_target
 from transport.wire.frame_protocol import FrameProtocol
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side, State
 from transport.wire.queue_named import with_queue
@@ -219,6 +220,8 @@ class BrokerConnection(Client):
         hello, _ = with_queue(hello)
         self.role = hello.role
         self.queue = hello.queue
+        if hello.queue is None and (to := read_target(hello)) is not None:
+            self.exchange = to.exchange
         self.client_id = hello.client_id
         if self.connection is not None:
             operations.peer = self.connection.peer

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pykka import ActorDeadError
 
@@ -31,6 +31,9 @@ from transport.wire.names import check_name
 
 LONG_AT_ONCE = 2
 """Long answers that are being made at one time: each takes as much memory as a largest frame. Others wait for their turn."""
+
+if TYPE_CHECKING:
+    from actors.queue.exchange_directory import ExchangeDirectory
 
 logger = logging.getLogger("penstock.broker")
 
@@ -80,6 +83,15 @@ class Commands:
         # Who may make a long answer now; the others wait.
         self._long = asyncio.Semaphore(LONG_AT_ONCE)
 
+    @property
+    def exchanges(self) -> ExchangeDirectory:
+        """The broker's exchanges and bindings."""
+        return self._of.exchanges
+
+    async def list_rows(self, listing: Listing, kinds: tuple[type, ...], arguments: Options) -> bytes:
+        """A list, or a page of it: `listings.answer_list`, with its errors."""
+        return await listings.answer_list(self._of, listing, kinds, arguments)
+
     async def run(self, handler: Handler, arguments: Options, long: bool) -> bytes:
         """The JSON that answers a command.
 
@@ -99,7 +111,7 @@ class Commands:
         """Every queue, or the one of a name."""
         name = arguments.get("name")
         rows = listings.queue_rows if name is None else partial(listings.queue_rows, only=string_of(arguments, "name"))
-        return await listings.answer_list(self._of, rows, (str,), arguments)
+        return await self.list_rows(rows, (str,), arguments)
 
     async def queue_create(self, arguments: Options) -> Any:
         """Make a queue; one that is there must have the same settings."""
@@ -339,4 +351,4 @@ def refusal(error: Exception) -> tuple[str, str] | None:
 
 def lists(listing: Listing, *kinds: type) -> Handler:
     """The handler of a command that gives a list, or a page of it."""
-    return lambda commands, arguments: listings.answer_list(commands._of, listing, kinds, arguments)
+    return lambda commands, arguments: commands.list_rows(listing, kinds, arguments)

@@ -23,6 +23,7 @@ from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.messages import brief
 
 if TYPE_CHECKING:
+    from actors.queue.exchange_directory import ExchangeDirectory
     from actors.queue.vocabulary.replies import QueueStatistics
     from transport.broker.served import Served
     from transport.security.users import Users
@@ -53,6 +54,11 @@ class Listed(NamedTuple):
     connections: Mapping[int, Served[Any]]
     now: Callable[[], float]
     users: Callable[[], Users | None] = lambda: None
+
+    @property
+    def exchanges(self) -> ExchangeDirectory:
+        """Its exchanges and bindings."""
+        return self.queues.exchanges
 
 
 Key = tuple[Any, ...]
@@ -152,6 +158,7 @@ async def connection_rows(of: Listed, after: Key | None) -> Rows:
                 "id": number,
                 "role": connection.role,
                 "queue": queue,
+                "exchange": connection.exchange,
                 "client_id": connection.client_id,
                 "user": user_of(connection),
                 "peer": wire.peer if wire is not None else None,

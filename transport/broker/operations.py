@@ -7,7 +7,8 @@ that of a command when it runs; a message asks for none.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,18 +23,20 @@ from actors import (
     SubscriptionOptions,
     SubscriptionPublisher,
 )
-from actors.queue.vocabulary.settings import dead_letter_name
+from actors.queue.exchange_sender import ExchangeSender
 from transport.broker import audit
-from transport.broker.commands import Commands, lists
+from transport.broker.commands import Commands
 from transport.broker.enlisted import EnlistedTotal
-from transport.broker.listings import connection_rows, subscription_rows, transaction_rows, user_rows
+from transport.broker.operation_rows import OPERATIONS as OPERATIONS  # noqa: PLC0414 - the door gives them
+from transport.broker.operation_rows import exchange_resource
 from transport.broker.port import Tasks
 from transport.broker.publishers import Publisher, Publishers
 from transport.broker.takers import Taker, Takers
 from transport.broker.transaction import Transaction
 from transport.errors import ForbiddenError, RemoteProtocolError
 from transport.security.principal import Principal, Proof, Right, name_of
-from transport.wire.arguments import CHECK, check_known, flag_of, string_of
+from transport.wire.arguments import CHECK, check_known, string_of
+from transport.wire.exchange_named import PublishesTo
 from transport.wire.messages import Options
 from transport.wire.names import check_name
 
@@ -43,9 +46,8 @@ if TYPE_CHECKING:
     from actors.storage import DurableMap
     from transport.picture.metrics import Metrics
     from transport.picture.view import View
+    from transport.wire.receiver_bindings import Binding
 
-Handler = Callable[..., Awaitable[Any]]
-"""Of the commands, and the arguments; see `Operation.of_asker`."""
 Ref = LoopActorRef[Any]
 
 
@@ -74,116 +76,8 @@ class Services:
     publishers: Publishers
 
 
-class Operation(NamedTuple):
-    """A row of `OPERATIONS`.
-
-    Attributes:
-        right: what whoever asks must have; None where it depends on what is said later.
-        resource: the argument that names the resource; None where the right is one of the broker.
-        handler: what a command does; None for what a connection attaches as.
-        long: whether a command's answer grows with what the broker has, up to a frame.
-        also: further rights that the arguments ask for, each with its resource.
-        of_asker: whether the handler is told who asks.
-        told: whether the log of who did what is told, where it changes something.
-        takes: the arguments of a command that changes something: another one is refused, for what it asks would not be done. None where
-            the handler judges them, and where a command only looks: what a later version asks besides is passed over.
-        about: the arguments that name what it is about within the resource, for the log of who did what.
-    """
-
-    right: Right | None
-    resource: str | None = None
-    handler: Handler | None = None
-    long: bool = False
-    also: Callable[[QueueDirectory, Options], Iterator[tuple[Right, str]]] = lambda _queues, _arguments: iter(())
-    of_asker: bool = False
-    told: bool = True
-    takes: tuple[str, ...] | None = None
-    about: tuple[str, ...] = ()
-
-    @property
-    def changes(self) -> bool:
-        """Whether the log of who did what is told: it changes something, whatever right that takes."""
-        return self.told and (self.takes is not None or self.right in (Right.CONFIGURE, Right.ADMINISTER))
-
-
-def _dead_letters(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[Right, str]]:
-    """Dead letters are taken out of one queue and written to another: whoever has them go there might have done it.
-
-    It is asked for where a call says that there are to be any, or where they go; the queue's own is a queue like any other. What
-    expires goes to a queue that is named, and else nowhere.
-    """
-    name, target = arguments.get("name"), arguments.get("dead_letter_queue")
-    receives, ttl = arguments.get("max_receives"), arguments.get("ttl_ms")
-    if not isinstance(name, str) or not (isinstance(target, str) or receives or ttl):
-        return
-    if not isinstance(target, str):
-        target = queues.settings_of(name).dead_letter_queue
-        if not (target or receives):
-            return
-    target = target or dead_letter_name(name)
-    yield Right.READ, name
-    yield Right.WRITE, target
-    if target not in queues:
-        yield Right.CONFIGURE, target
-
-
-def _move(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[Right, str]]:
-    """What is moved is written to the other queue, which may have to be made."""
-    target = check_name(string_of(arguments, "to"))
-    yield Right.WRITE, target
-    if flag_of(arguments, "create", False) and target not in queues:
-        yield Right.CONFIGURE, target
-
-
-OPERATIONS: Final[dict[str, Operation]] = {
-    "sender": Operation(Right.WRITE, "queue"),
-    "receiver": Operation(Right.READ, "queue"),
-    "subscription": Operation(Right.READ, "queue"),
-    # A commit discards what the writer has staged and did not enlist, wherever it is. Each stage takes the right on its queue too.
-    "transaction": Operation(Right.WRITE, "writer"),
-    # Each command takes its own.
-    "admin": Operation(None),
-    "queue.list": Operation(Right.MONITOR, None, Commands.queue_list, long=True),
-    "queue.create": Operation(Right.CONFIGURE, "name", Commands.queue_create, also=_dead_letters),
-    "queue.alter": Operation(Right.CONFIGURE, "name", Commands.queue_alter, also=_dead_letters),
-    "queue.delete": Operation(Right.CONFIGURE, "name", Commands.queue_delete, takes=("name",)),
-    "queue.purge": Operation(Right.READ, "name", Commands.queue_purge, takes=("name",)),
-    "queue.move": Operation(
-        Right.READ, "from", Commands.queue_move, also=_move, takes=("from", "to", "count", "create", "after")
-    ),
-    "queue.peek": Operation(Right.READ, "name", Commands.queue_peek, long=True),
-    "subscription.list": Operation(Right.MONITOR, None, lists(subscription_rows, str, str), long=True),
-    "subscription.release": Operation(
-        Right.READ, "queue", Commands.subscription_release, takes=("queue", "name", "force"), about=("name",)
-    ),
-    "subscription.delete": Operation(
-        Right.CONFIGURE, "queue", Commands.subscription_delete, takes=("queue", "name"), about=("name",)
-    ),
-    "transaction.list": Operation(Right.MONITOR, None, lists(transaction_rows, str, int), long=True),
-    # It discards what others have written, to whatever queue.
-    "transaction.abort": Operation(
-        Right.ADMINISTER, None, Commands.transaction_abort, takes=("writer", "version"), about=("writer", "version")
-    ),
-    "connection.list": Operation(Right.MONITOR, None, lists(connection_rows, int), long=True),
-    "connection.close": Operation(
-        Right.ADMINISTER,
-        None,
-        Commands.connection_close,
-        of_asker=True,
-        takes=("id", "user", "reason"),
-        about=("id", "user"),
-    ),
-    # A copy of everything that is stored: what it takes to begin one, it takes to go on.
-    "journal.backup": Operation(Right.ADMINISTER, None, Commands.journal_backup, of_asker=True, takes=()),
-    "journal.read": Operation(Right.ADMINISTER, None, Commands.journal_read, of_asker=True, told=False),
-    "journal.release": Operation(Right.ADMINISTER, None, Commands.journal_release, of_asker=True, told=False, takes=()),
-    "picture": Operation(Right.MONITOR, None, Commands.picture, long=True),
-    "stats": Operation(Right.MONITOR, None, Commands.stats, long=True),
-    "user.list": Operation(Right.ADMINISTER, None, lists(user_rows, str), long=True),
-}
-"""What there is to be done: what a connection attaches as, and the commands of docs/protocol.md, section "Administration"."""
-
 WRITER: Final = "the writer "
+EXCHANGE: Final = "the exchange "
 MADE_BY: Final = "queue.create"
 MAKES: Final = "makes, as {}, the queue"
 """What it is in the log that a queue is made by being used: the operation, and in words."""
@@ -266,6 +160,22 @@ class Operations:
         found = self._queue("sender", queue, make=make, settings=settings)
         return SendToQueueSubscriber.start(found, producer, port, stage, temporary)
 
+    def exchange_sender(self, to: PublishesTo, port: Port, producer: str | None, *, temporary: bool = False) -> Ref:
+        """Attach what publishes to an exchange; ``port``, ``producer`` and ``temporary`` are as of `sender`.
+
+        That the exchange is not there, or takes nothing from outside, its port is told.
+        """
+        self._attach(Right.WRITE, exchange_resource(to.exchange), "sender", EXCHANGE)
+        return ExchangeSender.start(
+            self._services.queues.exchanges.publishing,
+            to.exchange,
+            to.routing_key,
+            producer,
+            port,
+            temporary=temporary,
+            mandatory=to.mandatory,
+        )
+
     def receiver(
         self, queue: str, port: Port, *, settings: QueueSettings | None = None, make: bool = True
     ) -> Receiving:
@@ -277,6 +187,14 @@ class Operations:
         return Receiving(
             ReceiveFromQueuePublisher.start(found, port, visibility_timeout), visibility_timeout, id_prefix
         )
+
+    async def bind(self, queue: str, bindings: Iterable[Binding]) -> None:
+        """Bind the queue of a receiver to exchanges, with the rights and the errors of ``binding.create``; returns when it is durable."""
+        for exchange, key, arguments in bindings:
+            said: Options = {"source": exchange, "destination": queue, "key": key}
+            if arguments:
+                said["arguments"] = json.dumps(dict(arguments))
+            await self.command("binding.create", said)
 
     def taker(self, gateway: str, queue: str) -> Taker:
         """What takes messages of ``queue`` by request, for the clients of a gateway together. To be asked at once, and not kept.

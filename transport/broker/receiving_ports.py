@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Final
 
 from actors import SubscriptionOptions
 from actors.queue.vocabulary import commands, replies
+from transport.broker.commands import refusal
 from transport.broker.operations import Operations
 from transport.broker.port import Client, Port
 from transport.errors import RemoteProtocolError
@@ -14,6 +17,10 @@ from transport.wire.cumulative import CumulativeDemand
 from transport.wire.field_checks import MAX_REASON_BYTES, is_uint
 from transport.wire.names import check_name
 from transport.wire.queue_named import EXISTING_QUEUE
+from transport.wire.receiver_bindings import BOUND, Binding, read_bindings
+
+ATTACHED: Final = "attached"
+"""That the queue knows the receiver, among what WELCOME waits for."""
 
 
 class ReceivingPort(Port):
@@ -23,7 +30,34 @@ class ReceivingPort(Port):
         super().__init__(client)
         self._demand = CumulativeDemand()
         make = hello.options.get(EXISTING_QUEUE) is None
-        self.actor, self._visibility_timeout, self._id_prefix = operations.receiver(hello.queue or "", self, make=make)
+        name, bindings = hello.queue or "", read_bindings(hello)
+        self.actor, self._visibility_timeout, self._id_prefix = operations.receiver(name, self, make=make)
+        # What WELCOME is made of, until it can be said: the queue knows the receiver, and what it asks for is bound.
+        self._greeting: wire.Options = {}
+        self._awaited = {ATTACHED}
+        if bindings:
+            self._awaited.add(BOUND)
+            operations.tasks.start(self._bind(operations, name, bindings), f"bind {name:.40}")
+
+    async def _bind(self, operations: Operations, queue: str, bindings: Sequence[Binding]) -> None:
+        """Bind the queue, and go on to WELCOME when that is durable."""
+        try:
+            await operations.bind(queue, bindings)
+        except Exception as error:  # noqa: BLE001 - it ends this connection only
+            known = refusal(error)
+            if known is None:
+                self._client.failed(error)
+            else:
+                self._client.refused(*known)
+        else:
+            self._came(BOUND, {BOUND: len(bindings)})
+
+    def _came(self, what: str, options: wire.Options) -> None:
+        """One of what WELCOME waits for."""
+        self._greeting |= options
+        self._awaited.discard(what)
+        if not self._awaited:
+            self._client.welcome(self._greeting)
 
     def received(self, frame: wire.Frame) -> None:
         """REQUEST, ACK, NACK, EXTEND, CANCEL, WHY."""
@@ -67,14 +101,15 @@ class ReceivingPort(Port):
                 self._client.send(wire.Because(reply.request, reply.reason, reply.text[: wire.MAX_ERROR_TEXT]))
             case replies.ReceiverAttached():
                 visibility_ms = round(self._visibility_timeout * 1000)
-                self._client.welcome(
+                self._came(
+                    ATTACHED,
                     {
                         "visibility_timeout_ms": visibility_ms,
                         "id_prefix": self._id_prefix,
                         "waiting": reply.waiting,
                         "dead_letters": reply.dead_letters,
                         wire.EXPLAINS: True,
-                    }
+                    },
                 )
 
 

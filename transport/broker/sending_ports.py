@@ -9,9 +9,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
-from actors import OfferBatch, QueueError, StorageError
+from actors import LoopActorRef, OfferBatch, QueueError, StorageError
 from actors.queue.vocabulary.commands import ExplainWait
+from actors.queue.vocabulary.distributed import Unroutable
 from actors.queue.vocabulary.replies import CapacityGranted, Reply, SenderAttached, SentMessages, WaitExplained
 from transport.broker.commands import refusal
 from transport.broker.operations import OPERATIONS, Operations
@@ -19,6 +21,7 @@ from transport.broker.port import Client, Port
 from transport.errors import FrameTooLargeError, RemoteProtocolError
 from transport.wire import messages as wire
 from transport.wire.cumulative import GrantedDemand
+from transport.wire.exchange_named import NEXT_SEQUENCE, read_target
 from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.queue_named import EXISTING_QUEUE
 from transport.wire.shown import shown
@@ -40,9 +43,17 @@ class SendingPort(Port):
         temporary = hello.options.get("temporary", False)
         if type(temporary) is not bool:
             raise RemoteProtocolError(f"HELLO: temporary is {wire.brief(temporary)}, not true or false")
+        self.actor = self._attached(operations, hello, temporary)
+
+    def _attached(self, operations: Operations, hello: wire.Hello, temporary: bool) -> LoopActorRef[Any]:
+        """The actor that sends to a queue, or publishes to an exchange."""
+        to = read_target(hello)
+        if to is not None:
+            if self._stage is not None:
+                raise RemoteProtocolError("HELLO: what is staged goes to a queue: name the queue, and no exchange")
+            return operations.exchange_sender(to, self, hello.client_id, temporary=temporary)
         make = hello.options.get(EXISTING_QUEUE) is None
-        name = hello.queue or ""
-        self.actor = operations.sender(name, self, hello.client_id, self._stage, temporary=temporary, make=make)
+        return operations.sender(hello.queue or "", self, hello.client_id, self._stage, temporary=temporary, make=make)
 
     def received(self, frame: wire.Frame) -> None:
         """SEND, and WHY."""
@@ -66,12 +77,17 @@ class SendingPort(Port):
             case CapacityGranted():
                 if self._grants:
                     self._client.send(wire.Demand(*self._demand.grow(*reply)))
+            case Unroutable():
+                for ranges in wire.split_ranges(list(reply.ranges)):
+                    self._client.send(wire.Returned(ranges, reply.reason))
             case WaitExplained():
                 self._client.send(wire.Because(reply.request, reply.reason, reply.text[: wire.MAX_ERROR_TEXT]))
             case SenderAttached():
                 options: wire.Options = {"last_sequence": reply.last_sequence, wire.EXPLAINS: True}
                 if self._stage is not None:
                     options["committed"] = reply.committed
+                if reply.next_sequence is not None:
+                    options[NEXT_SEQUENCE] = reply.next_sequence
                 self._client.welcome(options)
 
     def drain(self) -> None:

@@ -133,6 +133,7 @@ class Served(ABC, Generic[E]):
         listener: the name of the one that took it.
         role: what it is for, once that is known.
         queue: the queue's name, once it has one.
+        exchange: the exchange's name, of one that publishes to an exchange.
         client_id: the client's name, if it gave one.
         opened_at: monotonic seconds.
         connection: its shell, while it stands.
@@ -151,6 +152,7 @@ class Served(ABC, Generic[E]):
         self.role = role
         self.listener = ""
         self.queue: str | None = None
+        self.exchange: str | None = None
         self.client_id: str | None = None
         self.connection: Connection[E] | None = None
         self.actor: LoopActorRef[Any] | None = None

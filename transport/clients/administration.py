@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Self, cast
 
 from transport.clients.authentication import Credentials
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT, Backoff
+from transport.clients.exchange_commands import ExchangeCommands
 from transport.clients.link import BrokerLink, reason_of
 from transport.clients.message_commands import Facts as Facts  # noqa: PLC0414 - given here too
 from transport.clients.message_commands import MessageCommands, count_of
@@ -44,7 +45,7 @@ SETTING_NAMES = tuple(setting.name for setting in SETTING_ARGUMENTS.values())
 CLOSED = "this administration client was closed"
 
 
-class Administration(MessageCommands):
+class Administration(MessageCommands, ExchangeCommands):
     """A connection in the role ``admin``, with one command at a time; an async context manager.
 
     A refusal (ERROR that does not close) carries no request number, so it belongs to the command that waits. After a command that was not

@@ -39,7 +39,7 @@ class MessageCommands(ABC):
         """The body of a RESULT, within the time of a command or ``seconds``."""
 
     @abstractmethod
-    async def _list(self, command: str, what: str) -> list[Facts]:
+    async def _list(self, command: str, what: str, arguments: Facts | None = None) -> list[Facts]:
         """All rows of a list."""
 
     async def move(

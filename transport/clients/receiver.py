@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from transport.clients.at_work import AtWork
     from transport.clients.tracing import Tracing
     from transport.clients.waiting import OnWait
+    from transport.wire.receiver_bindings import Binding
 
 MOST_IN_FLIGHT = 2**62
 """Of messages and of bytes: their totals over a connection go in 64 bits."""
@@ -69,6 +71,8 @@ class Receiver(Source[Delivery, None]):
         retry_delay: with ``return``, seconds until the message can be received again; a `Backoff` has them grow with each delivery.
         create: whether the queue is made where there is none, as of `Sender`.
         on_wait: told why, when nothing came for two seconds though nothing is held, as of `Sender`. An empty queue is a reason too.
+        bind: what the queue is bound to before anything is delivered, each time it connects: a `Binding` of an exchange and a key, or
+            several. So each queue gets a copy of what is published (docs/exchanges.md). Bindings stay when the receiver ends.
         tracing: a `Tracing`, for a span ``process <queue>`` around each call of the handlers of `handle` and `handle_blocking`.
 
     Raises:
@@ -95,6 +99,7 @@ class Receiver(Source[Delivery, None]):
         create: bool = True,
         on_wait: OnWait | None = None,
         tracing: Tracing | None = None,
+        bind: Binding | Sequence[Binding] | None = None,
     ) -> None:
         if max_in_flight < 1 or max_in_flight_bytes < 1 or (limit is not None and limit < 1):
             raise LocalProtocolError(
@@ -107,6 +112,11 @@ class Receiver(Source[Delivery, None]):
             )
         self.addresses = addresses
         self.queue_name = check_name(queue, "queue")
+        self.bindings: tuple[Binding, ...] = ()
+        if bind is not None:
+            from transport.wire.receiver_bindings import checked_bindings  # noqa: PLC0415 - most receive from queues as they are
+
+            self.bindings = checked_bindings(bind)
         self.max_in_flight_bytes = max_in_flight_bytes
         self.strategy = strategy or MaxInFlightRequestStrategy(max_in_flight)
         self.limit = limit
@@ -120,6 +130,7 @@ class Receiver(Source[Delivery, None]):
         self.tracing = tracing
         self.at_work: AtWork | None = None
         """What a consumer's handlers are at work on, and is to be extended while they are."""
+        self._waiters: set[asyncio.Future[None]] = set()
         self._stages: weakref.WeakSet[ReceiverStage[Any]] = weakref.WeakSet()
         super().__init__(lambda materialization: self._begin(self._stage(materialization), materialization))
 
@@ -127,6 +138,25 @@ class Receiver(Source[Delivery, None]):
     def connected(self) -> bool:
         """Whether a run of it has a connection to the broker now; for a probe of the program's health."""
         return any(stage.link.is_open for stage in self._stages)
+
+    async def ready(self) -> None:
+        """Return when a run of it has a connection to the broker, and its queue is bound; at once where one has.
+
+        Whoever publishes next knows that the queue gets it. It has no deadline of its own: `asyncio.timeout` gives it one.
+        """
+        if not self.connected:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiters.discard(waiter)
+
+    def opened(self) -> None:
+        """A run of it has a connection; its stage says so."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _stage(self, materialization: Materialization) -> DeliveryStage:
         if self.tracing is None:

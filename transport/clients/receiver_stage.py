@@ -18,13 +18,14 @@ from transport.clients.delivery import DeliveredBatch, Delivery
 from transport.clients.handler_failures import HandlerFailures
 from transport.clients.link import UNHEARD, BrokerLink, somebody_listens
 from transport.clients.receiver_session import ReceiverSession
-from transport.errors import BrokerError, LocalProtocolError, RemoteProtocolError
-from transport.wire.messages import VERSION, Because, Cancel, Deliver, Error, Frame, Hello, Welcome
+from transport.errors import BrokerError, LocalProtocolError, OldBrokerError, RemoteProtocolError
+from transport.wire.messages import VERSION, Because, Cancel, Deliver, Error, Frame, Hello, Options, Welcome
 
 if TYPE_CHECKING:
     from transport.clients.at_work import AtWork
     from transport.clients.tracing import Tracing
     from transport.clients.waiting import OnWait
+    from transport.wire.receiver_bindings import Binding
 
 T = TypeVar("T")
 
@@ -55,9 +56,13 @@ class Description(Protocol):
     credentials: Credentials
     handler_failures: HandlerFailures
     creates_queue: bool
+    bindings: tuple[Binding, ...]
     on_wait: OnWait | None
     at_work: AtWork | None
     tracing: Tracing | None
+
+    def opened(self) -> None:
+        """A run of it has a connection."""
 
 
 class ReceiverStage(OneSubscriber[T], Generic[T]):
@@ -176,6 +181,14 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
             raise RemoteProtocolError(
                 "WELCOME: id_prefix is not binary, visibility_timeout_ms no integer, or waiting neither true nor false"
             )
+        if self._receiver.bindings and "bound" not in welcome.options:
+            self.link.abort()
+            self.link_failed(
+                OldBrokerError(
+                    f"the broker at {self.link.address} is older than this client and binds no queues to exchanges: update it"
+                )
+            )
+            return
         self.session.dead_letters = welcome.options.get("dead_letters") is True
         lacking = self._receiver.handler_failures.refusal(self._receiver.queue_name, self.session.dead_letters)
         if lacking is not None:
@@ -189,6 +202,7 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
         self._extend_later()
         if waiting or self._waits:
             self._note_waiting(waiting)
+        self._receiver.opened()
         self._schedule_turn()
 
     def link_frame(self, frame: Frame) -> None:
@@ -234,11 +248,16 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
 
     def _hello(self) -> Hello:
         receiver = self._receiver
-        if receiver.creates_queue:
-            return Hello(VERSION, "receiver", receiver.queue_name, receiver.client_id, {})
-        from transport.wire.queue_named import hello_of  # noqa: PLC0415 - few want that
+        options: Options = {}
+        if receiver.bindings:
+            from transport.wire.receiver_bindings import BIND, said_bindings  # noqa: PLC0415 - few want that
 
-        return hello_of("receiver", receiver.queue_name, receiver.client_id, {}, create=False)
+            options[BIND] = said_bindings(receiver.bindings)
+        if receiver.creates_queue:
+            return Hello(VERSION, "receiver", receiver.queue_name, receiver.client_id, options)
+        from transport.wire.queue_named import hello_of  # noqa: PLC0415 - as above
+
+        return hello_of("receiver", receiver.queue_name, receiver.client_id, options, create=False)
 
     def _note_waiting(self, waiting: bool) -> None:
         """Whoever gets nothing because another has an exclusive queue is to know it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,7 @@ from transport.clients.authentication import Credentials
 from transport.clients.backoff import Backoff
 from transport.clients.sender_batches import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, Sendable
 from transport.clients.sender_session import Confirmation
-from transport.clients.sender_stage import ConfirmationPublisher, SenderStage
+from transport.clients.sender_stage import SenderStage
 from transport.errors import LocalProtocolError
 from transport.security.access import Access
 from transport.wire.address import DEFAULT_SEND_ADDRESS
@@ -21,8 +21,10 @@ from transport.wire.names import check_name
 from transport.wire.timing import Timing
 
 if TYPE_CHECKING:
+    from transport.clients.sender_session import ReturnedMessage
     from transport.clients.tracing import Tracing
     from transport.clients.waiting import OnWait
+    from transport.wire.exchange_named import PublishesTo
 
 DEFAULT_MAX_IN_FLIGHT = 65_536
 """Messages sent and not confirmed: enough to keep a broker busy, little enough to send again after a reconnect."""
@@ -41,16 +43,21 @@ class SendSummary:
         resent: how many of them were sent again after a reconnect.
         reconnects: how often the connection was made again.
         rejected: how many were dropped because the queue rejected them; only with ``on_rejected="drop"``.
+        returned: how many of ``messages`` no queue took; only with ``mandatory``.
     """
 
     messages: int
     resent: int
     reconnects: int
     rejected: int = 0
+    returned: int = 0
 
 
 class Sender:
     """Sends a stream's elements (bytes, `Message`, `MessageBatch`, or one of them `Timed`) to a queue, no faster than demand allows.
+
+    With ``exchange`` in place of ``queue`` it publishes them to an exchange, and the broker has each go to all queues that are bound to it
+    so. Then it sends what the fullest of these queues allows. docs/exchanges.md has the kinds of exchanges.
 
     Use it as a sink, ``source.to(Sender(...))``: awaiting the run gives a `SendSummary` when everything is confirmed.
     Use it as a flow, ``source.via(Sender(...))``: the stream goes on with a `Confirmation` for each batch that is stored.
@@ -63,6 +70,11 @@ class Sender:
     Args:
         addresses: the broker's sending address ``host:port``, or several to try in turn.
         queue: the queue's name.
+        exchange: the exchange's name, in place of a queue's; empty for the default exchange, which has every queue by its name.
+        routing_key: of the messages that have no key of their own (`Message.routing_key`); only with ``exchange``.
+        mandatory: what no queue took comes back; only with ``exchange``. Otherwise it is dropped, and the exchange counts it.
+        on_returned: with ``mandatory``, told of each message that came back, as a `ReturnedMessage`. Without it the stream then fails
+            with `UnroutableError`.
         client_id: the producer's name, under which the broker recognizes what is sent again; random by default, and then
             remembered apart from those of producers that keep theirs.
             Two senders must not use the same at the same time.
@@ -91,7 +103,11 @@ class Sender:
         self,
         addresses: str | Sequence[str] = DEFAULT_SEND_ADDRESS,
         *,
-        queue: str,
+        queue: str | None = None,
+        exchange: str | None = None,
+        routing_key: str | None = None,
+        mandatory: bool = False,
+        on_returned: Callable[[ReturnedMessage], object] | None = None,
         client_id: str | None = None,
         max_batch_messages: int = DEFAULT_BATCH_MESSAGES,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
@@ -110,7 +126,15 @@ class Sender:
         if max_in_flight < 1:
             raise LocalProtocolError(f"max_in_flight is {max_in_flight}; at least one message must be under way")
         self.addresses = addresses
-        self.queue = check_name(queue, "queue")
+        self.queue = None if queue is None else check_name(queue, "queue")
+        self.publishes_to = _publishes_to(queue, exchange, routing_key, mandatory)
+        if on_returned is not None and not mandatory:
+            raise LocalProtocolError("on_returned is told of what comes back: give mandatory=True too")
+        self.on_returned = on_returned
+        self.name = queue or exchange or "amq.default"
+        self.target = (
+            f"queue {queue}" if exchange is None else f"exchange {exchange}" if exchange else "the default exchange"
+        )
         self.temporary = not client_id
         self.client_id = check_name(client_id or f"sender-{uuid.uuid4()}", "client")
         self.max_batch_messages = max_batch_messages
@@ -125,7 +149,9 @@ class Sender:
         self.fails_when_rejected = on_rejected == FAIL
 
     def __repr__(self) -> str:
-        return f"Sender({self.addresses!r}, queue={self.queue!r})"
+        to = self.publishes_to
+        where = f"queue={self.queue!r}" if to is None else f"exchange={to.exchange!r}, routing_key={to.routing_key!r}"
+        return f"Sender({self.addresses!r}, {where})"
 
     def attach_sink(
         self, publisher: Publisher[Sendable], materialization: Materialization
@@ -142,7 +168,11 @@ class Sender:
                 session = stage.session
                 done.set_result(
                     SendSummary(
-                        session.confirmed_messages, session.resent, stage.link.reconnects, session.rejected_messages
+                        session.confirmed_messages,
+                        session.resent,
+                        stage.link.reconnects,
+                        session.rejected_messages,
+                        session.returned_messages,
                     )
                 )
 
@@ -155,6 +185,8 @@ class Sender:
 
     def attach_flow(self, publisher: Publisher[Sendable], materialization: Materialization) -> Publisher[Confirmation]:
         """Run as a flow; called when a stream is run."""
+        from transport.clients.confirmations import ConfirmationPublisher  # noqa: PLC0415 - most senders are sinks
+
         return ConfirmationPublisher(self, publisher, materialization, self._stage())
 
     def _stage(self) -> type[SenderStage]:
@@ -180,6 +212,21 @@ class Sender:
         from transport.clients.arrow_batches import message_batches  # noqa: PLC0415 - most do without pyarrow
 
         return Flow.identity().map_concat(message_batches).to(self)
+
+
+def _publishes_to(
+    queue: str | None, exchange: str | None, routing_key: str | None, mandatory: bool
+) -> PublishesTo | None:
+    """The exchange, where it is one and no queue."""
+    if (queue is None) == (exchange is None):
+        raise LocalProtocolError("a sender sends to one place: give either queue, or exchange")
+    if exchange is None:
+        if routing_key is not None or mandatory:
+            raise LocalProtocolError("routing_key and mandatory belong to an exchange: give exchange in place of queue")
+        return None
+    from transport.wire.exchange_named import checked_target  # noqa: PLC0415 - most send to queues
+
+    return checked_target(exchange, routing_key, mandatory)
 
 
 def _ignore(confirmation: Confirmation) -> None:

@@ -169,7 +169,17 @@ def _checked_size(message: Message) -> int:
             raise LocalProtocolError(f"a message's {what} must be bytes, not {type(part).__name__}")
     if message.id is not None and len(message.id) != ID_BYTES:
         raise LocalProtocolError(f"a message's id has {ID_BYTES} bytes, not {len(message.id)}")
-    size = len(message.payload) + len(message.key or b"") + len(pack_headers(message.headers))
+    if message.routing_key is not None:
+        _check_routing_key(message)
+    size = len(message.payload) + len(message.key_column) + len(pack_headers(message.headers))
     if size > MAX_BATCH_BYTES:
         raise MessageTooLargeError(size, MAX_BATCH_BYTES)
     return size
+
+
+def _check_routing_key(message: Message) -> None:
+    from transport.wire.exchange_named import check_routing_key  # noqa: PLC0415 - of what is published to exchanges
+
+    check_routing_key(message.routing_key)
+    if message.key is not None:
+        raise LocalProtocolError("a message has one key: give key, or routing_key, which is the same as text")

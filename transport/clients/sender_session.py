@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from typing import NamedTuple
 
-from actors.batch import MessageBatch
+from actors.batch import Message, MessageBatch
 from transport.clients.sender_batches import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, BatchBuilder, Sendable
 from transport.errors import ConfirmedLostError, RemoteProtocolError
-from transport.wire.messages import Send, Sent
+from transport.wire.messages import Returned, Send, Sent
 from transport.wire.timing import NO_TIMING, Timing
 
 OPEN_WHILE_UNCONFIRMED = 2
@@ -32,12 +32,28 @@ class Confirmation:
         count: how many.
         first: the queue's number of the first, None where they had been stored before a reconnect, or are rejected.
         rejected: why the queue did not store them; None where it did.
+        returned: of what is published with ``mandatory``, how many of them no queue took.
     """
 
     sequence: int
     count: int
     first: int | None
     rejected: str | None = None
+    returned: int = 0
+
+
+class ReturnedMessage(NamedTuple):
+    """A message that was published with ``mandatory`` and that no queue took.
+
+    Attributes:
+        sequence: the producer's number of it.
+        message: the message.
+        reason: why, in the broker's words.
+    """
+
+    sequence: int
+    message: Message
+    reason: str
 
 
 class _Ready(NamedTuple):
@@ -74,6 +90,8 @@ class SenderSession:
         confirmed_messages: messages stored.
         rejected_messages: messages the queue rejected.
         resent: messages sent again after a reconnect.
+        returned_messages: messages that no queue took, of what is published with ``mandatory``.
+        numbered: whether the broker tells the queue's numbers of what it has stored, as it does of what is sent to one queue.
         next_number: the number that the next message to be sent gets.
         unsent_bytes: bytes taken and not yet sent.
         unconfirmed_messages: messages sent on this connection and not answered for; ``unconfirmed_bytes`` likewise.
@@ -93,6 +111,8 @@ class SenderSession:
     confirmed_messages: int = 0
     rejected_messages: int = 0
     resent: int = 0
+    returned_messages: int = 0
+    numbered: bool = True
     next_number: int = 0
     _builder: BatchBuilder = field(init=False)
     _ready: deque[_Ready] = field(default_factory=deque)
@@ -101,6 +121,8 @@ class SenderSession:
     # The number after the last message's that was sent on any connection; None while nothing is known of any.
     _highest: int | None = None
     _rejected_at: int | None = None
+    # Of the batch that is answered for next.
+    _returned_now: int = 0
     _taken_messages: int = 0
     _taken_bytes: int = 0
     _measured_messages: int = 0
@@ -186,7 +208,7 @@ class SenderSession:
             if under_way.end < frame.up_to:
                 answers.append(self._confirm(under_way, None))
             elif frame.rejected is None:
-                if frame.first is None and not under_way.resent:
+                if frame.first is None and self.numbered and not under_way.resent:
                     raise RemoteProtocolError(
                         f"SENT: message {under_way.sequence} is said to be stored already, but was sent for the first time; "
                         f"is another sender called {self.client_id!r}?"
@@ -202,8 +224,31 @@ class SenderSession:
             self.next_number, self._rejected_at = self._rejected_at, None
         return answers
 
-    def connected(self, last_sequence: int | None) -> list[Confirmation]:
+    def returned(self, frame: Returned) -> list[ReturnedMessage]:
+        """The messages that came back; their batch is answered for next.
+
+        Raises:
+            RemoteProtocolError: they are not of that batch.
+        """
+        batch = self._unconfirmed[0] if self._unconfirmed else None
+        last, count = frame.ranges[-1]
+        if batch is None or frame.ranges[0][0] < batch.sequence or last + count > batch.end:
+            raise RemoteProtocolError(
+                "RETURNED names messages that are not of the batch which is to be answered for next"
+            )
+        found = [
+            ReturnedMessage(number, batch.batch.message(number - batch.sequence), frame.reason)
+            for first, count in frame.ranges
+            for number in range(first, first + count)
+        ]
+        self._returned_now += len(found)
+        self.returned_messages += len(found)
+        return found
+
+    def connected(self, last_sequence: int | None, next_sequence: int | None = None) -> list[Confirmation]:
         """A connection is open; the broker has stored what is numbered below ``last_sequence`` (None: it knows nothing).
+
+        Whoever begins anew numbers from ``next_sequence``, where a broker gives that instead.
 
         Returns the confirmations that this amounts to. Demand begins at zero again, and what is unconfirmed waits to be sent again.
 
@@ -223,7 +268,10 @@ class SenderSession:
             self.unsent_bytes += batch.nbytes
             self._ready.appendleft(_Ready(batch, timing, resent=True))
         self.next_number, self._rejected_at = stored, None
+        self._returned_now = 0
         if last_sequence is None:
+            if next_sequence is not None and self._highest is None:
+                self.next_number = self._highest = next_sequence
             return []
         if self._highest is None:
             # Nothing was sent yet, but by an earlier sender of the same name: number on from there.
@@ -272,7 +320,8 @@ class SenderSession:
         self.unconfirmed_messages -= count
         self.unconfirmed_bytes -= under_way.batch.nbytes
         self.confirmed_messages += count
-        return Confirmation(under_way.sequence, count, first)
+        returned, self._returned_now = self._returned_now, 0
+        return Confirmation(under_way.sequence, count, first, None, returned)
 
     def _reject(self, under_way: _UnderWay, reason: str) -> Confirmation:
         count = len(under_way.batch)

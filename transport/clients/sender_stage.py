@@ -5,31 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from streams import (
-    Materialization,
-    Publisher,
     Subscriber,
     Subscription,
     null_element,
 )
-from streams.stages.one_subscriber import OneSubscriber
 from transport.clients.link import UNHEARD, BrokerLink, somebody_listens
 from transport.clients.sender_batches import Sendable
 from transport.clients.sender_session import Confirmation, SenderSession
-from transport.errors import BrokerError, QueueFullError, RemoteProtocolError
+from transport.errors import BrokerError, QueueFullError, RemoteProtocolError, UnroutableError
 from transport.wire.cumulative import CumulativeDemand
-from transport.wire.messages import VERSION, Because, Demand, Error, Frame, Hello, Sent, Welcome, brief
+from transport.wire.messages import VERSION, Because, Demand, Error, Frame, Hello, Returned, Sent, Welcome, brief
 
 if TYPE_CHECKING:
     from transport.clients.authentication import Credentials
     from transport.clients.backoff import Backoff
+    from transport.clients.sender_session import ReturnedMessage
     from transport.clients.tracing import Tracing
     from transport.clients.waiting import OnWait
+    from transport.wire.exchange_named import PublishesTo
     from transport.wire.timing import Timing
+
+    OnReturned = Callable[[ReturnedMessage], object]
 
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
 """Bytes taken from upstream and not yet sent above which no more is requested."""
@@ -51,7 +51,11 @@ class Description(Protocol):
     """What a run has to know of its `Sender`, whose attributes these are."""
 
     addresses: str | Sequence[str]
-    queue: str
+    name: str
+    target: str
+    queue: str | None
+    publishes_to: PublishesTo | None
+    on_returned: OnReturned | None
     temporary: bool
     client_id: str
     max_batch_messages: int
@@ -83,7 +87,13 @@ class SenderStage(Subscriber[Sendable]):
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._sender = sender
-        self.session = SenderSession(sender.max_batch_messages, sender.max_batch_bytes, sender.timing, sender.client_id)
+        self.session = SenderSession(
+            sender.max_batch_messages,
+            sender.max_batch_bytes,
+            sender.timing,
+            sender.client_id,
+            numbered=sender.publishes_to is None,
+        )
         self._on_confirmed = on_confirmed
         self._on_done = on_done
         self._upstream: Subscription | None = None
@@ -110,7 +120,9 @@ class SenderStage(Subscriber[Sendable]):
         if somebody_listens(sender.on_wait, logger):
             from transport.clients.waiting import SenderWaiting  # noqa: PLC0415 - where somebody listens
 
-            self._waiting = SenderWaiting(self.link, self.session, sender.queue, sender.on_wait, self._finish, logger)
+            self._waiting = SenderWaiting(
+                self.link, self.session, sender.target, sender.name, sender.on_wait, self._finish, logger
+            )
 
     def start(self) -> None:
         """Begin to connect, unless cancelled already; elements are requested when the broker grants demand."""
@@ -200,10 +212,13 @@ class SenderStage(Subscriber[Sendable]):
         if last is not None and type(last) is not int:
             raise RemoteProtocolError(f"WELCOME: last_sequence is {brief(last)}")
         self._demand = CumulativeDemand()
-        if last is None and self.session.confirmed_up_to:
+        if last is None and self.session.numbered and self.session.confirmed_up_to:
             self._note_forgotten(restarted=welcome.epoch != self._epoch)
         self._epoch = welcome.epoch
-        self._confirm(self.session.connected(last))
+        following = welcome.options.get("next_sequence")
+        if following is not None and type(following) is not int:
+            raise RemoteProtocolError(f"WELCOME: next_sequence is {brief(following)}")
+        self._confirm(self.session.connected(last, following))
         self._waiting.moved()
         self._turn()
 
@@ -215,6 +230,8 @@ class SenderStage(Subscriber[Sendable]):
         elif isinstance(frame, Sent):
             self._waiting.moved()
             self._confirm(self.session.sent(frame))
+        elif isinstance(frame, Returned):
+            self._returned(frame)
         elif isinstance(frame, Because):
             self._waiting.answered(frame)
         elif isinstance(frame, Error):
@@ -235,7 +252,11 @@ class SenderStage(Subscriber[Sendable]):
 
     def link_failed(self, error: Exception) -> None:
         """Nothing more can be sent."""
-        if not self._sender.creates_queue:
+        if self._sender.publishes_to is not None:
+            from transport.wire.exchange_named import refusal as no_exchanges  # noqa: PLC0415 - few want that
+
+            error = no_exchanges(error, self.link.address)
+        elif not self._sender.creates_queue:
             from transport.wire.queue_named import refusal  # noqa: PLC0415 - as above
 
             error = refusal(error, self.link.address, create=False)
@@ -246,6 +267,11 @@ class SenderStage(Subscriber[Sendable]):
     def _hello(self) -> Hello:
         options = {"temporary": True} if self._sender.temporary else {}
         sender = self._sender
+        if sender.publishes_to is not None:
+            from transport.wire.exchange_named import publishing_options  # noqa: PLC0415 - few want that
+
+            return Hello(VERSION, "sender", None, sender.client_id, options | publishing_options(sender.publishes_to))
+        assert sender.queue is not None, "it sends to one of the two"
         if sender.creates_queue:
             return Hello(VERSION, "sender", sender.queue, sender.client_id, options)
         from transport.wire.queue_named import hello_of  # noqa: PLC0415 - few want that
@@ -308,17 +334,36 @@ class SenderStage(Subscriber[Sendable]):
         for confirmation in confirmations:
             if confirmation.rejected is not None and self._sender.fails_when_rejected:
                 self._finish(
-                    QueueFullError(self._sender.queue, confirmation.sequence, confirmation.count, confirmation.rejected)
+                    QueueFullError(
+                        self._sender.name,
+                        confirmation.sequence,
+                        confirmation.count,
+                        confirmation.rejected,
+                        exchange=self._sender.publishes_to is not None,
+                    )
                 )
                 return
             self._on_confirmed(confirmation)
+
+    def _returned(self, frame: Returned) -> None:
+        """No queue took some messages: tell who wants to know, or end."""
+        returned = self.session.returned(frame)
+        tell = self._sender.on_returned
+        if tell is None:
+            self._finish(UnroutableError(self._sender.name, returned[0].sequence, len(returned), frame.reason))
+            return
+        try:
+            for each in returned:
+                tell(each)
+        except Exception as error:  # noqa: BLE001 - the program's own, which fails its stream
+            self._finish(error)
 
     def _note_forgotten(self, restarted: bool) -> None:
         """A broker without a journal may forget; that is no error, but nobody should learn of it by accident."""
         logger.warning(
             "%s: the broker knows nothing more of %s, of which it had confirmed every message below number %d: %s. "
             "Going on from there",
-            self._sender.queue,
+            self._sender.name,
             self._sender.client_id,
             self.session.confirmed_up_to,
             "it was started anew without a journal, or is another one"
@@ -335,86 +380,3 @@ class SenderStage(Subscriber[Sendable]):
             self._upstream.cancel()
         self.link.close()
         self._on_done(error)
-
-
-class ConfirmationPublisher(OneSubscriber[Confirmation]):
-    """The Flow side of a sender: its confirmations, under downstream's demand.
-
-    Upstream is held back while a confirmation waits for demand, so what waits is bounded by what was in flight.
-    """
-
-    what = "a materialized sender flow"
-
-    def __init__(
-        self,
-        sender: Description,
-        upstream: Publisher[Sendable],
-        materialization: Materialization,
-        stage: type[SenderStage] = SenderStage,
-    ) -> None:
-        super().__init__()
-        self._m = materialization
-        self._upstream = upstream
-        self._stage = stage(sender, self._confirmed, self._finished)
-        materialization.on_end(self._stage.finish)
-        self._waiting: deque[Confirmation] = deque()
-        self._ended = False
-        self._error: Exception | None = None
-        self._emitting = False
-
-    def _begin(self, subscriber: Subscriber[Confirmation]) -> None:
-        """Start the sender."""
-        super()._begin(subscriber)
-        self._upstream.subscribe(self._stage)
-        self._stage.start()
-
-    def _go_on(self) -> None:
-        self._emit()
-
-    def _cancelled(self) -> None:
-        """Stop sending; what was sent stays sent."""
-        self._stop()
-
-    def _misused(self, error: Exception) -> None:
-        self._stop()
-        self._end(error)
-
-    def _stop(self) -> None:
-        self._waiting.clear()
-        self._stage.cancel()
-
-    def _confirmed(self, confirmation: Confirmation) -> None:
-        if self._downstream is not None:
-            self._waiting.append(confirmation)
-            self._m.call(self._emit)
-
-    def _finished(self, error: Exception | None) -> None:
-        self._ended = True
-        self._error = error
-        self._m.call(self._emit)
-
-    def _emit(self) -> None:
-        if self._emitting:
-            return
-        self._emitting = True
-        try:
-            while self._waiting and self._wanted > 0 and self._downstream is not None:
-                self._wanted -= 1
-                self._downstream.on_next(self._waiting.popleft())
-        except Exception:
-            self.cancel()  # a subscriber that raises has cancelled (2.13)
-            raise
-        finally:
-            self._emitting = False
-        self._stage.hold_back(bool(self._waiting))
-        if self._ended and not self._waiting:
-            self._end(self._error)
-
-    def _end(self, error: Exception | None) -> None:
-        downstream, self._downstream = self._downstream, None
-        if downstream is None:
-            return
-        if error is None:
-            downstream.on_complete()
-        else:
-            downstream.on_error(error)

@@ -127,7 +127,7 @@ class TracedSenderStage(SenderStage):
         super().__init__(*given)
         sender = self._sender
         assert sender.tracing is not None
-        self._spans = SendSpans(sender.tracing, sender.queue, sender.client_id)
+        self._spans = SendSpans(sender.tracing, sender.name, sender.client_id)
 
     def on_next(self, element: Sendable) -> None:
         """As a sender's that is not traced, of an element that carries its span."""

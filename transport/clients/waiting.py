@@ -229,9 +229,10 @@ class ClientWaiting(Waiting):
 class SenderWaiting(ClientWaiting):
     """A sender waits for demand, or for confirmations."""
 
-    def __init__(self, link: BrokerLink, session: SenderSession, *others: Any) -> None:
+    def __init__(self, link: BrokerLink, session: SenderSession, target: str, *others: Any) -> None:
         super().__init__(link, *others)
         self.session = session
+        self._target = target
 
     def waits(self) -> bool:
         """It may send nothing, or has sent and heard nothing."""
@@ -244,11 +245,11 @@ class SenderWaiting(ClientWaiting):
         if messages:
             return Wait(
                 UNCONFIRMED,
-                f"the broker has not yet confirmed {messages:,} messages that were sent to queue {self._queue}",
+                f"the broker has not yet confirmed {messages:,} messages that were sent to {self._target}",
             )
         if sure or not self._has_no_demand():
             return None
-        return Wait(NO_DEMAND, f"the broker lets nothing more be sent to queue {self._queue}")
+        return Wait(NO_DEMAND, f"the broker lets nothing more be sent to {self._target}")
 
     def _has_no_demand(self) -> bool:
         return self.session.credit_messages <= 0 or self.session.credit_bytes <= 0

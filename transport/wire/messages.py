@@ -177,6 +177,17 @@ class Sent(Frame):
     rejected: str | None = None
 
 
+@frame(19)
+class Returned(Frame):
+    """No queue took these messages, and why; ``ranges`` are of the client's numbers. It is said before the SENT that answers for them."""
+
+    ranges: Ranges
+    reason: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", self.reason[:MAX_ERROR_TEXT])
+
+
 @frame(32)
 class Request(Frame):
     """What may have been delivered in total since the connection opened."""

@@ -53,7 +53,7 @@ FROM_CLIENT: dict[str, frozenset[type[wire.Frame]]] = {
 """What an open client of each role may send."""
 
 FROM_BROKER: dict[str, frozenset[type[wire.Frame]]] = {
-    "sender": frozenset({wire.Demand, wire.Sent, wire.Because}),
+    "sender": frozenset({wire.Demand, wire.Sent, wire.Returned, wire.Because}),
     "receiver": frozenset({wire.Deliver, wire.Because}),
     "subscription": frozenset({wire.Reserved, wire.Committed, wire.Fetched, wire.FetchEnd}),
     "admin": frozenset({wire.Result}),
@@ -196,7 +196,8 @@ class Protocol:
 
 
 def _named_elsewhere(hello: wire.Hello) -> bool:
-    """Whether a HELLO without a queue in its field names one that must be there; raises where that is no name."""
-    from transport.wire.queue_named import with_queue  # noqa: PLC0415 - for a broker, and few clients say it
+    """Whether a HELLO without a queue in its field names one that must be there, or an exchange; raises where that is no name."""
+    from transport.wire.exchange_named import read_target  # noqa: PLC0415 - for a broker, and few clients say it
+    from transport.wire.queue_named import with_queue  # noqa: PLC0415 - as above
 
-    return with_queue(hello)[0].queue is not None
+    return with_queue(hello)[0].queue is not None or read_target(hello) is not None

@@ -12,6 +12,19 @@ class StoredBeside:
     """Others have stored something in the queue's log: it delivers that. No reply."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unroutable:
+    """No queue took these messages of a sender that wants to know. It is told before `SentMessages` of their batch.
+
+    Attributes:
+        ranges: (first number of the sender's, count) pairs.
+        reason: why, in words.
+    """
+
+    ranges: tuple[tuple[int, int], ...]
+    reason: str
+
+
 class Distributed(NamedTuple):
     """What became of a batch for several queues.
 

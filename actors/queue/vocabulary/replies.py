@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
 from actors.queue.vocabulary.commands import DeadLettersMoved
+from actors.queue.vocabulary.distributed import Unroutable
 from actors.queue.vocabulary.moves import ParcelsStored
 from actors.queue.vocabulary.published import Published
 
@@ -21,10 +22,12 @@ class SenderAttached:
     Attributes:
         last_sequence: the sender's number after its last stored message; None if nothing is known of it.
         committed: whether its stage's version is committed already, so that nothing more can be sent.
+        next_sequence: of a sender to an exchange, from where it numbers if it begins anew: above all that any queue has of it.
     """
 
     last_sequence: int | None
     committed: bool = False
+    next_sequence: int | None = None
 
 
 class CapacityGranted(NamedTuple):
@@ -258,6 +261,7 @@ Reply: TypeAlias = (
     | CapacityGranted
     | RoomGranted
     | SentMessages
+    | Unroutable
     | Superseded
     | ReceiverAttached
     | ReceivedMessages

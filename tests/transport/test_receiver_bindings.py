@@ -1,0 +1,176 @@
+"""A receiver that has its queue bound: it gets a copy of what is published, from before its first delivery on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from streams import Sink, Source
+from transport import (
+    Administration,
+    Binding,
+    BrokerError,
+    LocalProtocolError,
+    Message,
+    OldBrokerError,
+    Receiver,
+    Sender,
+)
+from transport.errors import InvalidNameError, RemoteProtocolError
+from transport.wire.messages import VERSION, Hello, Welcome
+from transport.wire.receiver_bindings import MAX_BIND_BYTES, checked_bindings, read_bindings, said_bindings
+
+
+def test_each_queue_that_is_bound_so_gets_what_is_published_once_it_is_ready(run: Any, serve: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker:
+
+            async def first(queue: str, *bind: Binding) -> bytes:
+                receiver = Receiver(broker.receive_address, queue=queue, bind=bind)
+                taking = asyncio.ensure_future(receiver.map(lambda each: each.payload).to(Sink.head()).run())
+                await receiver.ready()
+                return taking
+
+            taken = [
+                await first("eu", Binding("amq.topic", "eu.#")),
+                await first("all", Binding("amq.topic", "#"), Binding("amq.fanout")),
+                await first("x", Binding("amq.headers", arguments={"x-match": "any", "n": "1"})),
+            ]
+            for exchange, message in (
+                ("amq.topic", Message(b"1", routing_key="eu.tea")),
+                ("amq.headers", Message(b"2", headers={"n": "1"})),
+            ):
+                sender = Sender(broker.send_address, exchange=exchange, mandatory=True)
+                await Source.single(message).to(sender).run()
+            assert [await each for each in taken] == [b"1", b"1", b"2"]
+            async with Administration(broker.send_address) as administration:
+                assert len(await administration.bindings()) == 4, "they stay"
+
+    run(main)
+
+
+def test_a_receiver_that_comes_back_finds_what_was_published_meanwhile(run: Any, serve: Any, tmp_path: Any) -> None:
+    async def main() -> None:
+        async with serve(directory=str(tmp_path / "data")) as broker:
+
+            async def take(count: int) -> list[bytes]:
+                receiver = Receiver(
+                    broker.receive_address, queue="audit", bind=("amq.fanout",), limit=count or None, client_id="c"
+                )
+                if not count:
+                    running = asyncio.ensure_future(receiver.to(Sink.ignore()).run())
+                    await receiver.ready()
+                    running.cancel()
+                    await asyncio.wait([running])
+                    return []
+                found = []
+                async for delivery in receiver:
+                    found.append(delivery.payload)
+                    delivery.acknowledge()
+                return found
+
+            await take(0)
+            await Source.of(b"1", b"2").to(Sender(broker.send_address, exchange="amq.fanout")).run()
+            assert await take(2) == [b"1", b"2"]
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("bind", "error", "text"),
+    [
+        (Binding("none"), "not-found", "there is no exchange 'none'"),
+        (Binding("amq.headers", arguments={"x-match": "some"}), "protocol-error", "x-match"),
+    ],
+)
+def test_a_binding_that_cannot_be_ends_the_receiver_with_the_reason(
+    run: Any, serve: Any, bind: Binding, error: str, text: str
+) -> None:
+    async def main() -> None:
+        async with serve() as broker:
+            with pytest.raises(BrokerError, match=text) as caught:
+                await Receiver(broker.receive_address, queue="q", bind=bind).to(Sink.ignore()).run()
+            assert caught.value.code == error
+
+    run(main)
+
+
+def test_welcome_says_how_many_and_comes_when_they_are_there(run: Any, serve: Any, peers: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker, peers() as opened:
+            peer = await opened.connect(broker.receive_address)
+            bind = said_bindings([Binding("amq.topic", "a"), Binding("amq.topic", "b")])
+            peer.send(Hello(VERSION, "receiver", "q", None, {"bind": bind}))
+            assert (await peer.expect(Welcome)).options["bound"] == 2
+            assert broker.queues.exchanges.exchanges.route("amq.topic", ("a",)) == ("q",)
+            other = await opened.connect(broker.receive_address)
+            other.send(Hello(VERSION, "receiver", "q", None, {}))
+            assert "bound" not in (await other.expect(Welcome)).options
+
+    run(main)
+
+
+def test_a_broker_that_binds_nothing_is_too_old(run: Any, play: Any) -> None:
+    def old(peer: Any) -> None:
+        peer.read(Hello)
+        peer.send(Welcome(1, 1, {"visibility_timeout_ms": 1000, "id_prefix": bytes(8)}))
+
+    broker = play(old)
+
+    async def main() -> None:
+        with pytest.raises(OldBrokerError, match="binds no queues to exchanges"):
+            await Receiver(broker.address, queue="q", bind=Binding("e")).to(Sink.ignore()).run()
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        7,
+        "",
+        "[]",
+        "{}",
+        "[1]",
+        '[{"exchange":7}]',
+        '[{"key":"k"}]',
+        '[{"exchange":"e","key":7}]',
+        '[{"exchange":"e","arguments":[]}]',
+        '[{"exchange":"e","more":1}]',
+        "[" * 2000,
+        json.dumps([{"exchange": "e" * MAX_BIND_BYTES}]),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(said: Any) -> None:
+    with pytest.raises(RemoteProtocolError, match="not a JSON array of objects with exchange"):
+        read_bindings(Hello(VERSION, "receiver", "q", None, {"bind": said}))
+
+
+@pytest.mark.parametrize(
+    ("bind", "text"),
+    [
+        ("orders", "give a Binding"),
+        ([], "give a Binding"),
+        ([7], "give a Binding"),
+        ([("e", "k", {}, 1)], "give a Binding"),
+        (Binding("e", 7), "must be text"),  # type: ignore[arg-type]
+        (Binding("e", "k" * 256), "256 bytes exceeds 255"),
+        (Binding("e", "k", {"n": b"1"}), "what JSON has"),
+        ([Binding("e" * 250, str(n)) for n in range(9)], f"exceed {MAX_BIND_BYTES}"),
+    ],
+)
+def test_what_a_program_cannot_bind_is_told_at_once(bind: Any, text: str) -> None:
+    with pytest.raises(LocalProtocolError, match=text):
+        Receiver("127.0.0.1:1", queue="q", bind=bind)
+
+
+def test_a_binding_is_given_as_one_or_as_several_and_said_as_it_is_read() -> None:
+    one = Binding("e", "k", {"n": 1})
+    for bind in (one, [one], ("e", "k", {"n": 1}), [("e", "k", {"n": 1})]):
+        assert checked_bindings(bind) == (one,)
+    assert read_bindings(Hello(VERSION, "receiver", "q", None, {"bind": said_bindings([one])})) == (one,)
+    with pytest.raises(InvalidNameError):
+        checked_bindings(Binding("a b"))
