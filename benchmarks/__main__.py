@@ -505,6 +505,38 @@ def operators(
     _finish(run(elements, rounds), json)
 
 
+@app.command()
+def exchanges(
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 500_000,
+    size: Size = 100,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a batch.")] = 1_000,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="Each receiver's.")] = 64_000,
+    rounds: Rounds = 5,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """What ten queues that get the same cost beside one, ten thousand bindings beside ten, and the default exchange."""
+    from benchmarks.exchanges import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(messages, size, batch, max_in_flight, rounds, uvloop, data), json)
+
+
+@app.command()
+def exchange_backlog(
+    messages: Annotated[int, typer.Option(min=10, metavar="N", help="Messages that wait in each queue.")] = 10_000_000,
+    size: Size = 100,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a batch.")] = 1_000,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """The broker's memory while ten million messages wait in each of ten queues."""
+    from benchmarks.exchanges import backlog  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(backlog(messages, size, batch, uvloop, data), json)
+
+
 def _finish(report: Report, json: Path | None) -> None:
     report.show()
     if json is not None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
-from itertools import groupby, repeat
+from collections.abc import Iterable, Iterator
+from itertools import groupby, pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from actors.batch import unpack_headers
@@ -22,6 +22,7 @@ from actors.queue.vocabulary.distributed import Unroutable
 from actors.queue.vocabulary.published import Published
 
 if TYPE_CHECKING:
+    from actors.batch import MessageBatch
     from actors.exchanges.exchanges import Exchanges
     from actors.queue.distribution import Distributor
     from actors.queue.exchange_sender import ExchangeSender
@@ -83,6 +84,16 @@ class _Known(NamedTuple):
     by_queue: dict[str, int]
     below: int
     event: int
+
+    def new(
+        self, queues: tuple[str, ...], start: int, stop: int, sequence: int
+    ) -> Iterator[tuple[tuple[str, ...], int, int]]:
+        """Of these queues those that have not stored them, for each part of some messages of which that is the same; else as `_runs`."""
+        ends = {self.by_queue.get(queue, 0) - sequence for queue in queues}
+        for first, end in pairwise(sorted({start, stop, *(each for each in ends if start < each < stop)})):
+            found = tuple([queue for queue in queues if self.by_queue.get(queue, 0) <= sequence + first])
+            if found:
+                yield found, first, end
 
 
 class ExchangePublishing:
@@ -205,19 +216,20 @@ class ExchangePublishing:
         sender, offer = offered.sender, offered.offer
         batch, sequence = offer.batch, offer.sequence
         name_bytes = 0 if sender.producer is None else len(sender.producer.encode()) + PRODUCER_BYTES
+        known = self._known_of(offered)
         parts = []
         lost: list[tuple[int, int]] = []
-        start = 0
-        for (queues, new), messages in groupby(self._routes(offered)):
-            stop = start + len(list(messages))
+        for queues, start, stop in self._runs(sender, batch):
             if not queues:
                 lost.append((sequence + start, stop - start))
-            elif new:
-                part = batch if stop - start == len(batch) else batch.slice(start, stop)
+                continue
+            for new, first, end in (
+                ((queues, start, stop),) if known is None else known.new(queues, start, stop, sequence)
+            ):
+                part = batch if end - first == len(batch) else batch.slice(first, end)
                 timing = offer.delay, offer.ttl
                 source = sender.exchange, sender.routing_key or ""
-                parts.append(Routed(sender, new, part, sequence + stop, *timing, name_bytes, offered, *source))
-            start = stop
+                parts.append(Routed(sender, new, part, sequence + end, *timing, name_bytes, offered, *source))
         counts = self.counts.of(sender.exchange)
         counts.published += len(batch)
         if lost:
@@ -225,6 +237,17 @@ class ExchangePublishing:
             if sender.mandatory:
                 offered.unroutable = Unroutable(tuple(lost), self._why_lost(offered, lost[0][0] - sequence))
         return parts
+
+    def _known_of(self, offered: _Offered) -> _Known | None:
+        """What the queues know of its sender, as long as that can be about this batch."""
+        known = self._known.get(offered.sender)
+        if known is None:
+            return None
+        if offered.offer.sequence >= known.below:
+            del self._known[offered.sender]
+            return None
+        offered.event = known.event
+        return known
 
     def _why_lost(self, offered: _Offered, index: int) -> str:
         """Why no queue takes a message of a batch; of the others it may be another key."""
@@ -235,30 +258,34 @@ class ExchangePublishing:
             return f"there is no queue {key!r:.300}, which the default exchange would send it to"
         return f"no queue is bound to exchange {sender.exchange!r} that takes the routing key {key!r:.300}"
 
-    def _routes(self, offered: _Offered) -> Iterable[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """Where each message of a batch goes, one by one: its queues, and those of them that have not stored it before."""
-        sender, batch = offered.sender, offered.offer.batch
+    def _runs(self, sender: ExchangeSender, batch: MessageBatch) -> Iterator[tuple[tuple[str, ...], int, int]]:
+        """The queues of a batch's messages, each with from which message to before which: neighbours that go to the same are together.
+
+        Each key of a batch is routed once. There is no step of Python for a message, unless headers decide.
+        """
         exchange, common = sender.exchange, sender.routing_key or ""
+        route = self._exchanges.route
         by_headers = self._exchanges.reached(exchange).by_headers
-        known = self._known.get(sender)
-        if known is not None and offered.offer.sequence >= known.below:
-            del self._known[sender]
-            known = None
-        if batch.keys is None and not by_headers and known is None:
-            queues = self._exchanges.route(exchange, (common,))
-            yield from repeat((queues, queues), len(batch))
+        if batch.keys is None and not by_headers:
+            yield route(exchange, (common,)), 0, len(batch)
             return
-        if known is not None:
-            offered.event = known.event
-        for index in range(len(batch)):
-            key = batch.keys[index] if batch.keys is not None else b""
-            text = key.decode("utf-8", "replace") if key else common
-            headers = unpack_headers(batch.headers[index]) if by_headers and batch.headers is not None else None
-            queues = new = self._exchanges.route(exchange, (text,), headers)
-            if known is not None:
-                number = offered.offer.sequence + index
-                new = tuple([queue for queue in queues if known.by_queue.get(queue, 0) <= number])
-            yield queues, new
+        keys = [b""] * len(batch) if batch.keys is None else batch.keys.tolist()
+        texts = {key: key.decode("utf-8", "replace") if key else common for key in dict.fromkeys(keys)}
+        each: Iterable[tuple[str, ...]]
+        if by_headers:
+            headers = repeat(b"") if batch.headers is None else batch.headers.tolist()
+            each = (
+                route(exchange, (texts[key],), unpack_headers(packed) if packed else None)
+                for key, packed in zip(keys, headers, strict=False)
+            )
+        else:
+            routes = {key: route(exchange, (text,)) for key, text in texts.items()}
+            each = map(routes.__getitem__, keys)
+        start = 0
+        for queues, same in groupby(each):
+            stop = start + sum(map(_one, same))
+            yield queues, start, stop
+            start = stop
 
     def _store(self, group: Group) -> None:
         parts = group.parts
@@ -310,6 +337,10 @@ class ExchangePublishing:
             if first.unroutable is not None and first.rejected is None:
                 first.sender.returned(first.unroutable)
             first.sender.confirmed(first.up_to, first.rejected)
+
+
+def _one(_: object) -> int:
+    return 1
 
 
 def _is_stored(offered: _Offered) -> bool:
