@@ -22,7 +22,8 @@ Directory::
 Segment, header of 48 bytes, then records end to end::
 
     magic      8s   b"PENSTOCK"
-    version    u16  1; 2 where it may hold SEVERAL records, so that a program that knows none of them refuses it
+    version    u16  1; 2 where it may hold SEVERAL records, or ITEMS records that say what their writer did not say before there were
+                    these: so that a program that knows none of them refuses it
     checksum   u8   1 = CRC-32C
     kind       u8   0 log: records of contiguous lsns from the first lsn on
                     1 compacted: records with items only, ascending lsns with gaps, group 0
@@ -107,7 +108,7 @@ if sys.byteorder != "little":  # pragma: no cover - no such machine in CI
 
 VERSION = 1
 SEVERAL_VERSION = 2
-"""Of a segment that may hold SEVERAL records."""
+"""Of a segment that may hold SEVERAL records, or others that programs do not know that know none of these."""
 CHECKSUM_CRC32C = 1
 SEGMENT_MAGIC = b"PENSTOCK"
 CHECKPOINT_MAGIC = b"PENSTCKP"

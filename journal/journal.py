@@ -47,6 +47,7 @@ SEALED_SEGMENTS_DUE = 4
 """A checkpoint is due when so many segments were filled since the last: until then none of them can be given back."""
 MAX_KIND = 255
 
+Parts = Sequence[Buffer]
 Report = Callable[[str], None]
 
 
@@ -191,10 +192,11 @@ class Journal:
             length += part.nbytes if type(part) is memoryview else len(part)
         return self._append(kind, 0, length, 0, 0, 0, parts, lazy)
 
-    def append_items(self, kind: int, stream: int, first: int, count: int, parts: Sequence[Buffer]) -> int:
+    def append_items(self, kind: int, stream: int, first: int, count: int, parts: Parts, *, newer: bool = False) -> int:
         """Append a record that holds the items first <= n < first + count of a stream; as `append`, and never lazy.
 
-        The items of a stream only ascend, over all records that still hold some; gaps are allowed.
+        The items of a stream only ascend, over all records that still hold some; gaps are allowed. What is ``newer`` no program can read
+        that does not know records of several streams: it refuses the segment.
 
         Raises:
             JournalUsageError: also for items that do not follow those before.
@@ -202,6 +204,8 @@ class Journal:
         length = ITEMS_PREFIX_BYTES
         for part in parts:
             length += part.nbytes if type(part) is memoryview else len(part)
+        if newer and self._active.header.version < SEVERAL_VERSION:
+            self._roll(self._running(), SEVERAL_VERSION)
         return self._append(kind, ITEMS, length, stream, first, count, parts, False)
 
     def append_several(
@@ -366,15 +370,7 @@ class Journal:
             self._let_go()
 
     def _append(
-        self,
-        kind: int,
-        flags: int,
-        length: int,
-        stream: int,
-        first: int,
-        count: int,
-        parts: Sequence[Buffer],
-        lazy: bool,
+        self, kind: int, flags: int, length: int, stream: int, first: int, count: int, parts: Parts, lazy: bool
     ) -> int:
         writer, committer = self._writer, self._committer
         if writer is None or committer is None or writer.failure is not None or self._lock is None:

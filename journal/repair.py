@@ -22,8 +22,7 @@ from journal.format import (
     FIRST_LSN,
     LOG,
     SEGMENT_HEADER_BYTES,
-    SEVERAL,
-    SEVERAL_VERSION,
+    VERSION,
     Checkpoint,
     SegmentFacts,
     SegmentHeader,
@@ -117,6 +116,7 @@ class _Repair:
         self._next_segment = 1
         self._start = FIRST_LSN
         self._found_again: dict[int, ScannedRecord] = {}
+        self._found_version = VERSION
         self.said: list[str] = []
 
     def run(self) -> list[str]:
@@ -239,6 +239,7 @@ class _Repair:
                     else:
                         others += 1
                         self._found_again[piece.lsn] = piece
+                        self._found_version = max(self._found_version, scan.header.version)
                 header = scan.header
             if alone:
                 held = sorted([*held, *((record.lsn, record.lsn + 1) for record in alone)])
@@ -327,8 +328,7 @@ class _Repair:
 
     def _for_found_again(self, header: SegmentHeader) -> SegmentHeader:
         """The same, of the version that records from other files ask for which may be put into the segment."""
-        several = header.kind == LOG and any(record.flags & SEVERAL for record in self._found_again.values())
-        return header._replace(version=SEVERAL_VERSION) if several else header
+        return header._replace(version=max(header.version, self._found_version)) if header.kind == LOG else header
 
     def _instead(self, header: SegmentHeader, first_lsn: int, stop_lsn: int) -> Iterator[bytes]:
         """Records in the place of lost ones: the same from another file, or empty ones."""

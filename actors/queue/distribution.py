@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from actors.queue.queue_state import QueueState
     from actors.queue.state.senders import Producers
     from actors.queue.vocabulary.commands import Ref
+    from actors.queue.vocabulary.published import Published
     from actors.queue.vocabulary.stages import StageKey, StageNumbers
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
@@ -69,6 +70,7 @@ class Distributor:
         temporary: Producers = (),
         stage: StageKey | None = None,
         numbers: StageNumbers | None = None,
+        published: Published | None = None,
     ) -> Distributed:
         """Store a batch in each of the queues; one that is not there is passed over.
 
@@ -84,6 +86,7 @@ class Distributor:
             stage: nobody can receive them before this is published. They are judged as what a sender stages that sends to one queue: it
                 is refused rather than rejected, and has the timing that each queue declares.
             numbers: how far each of the queues has the stage with these; whoever gives a stage gives them.
+            published: to which exchange, and with which routing key; None for none.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -121,7 +124,16 @@ class Distributor:
             name: (
                 state,
                 MessagesAdded(
-                    state.log.next_sequence, batch, wall_us, producers, delay_us, ttl_us, stage, temporary, numbers
+                    state.log.next_sequence,
+                    batch,
+                    wall_us,
+                    producers,
+                    delay_us,
+                    ttl_us,
+                    stage,
+                    temporary,
+                    numbers=numbers,
+                    published=published,
                 ),
             )
             for name, (state, delay_us, ttl_us) in taking.items()

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import groupby, pairwise, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from itertools import groupby, repeat
+from typing import TYPE_CHECKING, Any, Protocol
 
 from actors.batch import unpack_headers
 from actors.errors import InvalidRequestError, QueueError, StorageError
 from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.exchange_counts import ExchangeCounts
-from actors.queue.state.routed import Group, Routed, grouped, stage_wholes
-from actors.queue.state.senders import PRODUCER_BYTES, joined_batches, producers_of
+from actors.queue.state.known_numbers import Known
+from actors.queue.state.routed import Group, Routed, grouped, joined_parts, stage_wholes
+from actors.queue.state.senders import PRODUCER_BYTES, producers_of
 from actors.queue.vocabulary.distributed import StageTallied, Unroutable
+from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.stages import StageNumbers
 
 if TYPE_CHECKING:
@@ -87,33 +89,6 @@ class _Offered:
         self.sender.rejected(self.offer.sequence)
 
 
-class _Known(NamedTuple):
-    """What the queues know of a producer that has come again.
-
-    Attributes:
-        by_queue: the number behind the last message that each has stored of it.
-        below: the greatest of these.
-        event: by which the last of that was stored.
-        least: what is below is in each queue that it went to.
-    """
-
-    by_queue: Mapping[str, int]
-    below: int
-    event: int
-    least: int = 0
-
-    def new(
-        self, queues: tuple[str, ...], start: int, stop: int, sequence: int
-    ) -> Iterator[tuple[tuple[str, ...], int, int]]:
-        """Of these queues those that have not stored them, for each part of some messages of which that is the same; else as `_runs`."""
-        numbers = {queue: max(self.by_queue.get(queue, 0), self.least) for queue in queues}
-        ends = {number - sequence for number in numbers.values()}
-        for first, end in pairwise(sorted({start, stop, *(each for each in ends if start < each < stop)})):
-            found = tuple([queue for queue in queues if numbers[queue] <= sequence + first])
-            if found:
-                yield found, first, end
-
-
 class ExchangePublishing:
     """Lives on the broker's loop; it is no actor, like the ``ExchangeDirectory`` that has it.
 
@@ -143,7 +118,7 @@ class ExchangePublishing:
         self._stages = stages
         self._offered: list[_Offered] = []
         self._confirming: deque[_Offered | _Answer] = deque()
-        self._known: dict[ExchangeSender, _Known] = {}
+        self._known: dict[ExchangeSender, Known] = {}
         self._wholes: dict[int, int] = {}
         self._by_name: dict[tuple[str, str], ExchangeSender] = {}
         self.counts = ExchangeCounts(lambda name: exchanges.get(name) is not None)
@@ -195,7 +170,7 @@ class ExchangePublishing:
             return None
         event = max(event for _, number, event in found if number is not None)
         below = max(known.values())
-        self._known[sender] = _Known(known, below, event)
+        self._known[sender] = Known(known, below, event)
         return below
 
     def _begin_stage(self, sender: ExchangeSender, key: StageKey) -> None:
@@ -204,7 +179,7 @@ class ExchangePublishing:
         begun = self._stages.begin(key, sender)
         if begun.last_number or begun.by_queue:
             least = begun.last_number or 0
-            self._known[sender] = _Known(begun.by_queue, max(least, *begun.by_queue.values(), 0), begun.event, least)
+            self._known[sender] = Known(begun.by_queue, max(least, *begun.by_queue.values(), 0), begun.event, least)
         if self._storage is None or begun.event <= self._storage.durable:
             # It has nothing to wait its turn for.
             sender.attached(begun.last_number, begun.committed)
@@ -304,8 +279,11 @@ class ExchangePublishing:
                 ((queues, start, stop),) if known is None else known.new(queues, start, stop, sequence)
             ):
                 part = batch if end - first == len(batch) else batch.slice(first, end)
-                up_to, delay, ttl = sequence + end, offer.delay, offer.ttl
-                parts.append(Routed(sender, new, part, up_to, delay, ttl, name_bytes, offered, sender.stage))
+                timing = offer.delay, offer.ttl
+                source = sender.exchange, sender.routing_key or ""
+                parts.append(
+                    Routed(sender, new, part, sequence + end, *timing, name_bytes, offered, *source, sender.stage)
+                )
         counts = self.counts.of(sender.exchange)
         counts.published += len(batch)
         if lost:
@@ -314,7 +292,7 @@ class ExchangePublishing:
                 offered.unroutable = Unroutable(tuple(lost), self._why_lost(offered, lost[0][0] - sequence))
         return parts
 
-    def _known_of(self, offered: _Offered) -> _Known | None:
+    def _known_of(self, offered: _Offered) -> Known | None:
         """What the queues know of its sender, as long as that can be about this batch."""
         known = self._known.get(offered.sender)
         if known is None:
@@ -376,14 +354,14 @@ class ExchangePublishing:
         parts = [part for part in group if _is_stored(part.offered)]
         if not parts:
             return
-        batches = [part.batch for part in parts]
-        batch = batches[0] if len(batches) == 1 else joined_batches(batches)
+        batch, key = joined_parts(parts)
+        published = Published(parts[0].exchange, key)
         queues, delay, ttl = parts[0].queues, parts[0].delay, parts[0].ttl
         try:
             if parts[0].stage is None:
-                found = self._distributor.store(queues, batch, delay, ttl, *producers_of(parts))
+                found = self._distributor.store(queues, batch, delay, ttl, *producers_of(parts), published=published)
             else:
-                found = self._store_staged(parts[0].stage, parts[-1], batch, whole)
+                found = self._store_staged(parts[0].stage, parts[-1], batch, whole, published)
         except QueueError as error:
             for part in parts:
                 part.offered.failed = True
@@ -401,11 +379,15 @@ class ExchangePublishing:
             if rejected is not None and offered.rejected is None:
                 offered.refuse(rejected)
 
-    def _store_staged(self, key: StageKey, last: Routed, batch: MessageBatch, whole: int) -> Distributed:
+    def _store_staged(
+        self, key: StageKey, last: Routed, batch: MessageBatch, whole: int, published: Published
+    ) -> Distributed:
         """Stage a batch that ends with ``last``, behind which all of the stage below ``whole`` is stored."""
         self._stages.check_room(key, last.queues)
         numbers = StageNumbers(last.up_to, whole)
-        found = self._distributor.store(last.queues, batch, last.delay, last.ttl, stage=key, numbers=numbers)
+        found = self._distributor.store(
+            last.queues, batch, last.delay, last.ttl, stage=key, numbers=numbers, published=published
+        )
         self._stages.stored(key, found.queues, whole, found.event)
         return found
 

@@ -265,7 +265,7 @@ class QueueOutput:
     def _dead_letter(self, effect: DeadLetter) -> None:
         """Hand messages over; the state asks again if nothing is heard of them."""
         name = effect.queue or dead_letter_name(self._name)
-        message = StoreDeadLetters(self._queue, Origin(self._number, effect.ranges), effect.batch)
+        message = StoreDeadLetters(self._queue, Origin(self._number, effect.ranges), effect.batch, effect.published)
         try:
             if self._find_queue is not None:
                 self._find_queue(name).tell(message)

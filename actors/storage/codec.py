@@ -7,7 +7,8 @@ A record's payload, by its kind:
     nil, data bytes, has ids, keys bytes | nil, headers bytes | nil, [[producer, next number], ...], [origin's queue, [start, stop,
     ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch"). What is staged has one more item in the
     array, ``[writer, version, stage]``; through an exchange it has the stage's two numbers behind these, which programs from before that
-    refuse. One more, behind that or nil, is ``[[producer, next number], ...]`` of temporary producers.
+    refuse. One more, behind that or nil, is ``[[producer, next number], ...]`` of temporary producers. And one more, behind these, is
+    ``[exchange, routing key]`` of what was published to an exchange: a program from before that refuses the segment.
     Where there is an origin, these are dead letters: that queue's ``MessagesMoved`` of these ranges is in the same record. Where they are
     none, but were moved by somebody, the origin has false as a third item; programs from before that read it as the others.
 ``TRANSACTION_COMMITTED``
@@ -58,6 +59,7 @@ from actors.queue.vocabulary.events import (
     SubscriptionOwned,
     SubscriptionReleased,
 )
+from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
 from actors.storage.durable_map import EntryPut
@@ -110,10 +112,13 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
         event.producers,
         None if moved is None else [origin, *_moved(moved)],
     ]
-    if event.stage is not None or event.temporary:
+    published = event.published
+    if event.stage is not None or event.temporary or published is not None:
         fields.append(event.stage if event.stage is None else (*event.stage, *(event.numbers or ())))
-    if event.temporary:
-        fields.append(event.temporary)
+        if event.temporary or published is not None:
+            fields.append(event.temporary)
+        if published is not None:
+            fields.append(published)
     header = _pack(fields)
     if len(header) > MAX_HEADER_BYTES:
         raise RecordTooLargeError(len(header), MAX_HEADER_BYTES)
@@ -152,12 +157,18 @@ def decode_stored(
 
 
 def _more(
-    stage: list[Any] | None = None, temporary: Sequence[Sequence[Any]] = ()
-) -> tuple[StageKey | None, tuple[tuple[str, int], ...], StageNumbers | None]:
-    """What is behind the other items where there is any: the stage, the temporary producers, and the stage's numbers."""
+    stage: list[Any] | None = None,
+    temporary: Sequence[Sequence[Any]] = (),
+    published: list[Any] | None = None,
+    *newer: object,
+) -> tuple[StageKey | None, tuple[tuple[str, int], ...], StageNumbers | None, Published | None]:
+    """What is behind the other items where there is any: stage, temporary producers, the stage's numbers, and where it was published."""
+    if newer:
+        raise ValueError("it says more than this program knows: this directory was written by a newer version")
     key = None if stage is None else StageKey(*stage[:3])
     numbers = StageNumbers(*stage[3:]) if stage is not None and len(stage) > 3 else None
-    return key, tuple((name, number) for name, number in temporary), numbers
+    where = None if published is None else Published(*published)
+    return key, tuple((name, number) for name, number in temporary), numbers, where
 
 
 def encode(queue: int, event: Event) -> tuple[int, bytes]:

@@ -62,7 +62,7 @@ class SharedBatch:
         entries: of those queues that have been asked for it and still hold some of it, by queue number.
     """
 
-    __slots__ = ("batch", "enqueued_us", "entries", "event", "key", "queues", "ttl_us")
+    __slots__ = ("batch", "enqueued_us", "entries", "event", "key", "published", "queues", "ttl_us")
 
     def __init__(self, place: RecordPlace, queues: Sequence[int], entry: JournalEntry, batch: MessageBatch) -> None:
         self.key = (*place, queues[0])
@@ -72,6 +72,7 @@ class SharedBatch:
         self.event = entry.event
         self.enqueued_us = entry.enqueued_us
         self.ttl_us = entry.ttl_us
+        self.published = entry.published
 
     def forget(self) -> None:
         """Have it in memory no more: see ``Entry.forget``."""
@@ -137,7 +138,13 @@ class EntryCache:
         self._values.get(shared.key)
         shared.entries[number] = entry
         entry.key = shared.key
-        return entry.know(shared.batch, event=shared.event, enqueued_us=shared.enqueued_us, ttl_us=shared.ttl_us)
+        return entry.know(
+            shared.batch,
+            event=shared.event,
+            enqueued_us=shared.enqueued_us,
+            ttl_us=shared.ttl_us,
+            published=shared.published,
+        )
 
     def discard(self, number: int, first: int, entry: JournalEntry | None) -> None:
         """Nobody wants the batch of queue ``number`` any more that begins with ``first``; ``entry`` is its, where there is one."""

@@ -211,9 +211,9 @@ class Storage(DurableMap, DurableDefinitions):
                 return 0
             if type(event) is MessagesAdded:
                 self._check_pending()
-                parts = codec.encode_added(event)
+                parts, newer = codec.encode_added(event), event.published is not None
                 self._tables[number].appended = len(parts[0]) + event.batch.nbytes
-                lsn = self._journal.append_items(codec.ADDED, number, event.first, len(event.batch), parts)
+                lsn = self._journal.append_items(codec.ADDED, number, event.first, len(event.batch), parts, newer=newer)
                 self._note_added()
                 return lsn
             kind, payload = codec.encode(number, event)

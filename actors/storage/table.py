@@ -86,7 +86,13 @@ class JournalEntryTable:
                 raise self._lost(first)
             return located.payload_bytes
         entry = self._entry(first, first + len(event.batch), self.appended)
-        entry.know(event.batch, event=number, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
+        entry.know(
+            event.batch,
+            event=number,
+            enqueued_us=event.enqueued_us,
+            ttl_us=event.ttl_us,
+            published=event.published,
+        )
         self._entries[first] = entry
         if self.shared is None:
             self._cache.keep(entry)
@@ -168,7 +174,13 @@ class JournalEntryTable:
         except (JournalError, OSError, StorageError) as error:
             raise self._unreadable(error) from error
         # The names of many senders may be in front of few messages, and are not counted.
-        batch = entry.know(event.batch.compact(), event=stored.lsn, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
+        batch = entry.know(
+            event.batch.compact(),
+            event=stored.lsn,
+            enqueued_us=event.enqueued_us,
+            ttl_us=event.ttl_us,
+            published=event.published,
+        )
         if len(stored.alike) > 1:
             self._cache.share(stored.place, stored.alike, self._stream, entry, batch)
         else:

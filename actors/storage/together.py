@@ -33,12 +33,14 @@ class Encoded(NamedTuple):
         held: which messages it holds, by queue number, each in one of the parts.
         parts: what is stored of these messages.
         other: the rest of it.
+        newer: whether it says what only programs know that know exchanges.
     """
 
     kind: int
     held: list[Held]
     parts: list[list[Part]]
     other: bytes
+    newer: bool = False
 
     def size_of(self, part: int) -> int:
         """The bytes of one of its parts."""
@@ -48,7 +50,7 @@ class Encoded(NamedTuple):
         """Append the record; returns its number."""
         if self.kind == codec.ADDED:
             ((stream, first, items, part),) = self.held
-            return journal.append_items(self.kind, stream, first, items, self.parts[part])
+            return journal.append_items(self.kind, stream, first, items, self.parts[part], newer=self.newer)
         if self.kind == codec.TOGETHER:
             return journal.append_several(self.kind, self.held, self.parts, self.other)
         return journal.append(self.kind, [self.other])
@@ -86,7 +88,8 @@ def encode_all(events: Mapping[int, Event], version: WriterVersion | None) -> En
         (number, added), (origin, moved) = sorted(events.items(), key=lambda item: type(item[1]) is MessagesMoved)
         if isinstance(added, MessagesAdded) and isinstance(moved, MessagesMoved):
             parts = codec.encode_added(added, origin, moved)
-            return Encoded(codec.ADDED, [Held(number, added.first, len(added.batch), 0)], [parts], b"")
+            held = [Held(number, added.first, len(added.batch), 0)]
+            return Encoded(codec.ADDED, held, [parts], b"", added.published is not None)
     return _together(events, version)
 
 

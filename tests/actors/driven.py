@@ -141,7 +141,7 @@ def seen(effect: Tell | DeadLetter) -> Effect:
     to, reply, after = effect
     match reply:
         case replies.ReceivedMessages():
-            return Deliver(to, *reply, after)
+            return Deliver(to, *reply[:5], after)
         case replies.CapacityGranted():
             return GrantCapacity(to, *reply, after)
         case replies.SentMessages():

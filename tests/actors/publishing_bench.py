@@ -103,6 +103,20 @@ def received(told: list[Any]) -> list[bytes]:
     return [bytes(payload) for delivery in deliveries for payload in delivery.batch.payloads]
 
 
+def came(told: list[Any]) -> list[tuple[bytes, str | None, str | None]]:
+    """Of each message that a receiver was told: its payload, where it was published, and its routing key."""
+    return [
+        (
+            payload,
+            each.published and each.published.exchange,
+            each.published and each.published.key_of(b"" if each.batch.keys is None else each.batch.keys[index]),
+        )
+        for each in told
+        if isinstance(each, replies.ReceivedMessages)
+        for index, payload in enumerate(each.batch.payloads.tolist())
+    ]
+
+
 async def defined(bench: StoredQueues, *events: Any) -> None:
     """Have commands on exchanges carried out, without waiting for the disk."""
     for change in events:

@@ -13,7 +13,7 @@ from actors.batch import Message, MessageBatch
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.settings import QueueSettings
 from streams.testkit import run_in_virtual_time
-from tests.actors.publishing_bench import Client, client, defined, received, receiver
+from tests.actors.publishing_bench import Client, came, client, defined, receiver
 from tests.actors.stored_queues import StoredQueues, turns
 from tests.examples_tried import tried
 
@@ -54,7 +54,7 @@ class Programs:
         self.sent: list[list[tuple[str, bytes]]] = [[] for _ in PRODUCERS]
         self.confirmed = [0 for _ in PRODUCERS]
         self.clients: list[Client | None] = [None for _ in PRODUCERS]
-        self.got: dict[str, list[bytes]] = {name: [] for name in patterns}
+        self.got: dict[str, list[tuple[bytes, str | None, str | None]]] = {name: [] for name in patterns}
         self.bench: Any = None
 
     def made(self) -> StoredQueues:
@@ -101,7 +101,7 @@ class Programs:
         await turns()
         self.bench.storage._gathered.write()
         await self.bench.commit()
-        self.got[name] += received(told)
+        self.got[name] += came(told)
         await ref.stop(block=False)
         await turns()
 
@@ -118,10 +118,10 @@ class Programs:
         for name in self.patterns:
             _, told = await receiver(self.bench, name)
             await self.bench.settled()
-            found = self.got[name] + received(told)
+            found = self.got[name] + came(told)
             for number, producer in enumerate(PRODUCERS):
-                mine = [payload for payload in found if payload.startswith(producer.encode())]
-                assert mine == [payload for key, payload in self.sent[number] if wanted(name, key)]
+                mine = [each for each in found if each[0].startswith(producer.encode())]
+                assert mine == [(payload, "x", key) for key, payload in self.sent[number] if wanted(name, key)]
 
 
 async def lived(folder: Path, patterns: dict[str, str], steps: list[tuple[str, Any, Any]]) -> None:

@@ -20,9 +20,17 @@ from journal import (
     repair,
     verify,
 )
-from journal.format import SEGMENT_HEADER_BYTES, SEVERAL, SEVERAL_VERSION, VERSION, StreamRows, unpack_segment_header
+from journal.format import (
+    ITEMS,
+    SEGMENT_HEADER_BYTES,
+    SEVERAL,
+    SEVERAL_VERSION,
+    VERSION,
+    StreamRows,
+    unpack_segment_header,
+)
 from journal.index import add_row
-from journal.items import pack_several, part_of, unpack_several
+from journal.items import pack_several, part_of, unpack_items_prefix, unpack_several
 from journal.names import index_name
 from journal.scan import ScannedRecord, SegmentScan
 from tests.journal.harness import DIRECTORY, SMALL, Opened, SimulatedDisk, segments
@@ -182,6 +190,19 @@ def test_a_segment_says_by_its_version_that_it_may_hold_such_records_and_others_
     )
 
 
+def test_a_record_of_one_stream_may_ask_for_that_version_too() -> None:
+    opened = Opened(SimulatedDisk())
+    opened.items(1, 0, 5, b"x")
+    opened.run()
+    for first in (5, 6):
+        opened.journal.append_items(2, 1, first, 1, [b"newer"], newer=True)
+    opened.items(1, 16, 1, b"behind")
+    opened.run()
+    assert versions(opened.disk) == [VERSION, SEVERAL_VERSION]
+    opened = opened.closed()
+    assert [read(opened, 1, item)[2] for item in (0, 5, 6, 16)] == [b"x", b"newer", b"newer", b"behind"]
+
+
 def test_the_first_record_of_a_directory_may_hold_several_streams() -> None:
     opened = Opened(SimulatedDisk())
     opened.several(ALIKE)
@@ -315,12 +336,18 @@ def test_one_whose_items_come_twice_for_one_stream_is_impossible_for_all() -> No
     assert {stream: list(columns.firsts) for stream, columns in rows.items()} == {1: [0], 2: [5]}
 
 
-def test_what_repair_finds_again_in_another_file_makes_the_segment_one_of_its_version() -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_repair_finds_again_in_another_file_makes_the_segment_one_of_its_version(alone: bool) -> None:
     opened = Opened(SimulatedDisk(), JournalOptions(segment_bytes=1500, spare_segments=0))
     for n in range(12):
         opened.items(1, n, 1, bytes(100))
     for n in range(60):
-        opened.several({stream: (n, 1, b"%d/%d " % (stream, n) + bytes(100)) for stream in (2, 3)})
+        payloads = {stream: b"%d/%d " % (stream, n) + bytes(100) for stream in (2, 3)}
+        if alone:
+            for stream, payload in payloads.items():
+                opened.journal.append_items(2, stream, n, 1, [payload], newer=True)
+        else:
+            opened.several({stream: (n, 1, payload) for stream, payload in payloads.items()})
         opened.run()
     for _ in range(4):
         opened.checkpoint(live=lambda stream, first, stop: sum(n % 6 == 0 or stream == 1 for n in range(first, stop)))
@@ -335,6 +362,11 @@ def test_what_repair_finds_again_in_another_file_makes_the_segment_one_of_its_ve
     assert verify(DIRECTORY, disk) == []
     found = said(disk)
     assert all(version == SEVERAL_VERSION for version, several in found.values() if several), found
+    assert len(set(found.values())) > 1
+    for name, (version, _) in found.items():
+        with SegmentScan(disk, DIRECTORY / name) as scan:
+            streams = {unpack_items_prefix(record.payload)[0] for record in scan.records() if record.flags & ITEMS}
+        assert version == SEVERAL_VERSION or streams <= {1}, (name, streams)
     again = Opened(disk.restart(), JournalOptions(segment_bytes=1500))
     for n in range(0, 60, 6):
         for stream in (2, 3):

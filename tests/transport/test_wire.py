@@ -121,7 +121,9 @@ BATCH_WRONG: list[list[object]] = [
 
 
 def strategy(frame: type[Any]) -> st.SearchStrategy[Any]:
-    return st.builds(frame, **{field.name: BY_TYPE[str(field.type)] for field in fields(frame)})
+    built = st.builds(frame, **{field.name: BY_TYPE[str(field.type)] for field in fields(frame)})
+    # What was sent to the queue itself has no routing key.
+    return built.map(lambda made: replace(made, routing_key=None) if getattr(made, "exchange", "") is None else made)
 
 
 def raw(frame: Frame) -> RawFrame:

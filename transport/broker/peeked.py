@@ -11,7 +11,7 @@ from actors.batch import ID_BYTES, unpack_headers
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
-    from actors.queue.vocabulary.replies import PeekedRange
+    from actors.queue.vocabulary.replies import FetchedMessages, PeekedRange
 
 MOST_MESSAGES = 1000
 """Messages of one answer."""
@@ -61,6 +61,7 @@ class Rows:
                     "deliveries": messages.delivery_count,
                     "replayed": messages.possibly_replayed,
                     **self._contents(messages.batch, index),
+                    **_published(messages, index),
                 }
             )
         return None
@@ -85,6 +86,15 @@ class Rows:
             "headers_size": len(packed),
             "headers": headers,
         }
+
+
+def _published(messages: FetchedMessages, index: int) -> dict[str, str]:
+    """Where a message was published, if it was."""
+    published, keys = messages.published, messages.batch.keys
+    if published is None:
+        return {}
+    key = published.key_of(b"" if keys is None else keys[index])
+    return {"exchange": published.exchange, "routing_key": key}
 
 
 def _headers(packed: bytes) -> tuple[dict[str, Any] | None, int]:

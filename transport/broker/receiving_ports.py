@@ -61,8 +61,12 @@ class ReceivingPort(BindingPort):
         """DELIVER, BECAUSE, and WELCOME once the queue knows the receiver."""
         match reply:
             case replies.ReceivedMessages():
-                first, batch, enqueued_us, delivery_count, possibly_replayed = reply
-                self._client.send(wire.Deliver(first, enqueued_us, delivery_count, possibly_replayed, batch))
+                first, batch, enqueued_us, delivery_count, possibly_replayed, published = reply
+                if published is None:
+                    self._client.send(wire.Deliver(first, enqueued_us, delivery_count, possibly_replayed, batch))
+                    return
+                facts = first, enqueued_us, delivery_count, possibly_replayed, batch
+                self._client.send(wire.Deliver(*facts, *published))
             case replies.WaitExplained():
                 self._client.send(wire.Because(reply.request, reply.reason, reply.text[: wire.MAX_ERROR_TEXT]))
             case replies.ReceiverAttached():
@@ -133,6 +137,7 @@ class SubscribingPort(BindingPort):
                 message.delivery_count,
                 message.possibly_replayed,
                 message.batch,
+                *(message.published or ()),
             )
         )
 

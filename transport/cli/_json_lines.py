@@ -52,6 +52,8 @@ def write_messages(delivered: DeliveredBatch) -> tuple[bytes, int | None]:
         said["id"] = delivered.message_id(index).hex()
         said["number"] = delivered.first + index
         said |= told
+        if delivered.exchange is not None:
+            said |= {"exchange": delivered.exchange, "routing_key": delivered.routing_key_of(index)}
         lines.append(json.dumps(said, ensure_ascii=False, separators=(",", ":")))
     lines.append("")
     return "\n".join(lines).encode(), bad

@@ -88,6 +88,8 @@ def _facts(message: PeekedMessage) -> dict[str, Any]:
         facts["cut"] = True
     if message.key is not None:
         facts |= _value("key", message.key)
+    if message.exchange is not None:
+        facts |= {"exchange": message.exchange, "routing_key": message.routing_key}
     if message.headers_size:
         facts["headers"] = (
             None

@@ -64,6 +64,8 @@ class DeliveredBatch:
         enqueued_us: when the broker took them, microseconds since the epoch.
         delivery_count: how often they have been delivered, this time included.
         possibly_replayed: whether they may have been delivered before.
+        exchange: where they were published: a name, empty for the default exchange; None where they were sent to the queue itself.
+        routing_key: of those that have no key of their own, where they were published to an exchange; else None.
         generation: the connection they came on; answers on a later one are void.
         unsettled: how many of them are not answered yet.
         answered: a byte for each, 1 where it is answered by itself.
@@ -79,12 +81,14 @@ class DeliveredBatch:
         "batch",
         "delivery_count",
         "enqueued_us",
+        "exchange",
         "extended",
         "first",
         "generation",
         "nbytes",
         "possibly_replayed",
         "queue",
+        "routing_key",
         "spared",
         "unsettled",
     )
@@ -98,6 +102,8 @@ class DeliveredBatch:
         self.enqueued_us = frame.enqueued_us
         self.delivery_count = frame.delivery_count
         self.possibly_replayed = frame.possibly_replayed
+        self.exchange = frame.exchange
+        self.routing_key = frame.routing_key
         self.generation = generation
         self.nbytes = frame.batch.nbytes
         self.unsettled = self._count = len(frame.batch)
@@ -190,6 +196,13 @@ class DeliveredBatch:
         if self.batch.ids is not None:
             return bytes(self.batch.ids[index * ID_BYTES : (index + 1) * ID_BYTES])
         return self._id_prefix + (self.first + index).to_bytes(8, "big")
+
+    def routing_key_of(self, index: int) -> str | None:
+        """The routing key of message ``index``: its own key where it has one; None where it was sent to the queue itself."""
+        if self.exchange is None:
+            return None
+        own = b"" if self.batch.keys is None else self.batch.keys[index]
+        return own.decode("utf-8", "replace") if own else self.routing_key or ""
 
 
 class Delivery:
@@ -319,6 +332,16 @@ class Delivery:
         """The key the sender gave, if any."""
         keys = self._batch.batch.keys
         return (keys[self._index] or None) if keys is not None else None
+
+    @property
+    def exchange(self) -> str | None:
+        """Where it was published: a name, empty for the default exchange; None where it was sent to the queue itself."""
+        return self._batch.exchange
+
+    @property
+    def routing_key(self) -> str | None:
+        """The key that it was published with; None where it was sent to the queue itself."""
+        return self._batch.routing_key_of(self._index)
 
     @property
     def headers(self) -> dict[str, HeaderValue]:

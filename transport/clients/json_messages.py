@@ -23,7 +23,9 @@ MUCH_LONGER: Final = 2
 HEX: Final = re.compile(rf"[0-9a-fA-F]{{{2 * ID_BYTES}}}")
 TAKEN: Final = frozenset({"payload", "payload_base64", "key", "key_base64", "headers", "id", "delay", "ttl"})
 """What a message is made of."""
-TOLD: Final = frozenset({"queue", "number", "deliveries", "possibly_replayed", "enqueued", "receipt"})
+TOLD: Final = frozenset(
+    {"queue", "number", "deliveries", "possibly_replayed", "enqueued", "receipt", "exchange", "routing_key"}
+)
 """What is told of a delivery; it is of no meaning to who sends the message again."""
 
 

@@ -29,6 +29,8 @@ class PeekedMessage:
         key_size: bytes of the whole key.
         headers: its headers; None where they are too large to be shown, or cannot be read.
         headers_size: bytes of the headers as they are stored.
+        exchange: where it was published, empty for the default exchange; None where it was sent to the queue itself.
+        routing_key: the key that it was published with; likewise None.
     """
 
     number: int
@@ -43,6 +45,8 @@ class PeekedMessage:
     key_size: int
     headers: Mapping[str, str | bytes] | None
     headers_size: int
+    exchange: str | None = None
+    routing_key: str | None = None
 
 
 async def peek(ask: Ask, count: int, start: int | None, newest: bool) -> list[PeekedMessage]:
@@ -85,4 +89,6 @@ def _message(row: Mapping[str, Any]) -> PeekedMessage:
             name: b64decode(value["base64"]) if isinstance(value, dict) else value for name, value in headers.items()
         },
         headers_size=int(row["headers_size"]),
+        exchange=row.get("exchange"),
+        routing_key=row.get("routing_key"),
     )

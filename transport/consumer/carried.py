@@ -38,6 +38,8 @@ class CarriedMessage:
         enqueued_us: when the broker took it.
         delivery_count: how often it has been delivered.
         possibly_replayed: whether it may have been delivered before.
+        exchange: where it was published, if it was.
+        routing_key: with which key.
     """
 
     payload: bytes
@@ -49,6 +51,8 @@ class CarriedMessage:
     enqueued_us: int
     delivery_count: int
     possibly_replayed: bool
+    exchange: str | None
+    routing_key: str | None
 
     @classmethod
     def of(cls, delivery: Delivery) -> CarriedMessage:
@@ -63,6 +67,8 @@ class CarriedMessage:
             delivery.enqueued_us,
             delivery.delivery_count,
             delivery.possibly_replayed,
+            delivery.exchange,
+            delivery.routing_key,
         )
 
     def delivery(self) -> Delivery:
@@ -73,7 +79,8 @@ class CarriedMessage:
             None if self.key is None else BinaryColumn.from_values([self.key]),
             BinaryColumn.from_values([self.headers]) if self.headers else None,
         )
-        frame = Deliver(self.sequence, self.enqueued_us, self.delivery_count, self.possibly_replayed, batch)
+        facts = self.sequence, self.enqueued_us, self.delivery_count, self.possibly_replayed
+        frame = Deliver(*facts, batch, self.exchange, self.routing_key)
         return Delivery(DeliveredBatch(frame, self.queue, _Elsewhere()), 0, self.payload)
 
 

@@ -29,6 +29,8 @@ def encode(frame: Frame) -> list[Part]:
         batch = header.pop()
         header += batch.descriptor()
         body = batch.buffers()
+        if layout.has_more is not None and layout.has_more(frame) is not None:
+            header += [getattr(frame, name) for name, _ in layout.behind]
     elif layout.has_ranges:
         header[1] = [number for pair in header[1] for number in pair]
     elif layout.frame is Result:
@@ -68,6 +70,8 @@ def decode(raw: RawFrame) -> Frame:
         descriptor = header[layout.header_items - 5 : layout.header_items]
         # What a broker delivers it has checked when it came; only a sender's batch is looked at whole.
         values.append(_decode_batch(cls, descriptor, body, checked=cls is not Send))
+        if layout.behind and len(header) > layout.header_items:
+            values += _decode_behind(layout, header[layout.header_items :])
     elif cls is Result:
         values.append(bytes(body))
     elif body:
@@ -105,6 +109,15 @@ def _decode_batch(cls: type[Any], descriptor: list[Any], body: memoryview, check
         raise RemoteProtocolError(f"{cls.__name__.upper()}: {error}") from error
 
 
+def _decode_behind(layout: _Layout, items: list[Any]) -> list[Any]:
+    """The fields behind a batch, as many as there are; what a later version has behind them is passed over."""
+    values = items[: len(layout.behind)]
+    for value, (name, check) in zip(values, layout.behind, strict=False):
+        if not check(value):
+            raise RemoteProtocolError(f"{layout.frame.__name__.upper()}: field {name} has the value {brief(value)}")
+    return values
+
+
 def decode_ranges(flat: list[int]) -> Ranges:
     """The ranges of an ACK, NACK or EXTEND; two that touch are made one, as nothing else is kept for the second."""
     if len(flat) == 2:
@@ -135,9 +148,11 @@ class _Layout:
     """What encode and decode need of one frame class, read from its fields once."""
 
     __slots__ = (
+        "behind",
         "checks",
         "frame",
         "has_batch",
+        "has_more",
         "has_ranges",
         "header_items",
         "numbers",
@@ -149,15 +164,21 @@ class _Layout:
 
     def __init__(self, frame: type[Any]) -> None:
         self.frame = frame
-        names = [each.name for each in fields(frame)]
-        # A batch, or a body, stands last, and ranges first.
-        self.has_batch = names[-1] == "batch"
+        declared = fields(frame)
+        names = [each.name for each in declared]
+        # A batch, or a body, stands last but for what older peers do not know, and ranges first.
+        self.has_batch = "batch" in names
+        behind = declared[names.index("batch") + 1 :] if self.has_batch else ()
+        self.behind = [(each.name, check_of(each.name, str(each.type))) for each in behind]
+        self.has_more: Callable[[Any], Any] | None = attrgetter(behind[0].name) if behind else None
+        declared = declared[: len(declared) - len(behind)]
+        names = names[: len(declared)]
         self.has_ranges = names[0] == "ranges"
         # All in one call; of a single field it would be given bare.
         self.values: Callable[[Any], tuple[Any, ...]] = (
             attrgetter(*names) if len(names) > 1 else lambda each: (getattr(each, names[0]),)
         )
-        plain = [each for each in fields(frame) if each.name not in ("batch", "json")]
+        plain = [each for each in declared if each.name not in ("batch", "json")]
         # Annotations are strings here (from __future__ import annotations), which is what CHECKS is keyed by.
         self.checks = [(each.name, check_of(each.name, str(each.type))) for each in plain]
         self.plain = len(plain)

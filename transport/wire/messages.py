@@ -29,7 +29,9 @@ Name = str
 Options = dict[str, Any]
 Ranges = list[tuple[int, int]]
 """(first sequence number, count) pairs."""
-MAY_LACK = {"may lack": True}  # older peers do not know it: it stands last, and its default is not written
+MAY_LACK = {"may lack": True}
+"""Of a field that older peers do not know: it stands last, and its default is not written. Those behind a batch are written together, or
+not, where the first is None."""
 
 
 FRAMES: dict[int, type[Frame]] = {}
@@ -196,13 +198,19 @@ class Request(Frame):
 
 @frame(33)
 class Deliver(Frame):
-    """Messages with consecutive sequence numbers from ``first`` on."""
+    """Messages with consecutive sequence numbers from ``first`` on.
+
+    ``exchange`` is where they were published, None where they were sent to the queue. ``routing_key`` is of those without a key of their
+    own. Both are there or neither is.
+    """
 
     first: int
     enqueued_us: int
     delivery_count: int
     possibly_replayed: bool
     batch: MessageBatch
+    exchange: str | None = field(default=None, metadata=MAY_LACK)
+    routing_key: str | None = field(default=None, metadata=MAY_LACK)
 
 
 @frame(34)
@@ -290,7 +298,7 @@ class Fetch(Frame):
 
 @frame(53)
 class Fetched(Frame):
-    """Reserved messages from ``position`` on."""
+    """Reserved messages from ``position`` on; ``exchange`` and ``routing_key`` are as in DELIVER."""
 
     request: int
     position: int
@@ -299,6 +307,8 @@ class Fetched(Frame):
     delivery_count: int
     possibly_replayed: bool
     batch: MessageBatch
+    exchange: str | None = field(default=None, metadata=MAY_LACK)
+    routing_key: str | None = field(default=None, metadata=MAY_LACK)
 
 
 @frame(54)

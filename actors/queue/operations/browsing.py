@@ -168,7 +168,9 @@ def read_step(core: QueueCore, start: int, stop: int) -> tuple[tuple[FetchedMess
     # Not after the last event: a queue that is sent to all the time would have every step wait for the disk.
     history = _history(core, first, end) if found else []
     ranges = tuple(
-        FetchedMessages(low, low, _part(entry, batch, low, high), entry.enqueued_us, deliveries, replayed)
+        FetchedMessages(
+            low, low, _part(entry, batch, low, high), entry.enqueued_us, deliveries, replayed, entry.published
+        )
         for entry, batch, parts in found
         for low, high, deliveries, replayed in _split(parts, history)
     )

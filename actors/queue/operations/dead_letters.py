@@ -144,6 +144,7 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
             with_facts(batch, facts),
             ((span.start, span.stop),),
             max(entry.event, core.barrier),
+            entry.published,
         )
     )
 
@@ -166,7 +167,8 @@ def store_dead_letters(core: QueueCore, command: StoreDeadLetters, now: float) -
     # It is a part of what the other queue stores, and outlives that here.
     batch = command.batch.compact()
     # In one instant they are here and not there.
-    core.commit(MessagesAdded(first, batch, wall_us, ttl_us=ttl_us), {origin.queue: MessagesMoved(origin.ranges)})
+    added = MessagesAdded(first, batch, wall_us, ttl_us=ttl_us, published=command.published)
+    core.commit(added, {origin.queue: MessagesMoved(origin.ranges)})
     core.ready.add(log.next_sequence, len(batch))
     if ttl_us is not None:
         core.ttl_below = log.next_sequence

@@ -186,7 +186,7 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
         receiver.demand -= count
         receiver.byte_credit -= size
         receiver.messages += count
-        messages = ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed)
+        messages = ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published)
         effects.append(Tell(receiver.connection, messages, max(entry.event, core.barrier)))
 
 
@@ -213,7 +213,7 @@ def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
         span.deliveries += 1
         core.leases.grant(receiver, span, deadline)
         receiver.messages += count
-        taken.append(ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed))
+        taken.append(ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published))
         after = max(after, entry.event)
         share -= count
         room -= batch.nbytes

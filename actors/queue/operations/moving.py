@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FACTS_BYTES = 96
 """What a record of moved messages says beside them, at most: times, sizes and where they come from. On the disk it counts with a batch."""
+PUBLISHED_BYTES = 8
+"""What it says more of an exchange and a routing key, beside these, at most."""
 ID_PREFIX_BYTES = 8
 _PER_ID = ID_BYTES // ID_PREFIX_BYTES
 
@@ -46,7 +48,7 @@ def take_parcels(core: QueueCore, below: int, most: int | None, id_prefix: bytes
         # Together with what a dead letter gets later, it fits a frame.
         if (fits := fitting(batch, 0)) < count:
             count, batch = fits, batch.slice(0, fits)
-        parcel = Parcel(core.number, start, batch)
+        parcel = Parcel(core.number, start, batch, entry.published)
         core.parcels[parcel] = core.ready.take(span, count)
         parcels.append(parcel)
         size += batch.nbytes
@@ -110,7 +112,7 @@ def store_parcels(core: QueueCore, command: StoreParcels, now: float) -> None:
         if parcel.withdrawn or parcel.stored is not None:
             break
         try:
-            count = room_for(core, parcel.batch)
+            count = room_for(core, parcel)
             _store(core, parcel, count)
         except QueueGoneError:
             raise
@@ -118,7 +120,7 @@ def store_parcels(core: QueueCore, command: StoreParcels, now: float) -> None:
             refusal = error
             break
         if count < len(parcel):
-            refusal = NoRoomError(core.name, *_why(core, parcel.batch.slice(count, len(parcel))))
+            refusal = NoRoomError(core.name, *_why(core, parcel, count))
             break
     core.effects.append(Tell(command.source, ParcelsStored(command.parcels, refusal)))
     dispatch(core, now)
@@ -132,15 +134,16 @@ def _store(core: QueueCore, parcel: Parcel, count: int) -> None:
     moved = MessagesMoved(((start, start + count),), dead=False)
     before = core.log.next_sequence
     # In one instant they are here and not there.
-    core.commit(MessagesAdded(before, batch, core.wall_us, ttl_us=ttl_us), {parcel.source: moved})
+    added = MessagesAdded(before, batch, core.wall_us, ttl_us=ttl_us, published=parcel.published)
+    core.commit(added, {parcel.source: moved})
     parcel.stored, parcel.event = count, core.last_event
     core.ready.add(core.log.next_sequence, count)
     if ttl_us is not None:
         core.ttl_below = core.log.next_sequence
 
 
-def room_for(core: QueueCore, batch: MessageBatch) -> int:
-    """How many of the first messages of a batch the queue may store, and more than none.
+def room_for(core: QueueCore, parcel: Parcel) -> int:
+    """How many of the first messages of a parcel the queue may store, and more than none.
 
     Room is what a sender would be granted now. What senders hold already may come at any time, and is counted as if it were here.
 
@@ -150,13 +153,14 @@ def room_for(core: QueueCore, batch: MessageBatch) -> int:
     """
     if core.paused is not None:
         raise PausedError(core.name, core.paused)
+    batch = parcel.batch
     messages, size = _room(core)
     count = min(len(batch), messages)
-    size -= core.batch_overhead + FACTS_BYTES
+    size -= core.batch_overhead + _facts_bytes(parcel)
     if count > 0 and batch.prefix_bytes(count) > size:
         count = bisect_right(range(1, count), size, key=batch.prefix_bytes)
     if count <= 0:
-        raise NoRoomError(core.name, *_why(core, batch))
+        raise NoRoomError(core.name, *_why(core, parcel, 0))
     return count
 
 
@@ -165,13 +169,18 @@ def _room(core: QueueCore) -> tuple[int, int]:
     return core.capacity.room(log.stored_messages + core.incoming_messages, log.stored_bytes + core.incoming_bytes)
 
 
-def _why(core: QueueCore, batch: MessageBatch) -> tuple[str, int, int, int, int, int]:
-    """What there is no room for: the unit, what the next message takes, the room, what is stored, what is granted, and the limit."""
+def _facts_bytes(parcel: Parcel) -> int:
+    published = parcel.published
+    return FACTS_BYTES + (PUBLISHED_BYTES + sum(len(text.encode()) for text in published) if published else 0)
+
+
+def _why(core: QueueCore, parcel: Parcel, start: int) -> tuple[str, int, int, int, int, int]:
+    """What there is no room for: the unit, what message ``start`` takes, the room, what is stored, what is granted, and the limit."""
     log, capacity, settings = core.log, core.capacity, core.settings
     messages, size = _room(core)
     if messages <= 0:
         granted = 0 if capacity.unlimited else capacity.messages
         return "messages", 1, max(0, messages), log.stored_messages, granted, settings.max_messages
     granted = 0 if capacity.unlimited else capacity.bytes
-    one = batch.prefix_bytes(1) + core.batch_overhead + FACTS_BYTES
+    one = parcel.batch.slice(start, start + 1).nbytes + core.batch_overhead + _facts_bytes(parcel)
     return "bytes", one, max(0, size), log.stored_bytes, granted, settings.max_bytes

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from actors.errors import ActorError
     from actors.queue.state.receivers import Receiver
     from actors.queue.vocabulary.events import MessagesAdded
+    from actors.queue.vocabulary.published import Published
 
 
 class Entry:
@@ -28,9 +29,21 @@ class Entry:
         enqueued_us: microseconds since the epoch. Known with the batch.
         ttl_us: microseconds after which it is of no use; None for never. Known with the batch.
         size: bytes of the whole batch's body. Known with the batch.
+        published: through which exchange it came; None for none. Known with the batch.
     """
 
-    __slots__ = ("__weakref__", "_batch", "_table", "enqueued_us", "event", "first", "size", "stop", "ttl_us")
+    __slots__ = (
+        "__weakref__",
+        "_batch",
+        "_table",
+        "enqueued_us",
+        "event",
+        "first",
+        "published",
+        "size",
+        "stop",
+        "ttl_us",
+    )
 
     def __init__(self, first: int, stop: int, table: EntryTable) -> None:
         self.first = first
@@ -41,6 +54,7 @@ class Entry:
         self.enqueued_us = 0
         self.ttl_us: int | None = None
         self.size = 0
+        self.published: Published | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Entry):
@@ -50,6 +64,7 @@ class Entry:
             and self.batch == other.batch
             and self.enqueued_us == other.enqueued_us
             and self.ttl_us == other.ttl_us
+            and self.published == other.published
         )
 
     def __hash__(self) -> int:
@@ -75,7 +90,13 @@ class Entry:
         return self.size > 0
 
     def know(
-        self, batch: MessageBatch, *, event: int = 0, enqueued_us: int = 0, ttl_us: int | None = None
+        self,
+        batch: MessageBatch,
+        *,
+        event: int = 0,
+        enqueued_us: int = 0,
+        ttl_us: int | None = None,
+        published: Published | None = None,
     ) -> MessageBatch:
         """Have the messages in memory, with what is known of them; returns them."""
         self._batch = batch
@@ -83,6 +104,7 @@ class Entry:
         self.event = event
         self.enqueued_us = enqueued_us
         self.ttl_us = ttl_us
+        self.published = published
         return batch
 
     def read(self) -> Entry:
@@ -208,7 +230,13 @@ class MemoryEntryTable:
         """See ``EntryTable``."""
         first = event.first
         entry = Entry(first, first + len(event.batch), _NEVER_ASKED)
-        entry.know(event.batch, event=number, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
+        entry.know(
+            event.batch,
+            event=number,
+            enqueued_us=event.enqueued_us,
+            ttl_us=event.ttl_us,
+            published=event.published,
+        )
         self._entries[first] = entry
         self._firsts.append(first)
         return entry.size

@@ -7,8 +7,10 @@ after it, goes to one of its queues.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from actors.batch import OFFSET_BYTES, BinaryColumn
 from actors.queue.state.senders import (
     JOINED_BYTES,
     JOINED_MESSAGES,
@@ -16,13 +18,14 @@ from actors.queue.state.senders import (
     SMALL_BYTES,
     SMALL_MESSAGES,
     Shape,
-    shape_of,
+    joined_batches,
+    sizes_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from actors.batch import MessageBatch
+    from actors.batch import Buffer, MessageBatch
     from actors.queue.state.senders import Producer
     from actors.queue.vocabulary.stages import StageKey
 
@@ -41,6 +44,8 @@ class Routed(NamedTuple):
         ttl: seconds after which they are of no use; None for what each queue declares.
         name_bytes: what the sender's name takes in a record; 0 without a name.
         offered: what they are a part of, for whoever put them here.
+        exchange: where they were published.
+        routing_key: of those that have no key of their own.
         stage: where they are held back; None for what can be received at once.
     """
 
@@ -52,17 +57,25 @@ class Routed(NamedTuple):
     ttl: float | None = None
     name_bytes: int = 0
     offered: Any = None
+    exchange: str = ""
+    routing_key: str = ""
     stage: StageKey | None = None
 
     @property
     def shape(self) -> Shape:
-        """What those have in common that are stored as one batch, beside their queues."""
-        return shape_of(self.batch, self.delay, self.ttl, self.stage)
+        """What those have in common that are stored as one batch, beside their queues. Keys may differ, or be there or not."""
+        batch = self.batch
+        return (batch.ids is None, batch.headers is None, self.exchange, self.delay, self.ttl, self.stage)
 
     @property
     def first(self) -> int:
         """The sender's number of the first of them."""
         return self.up_to - len(self.batch)
+
+    @property
+    def size(self) -> int:
+        """Bytes of it in a batch with others, where each message may have to have its routing key."""
+        return self.batch.nbytes + len(self.batch) * (len(self.routing_key.encode()) + OFFSET_BYTES)
 
 
 class Group:
@@ -89,11 +102,11 @@ class Group:
 
     def takes(self, part: Routed) -> bool:
         """Take one that goes to the same queues, if it fits; returns whether it does. Nothing is joined to what is large."""
-        count, size = len(part.batch), part.batch.nbytes
+        count, size = len(part.batch), part.size
         names = 0 if part.sender in self._named else part.name_bytes
         if (
             count > SMALL_MESSAGES
-            or size > SMALL_BYTES
+            or part.batch.nbytes > SMALL_BYTES
             or self._messages + count > JOINED_MESSAGES
             or self._size + size > JOINED_BYTES
             or self._names + names > JOINED_NAME_BYTES
@@ -104,13 +117,13 @@ class Group:
         return True
 
     def _take(self, part: Routed) -> None:
-        count, size = len(part.batch), part.batch.nbytes
+        count = len(part.batch)
         if part.sender not in self._named:
             self._named.add(part.sender)
             self._names += part.name_bytes
         self._messages += count
-        self._size += size
-        if count > SMALL_MESSAGES or size > SMALL_BYTES:
+        self._size += part.size
+        if count > SMALL_MESSAGES or part.batch.nbytes > SMALL_BYTES:
             self._messages = JOINED_MESSAGES
         self.parts.append(part)
 
@@ -150,3 +163,39 @@ def stage_wholes(groups: Iterable[Group], came: Mapping[Producer, int]) -> dict[
             wholes[group.number] = below[first.sender]
             below[first.sender] = min(below[first.sender], first.first)
     return wholes
+
+
+def joined_parts(parts: list[Routed]) -> tuple[MessageBatch, str]:
+    """One batch of the messages of parts that are stored together, and the routing key of those that have no key of their own.
+
+    Where the parts have one routing key in common, that is it, and no message gets a key. Otherwise each has its routing key for a key.
+    """
+    common, batches = parts[0].routing_key, [part.batch for part in parts]
+    if len(parts) == 1:
+        return batches[0], common
+    alike = all(part.routing_key == common for part in parts)
+    if alike and len({batch.keys is None for batch in batches}) == 1:
+        return joined_batches(batches), common
+    return joined_batches(batches, _keys(parts, fills=not alike)), common if alike else ""
+
+
+def _keys(parts: list[Routed], *, fills: bool) -> BinaryColumn:
+    """The keys of all messages; one that has none gets its routing key, if it ``fills``."""
+    sizes: list[int] = []
+    data: list[Buffer] = []
+    for part in parts:
+        key, keys = part.routing_key.encode() if fills else b"", part.batch.keys
+        if keys is None:
+            count = len(part.batch)
+            sizes += [len(key)] * count
+            data.append(key * count)
+            continue
+        own = list(sizes_of(keys))
+        if not key or 0 not in own:
+            sizes += own
+            data.append(keys.data)
+        else:
+            values = [each or key for each in keys.tolist()]
+            sizes += map(len, values)
+            data += values
+    return BinaryColumn.from_parts(list(accumulate(sizes, initial=0)), data)

@@ -183,14 +183,15 @@ def joined(group: list[Incoming]) -> MessageBatch:
     return joined_batches([item.stored for item in group])
 
 
-def joined_batches(batches: list[MessageBatch]) -> MessageBatch:
-    """One batch of the messages of several, which have the same columns."""
+def joined_batches(batches: list[MessageBatch], keys: BinaryColumn | None = None) -> MessageBatch:
+    """One batch of the messages of several, which have the same columns; with these ``keys`` where that column is not to be joined."""
     ids = (
         None
         if batches[0].ids is None
         else memoryview(b"".join([batch.ids for batch in batches if batch.ids is not None]))
     )
-    keys = None if batches[0].keys is None else _column([batch.keys for batch in batches if batch.keys is not None])
+    if keys is None and batches[0].keys is not None:
+        keys = _column([batch.keys for batch in batches if batch.keys is not None])
     headers = (
         None
         if batches[0].headers is None
@@ -205,6 +206,11 @@ def _column(columns: list[BinaryColumn]) -> BinaryColumn:
         if len(column.offsets) == 2:
             sizes.append(len(column.data))
         else:
-            ends = column.offsets.tolist()
-            sizes += map(sub, ends[1:], ends)
+            sizes += sizes_of(column)
     return BinaryColumn.from_parts(list(accumulate(sizes, initial=0)), [column.data for column in columns])
+
+
+def sizes_of(column: BinaryColumn) -> Iterable[int]:
+    """The size of each value."""
+    ends = column.offsets.tolist()
+    return map(sub, ends[1:], ends)

@@ -51,7 +51,8 @@ def pieces(name: str, segments: Iterable[Segment], table: EntryTable) -> Iterato
                 raise DataLossError(name, where, position + stop - start, where, where)
             end = min(stop, entry.stop)
             batch = entry.part(at, end)
-            yield FetchedMessages(where, at, batch, entry.enqueued_us, delivery_count, possibly_replayed), entry.event
+            facts = entry.enqueued_us, delivery_count, possibly_replayed, entry.published
+            yield FetchedMessages(where, at, batch, *facts), entry.event
             at = end
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
+from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from actors.queue.vocabulary.takes import Takes
@@ -314,12 +315,13 @@ class StoreDeadLetters:
     """Messages of the queue ``source`` that nobody could deal with. Reply, to ``source``: DeadLettersMoved, once they are durable here.
 
     They are stored whatever the limits: there is nowhere else for them. The queue's time to live holds for them; its delay, which is for
-    what is sent, does not.
+    what is sent, does not. They stay ``published`` as they were.
     """
 
     source: Ref
     origin: Origin
     batch: MessageBatch
+    published: Published | None = None
 
 
 @dataclass(frozen=True, slots=True)

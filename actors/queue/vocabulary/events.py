@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
+from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
 
 
@@ -36,6 +37,7 @@ class MessagesAdded:
         stage: nobody can receive them before this is published; None for what can be received at once.
         temporary: of those who sent it those whose name was made up for one run, as ``producers``.
         numbers: where the stage is written through an exchange, how far this queue has it with this batch.
+        published: to which exchange, and with which routing key; None for what was sent to the queue itself.
     """
 
     first: int
@@ -47,6 +49,7 @@ class MessagesAdded:
     stage: StageKey | None = None
     temporary: tuple[tuple[str, int], ...] = ()
     numbers: StageNumbers | None = None
+    published: Published | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from actors.errors import QueueError
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
+    from actors.queue.vocabulary.published import Published
     from actors.runtime.loop_ref import LoopActorRef
 
     Ref: TypeAlias = LoopActorRef[Any]
@@ -78,6 +79,7 @@ class Parcel:
         source: the number of the queue that they come from.
         start: the number of the first of them there.
         batch: the messages with their ids.
+        published: through which exchange they came; None for none. All of a parcel are of one stored batch, and have this in common.
         stored: how many of the first are in the other queue, and here no more; None while it has not looked at them.
         withdrawn: they are the source's again, and the other queue must leave them.
         event: the number of the event by which the other queue has them.
@@ -86,6 +88,7 @@ class Parcel:
     source: int
     start: int
     batch: MessageBatch
+    published: Published | None = None
     stored: int | None = None
     withdrawn: bool = False
     event: int = 0

@@ -12,6 +12,7 @@ from actors.queue.structures.ranges import Range
 from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.distributed import StageTallied, Unroutable
 from actors.queue.vocabulary.moves import ParcelsStored
+from actors.queue.vocabulary.published import Published
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +76,17 @@ class ReceiverAttached:
 
 
 class ReceivedMessages(NamedTuple):
-    """Messages with the queue's numbers ``first``, ``first + 1``, ... and one delivery history."""
+    """Messages with the queue's numbers ``first``, ``first + 1``, ... and one delivery history.
+
+    ``published`` says to which exchange, and with which routing key; None for what was sent to the queue itself.
+    """
 
     first: int
     batch: MessageBatch
     enqueued_us: int
     delivery_count: int
     possibly_replayed: bool
+    published: Published | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,10 @@ class ReservationCommitted:
 
 @dataclass(frozen=True, slots=True)
 class FetchedMessages:
-    """Reserved or stored messages at the positions from ``position`` on, with the queue's numbers from ``first`` on."""
+    """Reserved or stored messages at the positions from ``position`` on, with the queue's numbers from ``first`` on.
+
+    ``published`` is as of `ReceivedMessages`.
+    """
 
     position: int
     first: int
@@ -130,11 +138,12 @@ class FetchedMessages:
     enqueued_us: int
     delivery_count: int
     possibly_replayed: bool
+    published: Published | None = None
 
     def split(self, count: int) -> tuple[FetchedMessages, FetchedMessages]:
         """The first ``count`` messages and the others, neither of which may be none."""
         head, tail = self.batch.slice(0, count), self.batch.slice(count, len(self.batch))
-        facts = self.enqueued_us, self.delivery_count, self.possibly_replayed
+        facts = self.enqueued_us, self.delivery_count, self.possibly_replayed, self.published
         return (
             FetchedMessages(self.position, self.first, head, *facts),
             FetchedMessages(self.position + count, self.first + count, tail, *facts),
@@ -299,12 +308,14 @@ class DeadLetter:
     Attributes:
         queue: the dead-letter queue's name; None for this queue's own with ``.dead`` after it.
         ranges: their numbers here, which the answer names.
+        published: through which exchange they came here; None for none.
     """
 
     queue: str | None
     batch: MessageBatch
     ranges: tuple[Range, ...]
     after: int = 0
+    published: Published | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,19 +45,23 @@ MOVED: Final = record(**{"from": NAME}, to=NAME, moved=COUNT, next=maybe(TEXT))
 BROWSED: Final = record(
     name=NAME,
     messages=several(
-        record(
-            number=COUNT,
-            id=ID,
-            enqueued_us=COUNT,
-            age_ms={"type": "integer"},
-            deliveries=COUNT,
-            replayed=FLAG,
-            size=COUNT,
-            payload=BASE64,
-            key_size=COUNT,
-            key=maybe(BASE64),
-            headers_size=COUNT,
-            headers=maybe(HEADERS),
+        optional(
+            record(
+                number=COUNT,
+                id=ID,
+                enqueued_us=COUNT,
+                age_ms={"type": "integer"},
+                deliveries=COUNT,
+                replayed=FLAG,
+                size=COUNT,
+                payload=BASE64,
+                key_size=COUNT,
+                key=maybe(BASE64),
+                headers_size=COUNT,
+                headers=maybe(HEADERS),
+            ),
+            exchange=TEXT,
+            routing_key=TEXT,
         )
     ),
     next=maybe(COUNT),
@@ -199,6 +203,8 @@ TAKEN: Final = record(
             key_base64=BASE64,
             headers=HEADERS,
             headers_base64=BASE64,
+            exchange=TEXT,
+            routing_key=TEXT,
         )
     )
 )

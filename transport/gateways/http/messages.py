@@ -140,6 +140,8 @@ def _rows(receipts: Receipts, taker: Taker, taken: tuple[ReceivedMessages, ...])
                 "enqueued": at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
                 "receipt": receipts.make(_queue_of(taker), number, each.delivery_count),
             }
+            if each.published is not None:
+                row |= {"exchange": each.published.exchange, "routing_key": each.published.key_of(key)}
             yield row
 
 

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from actors.batch import Message, MessageBatch
 from streams import Sink, Source
+from tests.actors.publishing_bench import Client
+from tests.actors.stored_queues import turns
 from transport import Receiver, Sender
 from transport.clients.sender_batches import MAX_BATCH_BYTES
 from transport.gateways.http import requests
@@ -435,5 +438,29 @@ def test_an_id_is_hexadecimal_digits_and_nothing_else(run: Any, api: Any, found:
         async with api() as http:
             status, problem = await http.ask("POST", f"{Q}/messages", {"payload": "a", "id": found})
             assert (status, problem["code"]) == (400, "protocol-error")
+
+    run(main)
+
+
+def test_what_was_published_to_an_exchange_says_so_and_who_sends_it_again_may_leave_that_in(
+    run: Any, api: Any, stored: dict[str, Any]
+) -> None:
+    async def main() -> None:
+        async with api(**stored) as http:
+            await http.publish("plain")
+            publisher = Client(http.broker, "", "orders")
+            await turns()
+            publisher.send(MessageBatch.from_messages([Message(b"keyed", b"orders"), Message(b"bare")]))
+            await turns()
+            await publisher.ref.stop(block=False)
+            status, found = await http.ask("GET", f"{Q}/browse?count=3")
+            assert status == 200
+            published = {"exchange": "", "routing_key": "orders"}
+            taken = await http.take()
+            for rows in (taken, found["messages"]):
+                assert not published.keys() & rows[0].keys()
+                assert [row | published for row in rows[1:]] == rows[1:]
+            again = {name: value for name, value in taken[1].items() if name != "id"}
+            assert await http.ask("POST", f"{Q}/messages", again) == (201, {"numbers": [3]})
 
     run(main)
