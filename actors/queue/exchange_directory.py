@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from actors.exchanges.limits import ExchangeLimits
     from actors.exchanges.tables import Table
     from actors.queue.distribution import Distributor
+    from actors.queue.vocabulary.settings import QueueSettings
     from actors.storage import Storage
 
 
 class Queues(PublishedTo, Protocol):
     """What exchanges ask of the broker's queues; see ``QueueDirectory``."""
+
+    def settings_of(self, name: str) -> QueueSettings:
+        """The settings of a queue that there is."""
 
     async def durable(self) -> None:
         """Return when all that was recorded so far is durable."""
@@ -103,4 +107,4 @@ class ExchangeDirectory:
         self._definitions.change_definitions(self.exchanges.decide.queue_deleted(name), number)
 
     def _is_durable(self, name: str) -> bool | None:
-        return True if name in self._queues else None
+        return self._queues.settings_of(name).durable if name in self._queues else None
