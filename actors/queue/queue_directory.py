@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from actors.queue.exchange_directory import ExchangeDirectory
 from actors.queue.found_queues import found_queues
 from actors.queue.measures import Measures
 from actors.queue.operations.browsing import describe, parties_of
+from actors.queue.owned_queues import OwnedQueues
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_state import QueueState
 from actors.queue.state.log import QueueLog
@@ -57,12 +59,14 @@ class QueueDirectory:
         storage: where the queues are durable, with those it recovered; None for queues in memory.
         declared: queues that there shall be, with these settings, whatever settings recovered ones had.
         transaction_timeout: seconds for which what is staged stays without a connection.
+        random_bytes: gives so many random bytes, for names; None for the system's.
 
     Attributes:
         settings: what a queue gets that is not declared otherwise.
         transactions: those over these queues.
         distributor: stores in several of them at a time.
         exchanges: those in front of them.
+        owned: those that go with their owner.
         changes: which queues have changed, as long as somebody wants to know; one that is made or deleted has.
         measures: how long messages take.
     """
@@ -75,11 +79,13 @@ class QueueDirectory:
         storage: Storage | None = None,
         declared: Mapping[str, QueueSettings] | None = None,
         transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT,
+        random_bytes: Callable[[int], bytes] | None = None,
     ) -> None:
         self.settings = settings
         self.transactions = TransactionDirectory(self, storage)
         self.distributor = Distributor(self, storage, wall_clock)
         self.exchanges = ExchangeDirectory(self, storage, self.distributor)
+        self.owned = OwnedQueues(self, os.urandom if random_bytes is None else random_bytes)
         self._transaction_timeout = transaction_timeout
         self._wall_clock = wall_clock
         self._max_queues = max_queues
@@ -288,6 +294,7 @@ class QueueDirectory:
             raise QueueNotFoundError(name)
         self.exchanges.queue_deleted(name, self._numbers[name])
         del self._numbers[name]
+        self.owned.deleted(name)
         self._declared.pop(name, None)
         self._logs.pop(name, None)
         queue = self._queues.pop(name, None)
