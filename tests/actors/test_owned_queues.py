@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -93,14 +95,16 @@ async def test_it_is_released_before_its_owner_ends_and_deleted_by_others_and_on
     released, deleted, left = (bench.make(owner) for _ in range(3))
     bench.queues.owned.release(released)
     bench.queues.delete(deleted)
+    bench.queues.declare("q", QueueSettings())
     for name in (released, deleted, "q"):
         with pytest.raises(QueueNotFoundError):
             bench.queues.owned.release(name)
     # Others have chosen the name meanwhile: the queue is theirs, and stays.
     bench.queues.declare(deleted, QueueSettings())
     assert bench.queues.owned.owner_of(deleted) is None
+    assert len(owner.actor_inbox._watches or ()) == 1, "only for what is left"
     await ends(owner)
-    assert list(bench.queues) == [deleted]
+    assert set(bench.queues) == {deleted, "q"}
     assert left not in bench.queues
 
 
@@ -177,7 +181,9 @@ async def test_where_the_disk_fails_the_end_of_an_owner_breaks_nothing(folder: P
     bench.queues.declare("q", QueueSettings())
     await bench.settled()
     assert len(bench.failures) == 1
-    await ends(owner)
+    with mock.patch.object(logging.getLogger("penstock.queue"), "debug") as said:
+        await ends(owner)
+    assert [call.args[1] for call in said.call_args_list] == [name]
     assert name in bench.queues, "the next start forgets it"
     with pytest.raises(StorageError):
         bench.queues.owned.release(name)

@@ -15,6 +15,7 @@ import pytest
 from actors.errors import InvalidRequestError, StorageError
 from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary import commands, replies
+from actors.queue.vocabulary.moves import MoveMessages
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey, WriterVersion
 from actors.runtime.loop_future import ask
@@ -205,6 +206,28 @@ async def test_a_queue_that_has_not_looked_yet_waits_for_what_others_stored_in_i
     assert not purged.done()
     await bench.commit()
     assert await purged == 2
+    await bench.close()
+
+
+@durable
+async def test_what_goes_from_one_transient_queue_to_another_waits_for_nothing(folder: Path) -> None:
+    bench = Bench(folder)
+    await bench.declare("t", QueueSettings(max_receives=1, dead_letter_queue="u", durable=False))
+    for name in "uv":
+        await bench.declare(name)
+    before = bench.durable_records
+    await bench.send("t", b"dead")
+    ref, told = await receiver(bench, "t")
+    assert received(told) == [b"dead"]
+    bench.queues.get("t").tell(commands.Rejected(((0, 1),), connection=ref))
+    await turns()
+    assert bench.queues.logs()["t"].stored_messages == 0
+    moved = asyncio.ensure_future(ask(bench.queues.get("u"), MoveMessages(bench.queues.get("v"), bytes(8))))
+    await turns()
+    assert (await moved).messages == 1
+    _, told = await receiver(bench, "v")
+    assert received(told) == [b"dead"]
+    assert bench.durable_records == before
     await bench.close()
 
 
