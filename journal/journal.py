@@ -192,24 +192,23 @@ class Journal:
             length += part.nbytes if type(part) is memoryview else len(part)
         return self._append(kind, 0, length, 0, 0, 0, parts, lazy)
 
-    def append_items(self, kind: int, stream: int, first: int, count: int, parts: Parts, *, newer: bool = False) -> int:
-        """Append a record that holds the items first <= n < first + count of a stream; as `append`, and never lazy.
+    def append_items(
+        self, kind: int, stream: int, first: int, count: int, parts: Parts, lazy: bool = False, newer: bool = False
+    ) -> int:
+        """Append a record that holds the items first <= n < first + count of a stream; as `append`.
 
-        The items of a stream only ascend, over all records that still hold some; gaps are allowed. What is ``newer`` no program can read
-        that does not know records of several streams: it refuses the segment.
-
-        Raises:
-            JournalUsageError: also for items that do not follow those before.
+        The items of a stream only ascend, over all records that still hold some (JournalUsageError where not); gaps are allowed. What is
+        ``newer`` no program can read that does not know records of several streams: it refuses the segment.
         """
         length = ITEMS_PREFIX_BYTES
         for part in parts:
             length += part.nbytes if type(part) is memoryview else len(part)
         if newer and self._active.header.version < SEVERAL_VERSION:
             self._roll(self._running(), SEVERAL_VERSION)
-        return self._append(kind, ITEMS, length, stream, first, count, parts, False)
+        return self._append(kind, ITEMS, length, stream, first, count, parts, lazy)
 
     def append_several(
-        self, kind: int, held: Sequence[Held], parts: Sequence[Sequence[Buffer]], other: bytes = b""
+        self, kind: int, held: Sequence[Held], parts: Sequence[Sequence[Buffer]], other: bytes = b"", lazy: bool = False
     ) -> int:
         """Append a record that holds items of several streams, each by one of ``parts``, and ``other`` bytes; as `append_items`.
 
@@ -218,7 +217,7 @@ class Journal:
         rows, lengths, buffers, length = pack_several(held, parts, other)
         for row in rows:
             self._catalog.check(*row[:3])
-        lsn = self._append(kind, SEVERAL if rows else 0, length, 0, 0, 0, buffers, False)
+        lsn = self._append(kind, SEVERAL if rows else 0, length, 0, 0, 0, buffers, lazy)
         offset = self._active.end - RECORD_HEADER_BYTES - length
         for row, size in zip(rows, lengths, strict=True):
             self._catalog.enter(self._active, offset, ITEMS_PREFIX_BYTES + size, *row[:3])

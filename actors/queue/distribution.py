@@ -151,6 +151,11 @@ class Distributor:
         states = [self._queues.state(name) for name in names]
         return any(state is not None and state.rejects for state in states)
 
+    def waits(self, names: Iterable[str]) -> bool:
+        """Whether one of the queues is not transient: until what is stored there is durable, somebody waits."""
+        states = (self._queues.state(name) for name in names)
+        return any(state is not None and state.settings.durable for state in states)
+
     def used(self, names: Iterable[str], connection: Ref, batch: MessageBatch) -> None:
         """What these queues had granted a sender of several queues is used for a batch that was stored for it."""
         for name in names:

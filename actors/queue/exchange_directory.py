@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from actors.exchanges.vocabulary import Event
     from actors.queue.distribution import Distributor
     from actors.queue.routed_stages import RoutedStages
+    from actors.queue.vocabulary.settings import QueueSettings
     from actors.storage import Storage
 
 
 class Queues(PublishedTo, Protocol):
     """What exchanges ask of the broker's queues; see ``QueueDirectory``."""
+
+    def settings_of(self, name: str) -> QueueSettings:
+        """The settings of a queue that there is."""
 
     async def durable(self) -> None:
         """Return when all that was recorded so far is durable."""
@@ -118,4 +122,4 @@ class ExchangeDirectory:
         return bool(events)
 
     def _is_durable(self, name: str) -> bool | None:
-        return True if name in self._queues else None
+        return self._queues.settings_of(name).durable if name in self._queues else None

@@ -246,7 +246,8 @@ class ExchangePublishing:
             each.failed = each.sender.failed is not None
         groups = grouped(routed)
         self._wholes = stage_wholes(groups, came) if came else {}
-        alone = self._storage is not None and self._storage.begin_alone(len(groups))
+        awaited = any(self._distributor.waits(group.queues) for group in groups)
+        alone = self._storage is not None and awaited and self._storage.begin_alone(len(groups))
         try:
             for group in groups:
                 self._store(group)

@@ -121,6 +121,8 @@ class QueueActor(LoopActor):
             measures,
         )
         self._moves = MovesOut(state, self._output)
+        # Nobody waits for a sync of what a transient queue stores, and its thread least of all.
+        self._begin_alone = storage.begin_alone if storage is not None and state.settings.durable else None
         self._timer: TimerHandle | None = None
         self._accepted_before = self._turns = 0
         # When the first of what is to be stored was accepted.
@@ -313,7 +315,7 @@ class QueueActor(LoopActor):
         storage, state = self._storage, self._state
         self._accepted_before = self._turns = 0
         first = state.log.next_sequence
-        alone = in_turn and storage is not None and storage.begin_alone(len(state.incoming))
+        alone = in_turn and self._begin_alone is not None and self._begin_alone(len(state.incoming))
         try:
             state.store(self.loop.time(), self._wall_us())
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,19 +16,23 @@ from actors.queue.counts import Count, Counts
 from actors.queue.directory_errors import QueueExistsError, QueueNotFoundError, TooManyQueuesError
 from actors.queue.distribution import Distributor
 from actors.queue.exchange_directory import ExchangeDirectory
+from actors.queue.found_queues import found_queues
 from actors.queue.measures import Measures
 from actors.queue.operations.browsing import describe, parties_of
+from actors.queue.owned_queues import OwnedQueues
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_state import QueueState
 from actors.queue.routed_stages import RoutedStages
 from actors.queue.state.log import QueueLog
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.transactions import TransactionDirectory
+from actors.queue.transient_state import TransientQueueState
 from actors.queue.vocabulary.commands import AlterQueue, PauseSenders
 from actors.queue.vocabulary.differences import differences
 from actors.queue.vocabulary.settings import (
     DEFAULT_MAX_QUEUES,
     DEFAULT_TRANSACTION_TIMEOUT,
+    UNALTERABLE,
     QueueSettings,
     dead_letter_settings,
 )
@@ -36,29 +41,13 @@ from actors.runtime.loop_ref import LoopActorRef
 if TYPE_CHECKING:
     from actors.queue.operations.counting import Counters
     from actors.queue.vocabulary.replies import ConnectionStatistics, QueueStatistics
-    from actors.storage import Storage, StoredQueue
+    from actors.storage import Storage
     from actors.storage.measures import JournalMeasures
 
 WallClock = Callable[[], float]
 
 
 logger = logging.getLogger("penstock.queue")
-
-
-def _one_a_name(storage: Storage) -> list[StoredQueue]:
-    """What was recovered, but for queues whose name a later one has: their deletion was asked for, and is made good."""
-    latest = {stored.name: stored.number for stored in storage.queues}
-    for stored in storage.queues:
-        if latest[stored.name] != stored.number:
-            logger.warning(
-                "queue %s was declared again as number %d: number %d, which was deleted before that, is gone with its %d messages",
-                stored.name,
-                latest[stored.name],
-                stored.number,
-                stored.log.stored_messages,
-            )
-            storage.delete(stored.number)
-    return storage.queues
 
 
 class QueueDirectory:
@@ -71,12 +60,14 @@ class QueueDirectory:
         storage: where the queues are durable, with those it recovered; None for queues in memory.
         declared: queues that there shall be, with these settings, whatever settings recovered ones had.
         transaction_timeout: seconds for which what is staged stays without a connection.
+        random_bytes: gives so many random bytes, for names; None for the system's.
 
     Attributes:
         settings: what a queue gets that is not declared otherwise.
         transactions: those over these queues.
         distributor: stores in several of them at a time.
         exchanges: those in front of them.
+        owned: those that go with their owner.
         changes: which queues have changed, as long as somebody wants to know; one that is made or deleted has.
         measures: how long messages take.
     """
@@ -89,12 +80,14 @@ class QueueDirectory:
         storage: Storage | None = None,
         declared: Mapping[str, QueueSettings] | None = None,
         transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT,
+        random_bytes: Callable[[int], bytes] | None = None,
     ) -> None:
         self.settings = settings
         self.transactions = TransactionDirectory(self, storage)
         self.distributor = Distributor(self, storage, wall_clock)
         stages = RoutedStages(self, self.transactions, transaction_timeout)
         self.exchanges = ExchangeDirectory(self, storage, self.distributor, stages)
+        self.owned = OwnedQueues(self, os.urandom if random_bytes is None else random_bytes)
         self._transaction_timeout = transaction_timeout
         self._wall_clock = wall_clock
         self._max_queues = max_queues
@@ -114,15 +107,10 @@ class QueueDirectory:
             storage.on_behind = self._storage_behind
         declared = declared or {}
         self._declared_by_broker = frozenset(declared)
-        for stored in _one_a_name(storage) if storage is not None else ():
-            wanted = declared.get(stored.name, stored.settings)
-            if wanted is not None and wanted.dead_letter_queue == stored.name:
-                # Brokers of before took that from a settings file, and nobody could delete the queue without one that starts.
-                wanted = replace(wanted, dead_letter_queue=None)
-            if storage is not None and wanted != stored.settings:
-                storage.redeclare(stored.number, wanted)
-            if wanted is not None:
-                self._declared[stored.name] = wanted
+        found = () if storage is None else found_queues(storage, self.exchanges, declared, self.settings_of)
+        for stored in found:
+            if stored.settings is not None:
+                self._declared[stored.name] = stored.settings
             self._numbers[stored.name] = stored.number
             self._logs[stored.name] = stored.log
             self._counts.recovered(stored.name, stored.log)
@@ -195,7 +183,7 @@ class QueueDirectory:
 
         Raises:
             QueueNotFoundError: there is none.
-            InvalidRequestError: ``exclusive`` would change, or its dead letters would go to itself.
+            InvalidRequestError: one of `UNALTERABLE` would change, or its dead letters would go to itself.
             ValueError: settings that cannot be.
             StorageError: it cannot be recorded. Nothing has changed.
         """
@@ -215,10 +203,11 @@ class QueueDirectory:
             raise QueueNotFoundError(name)
         before = self.settings_of(name)
         settings = replace(before, **changed)
-        if settings.exclusive != before.exclusive:
-            raise InvalidRequestError(
-                f"exclusive of queue {name!r} cannot be altered, for its receivers rely on it: delete the queue and declare it anew"
-            )
+        for fixed, why in UNALTERABLE.items():
+            if getattr(settings, fixed) != getattr(before, fixed):
+                raise InvalidRequestError(
+                    f"{fixed} of queue {name!r} cannot be altered, for {why}: delete the queue and declare it anew"
+                )
         self._check_dead_letters(name, settings)
         return settings
 
@@ -308,6 +297,7 @@ class QueueDirectory:
             raise QueueNotFoundError(name)
         self.exchanges.queue_deleted(name, self._numbers[name])
         del self._numbers[name]
+        self.owned.deleted(name)
         self._declared.pop(name, None)
         self._logs.pop(name, None)
         queue = self._queues.pop(name, None)
@@ -395,6 +385,9 @@ class QueueDirectory:
             self._numbers[name] = self._next_number
             self._next_number += 1
         else:
+            if settings is None and not self.settings_of(name).durable:
+                # What is stored says so itself: the next start forgets it, whatever the broker's settings are then.
+                settings = self.settings_of(name)
             stored = self._storage.declare(name, settings)
             self._numbers[name] = stored.number
             self._logs[name] = stored.log
@@ -422,18 +415,26 @@ class QueueDirectory:
             self._logs[name] = QueueLog()
         if (failed := self._states.get(name)) is not None:
             self._counts.begins_anew(failed, self._logs[name])
-        state = QueueState(
+        settings = self.settings_of(name)
+        made, record = QueueState, None
+        if storage is not None:
+            record = storage.record if settings.durable else storage.record_unawaited
+            made = QueueState if settings.durable else TransientQueueState
+        state = made(
             name,
             number,
-            self.settings_of(name),
+            settings,
             log=self._logs[name],
-            record=None if storage is None else partial(storage.record, number),
+            record=None if record is None else partial(record, number),
             record_all=None if storage is None else storage.record_all,
             now=asyncio.get_running_loop().time(),
             wall_us=int(self._wall_clock() * US_PER_SECOND),
             versions=self.transactions.versions,
             transaction_timeout=self._transaction_timeout,
         )
+        if storage is not None and not settings.durable:
+            # What it delivers has its number in it, and no other queue may get that: nothing goes out before its declaration is durable.
+            state.depend_on(storage.recorded)
         self._states[name] = state
         self.changes.note(name)
         queue = self.start_actor(state, self._wall_clock, storage, self._dead_letter_queue, self.changes, self.measures)

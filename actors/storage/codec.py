@@ -212,6 +212,8 @@ def settings_as_stored(settings: QueueSettings) -> dict[str, Any]:
     fields = asdict(settings)
     if fields["subscription_expiry"] is None:
         del fields["subscription_expiry"]
+    if fields["durable"]:
+        del fields["durable"]
     return fields
 
 

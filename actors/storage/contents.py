@@ -22,6 +22,7 @@ from actors.storage import codec
 from actors.storage.after_repair import LOST, LOST_CHANGES, LOST_DEFINITIONS, drop_lost, is_marked
 from actors.storage.durable_map import Sections
 from actors.storage.exchange_codec import decode_changes
+from actors.storage.options import UNAWAITED
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encoded
 from actors.storage.together import decode_together
 from journal import ITEMS_PREFIX_BYTES, unpack_items_prefix
@@ -121,10 +122,15 @@ class Contents:
         """Whether every queue is there that gets messages by these events."""
         return all(number in self.queues for number, event in events.items() if type(event) is MessagesAdded)
 
+    def all_transient(self, numbers: Iterable[int]) -> bool:
+        """Whether every one of these queues is there, and is transient."""
+        return all((queue := self.queues.get(number)) is not None and queue.transient for number in numbers)
+
     def apply(self, events: Mapping[int, Event], version: WriterVersion | None, lsn: int) -> None:
         """Let events of several queues have happened in one instant, with the version that is committed by them.
 
-        An event of a queue that is not there is passed over. But messages leave for no queue that is not there.
+        An event of a queue that is not there is passed over. But messages leave for no queue that is not there. With `UNAWAITED` for a
+        number nothing waits for them but what waits for something before.
         """
         if version is not None and not self.versions.covers(*version):
             self.versions.note(*version, lsn)
@@ -132,7 +138,7 @@ class Contents:
         for number, event in events.items():
             queue = self.queues.get(number)
             if queue is not None and (moves or type(event) is not MessagesMoved):
-                queue.log.apply(event, lsn)
+                queue.log.apply(event, queue.log.added_by if lsn == UNAWAITED else lsn)
 
     def _table(self, number: int) -> JournalEntryTable:
         table = self.tables[number] = self._new_table(number)

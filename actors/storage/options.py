@@ -31,6 +31,8 @@ MAX_TOGETHER_QUEUES = 10_000
 """Queues whose events are recorded in one instant: as many as a broker has unless it is told otherwise;"""
 MAX_TOGETHER_BYTES = 64 * 1024 * 1024
 """and bytes of their record: to read one message of it all of it is read, for one checksum is over it."""
+UNAWAITED = -1
+"""In the place of an event's number: it has happened, and nothing waits until it is durable."""
 RESERVE_BYTES = 32 * 1024 * 1024
 """Room for a start on a full disk: two steps by which a segment grows, and as much again for checkpoints and indexes;"""
 RESERVE_SEGMENTS = 4

@@ -84,6 +84,11 @@ class StoredQueue:
     settings: QueueSettings | None
     log: QueueLog
 
+    @property
+    def transient(self) -> bool:
+        """Whether nothing waits for its events, and a start forgets it."""
+        return self.settings is not None and not self.settings.durable
+
 
 @dataclass(slots=True)
 class Snapshot:

@@ -33,6 +33,7 @@ from actors.storage.options import (
 )
 from actors.storage.table import JournalEntryTable
 from actors.storage.together import encode_all, encode_commit, tell_tables
+from actors.storage.unawaited import UnawaitedEvents
 from journal import Files, Journal, JournalError, JournalOptions, OsFiles
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ STORE_ID_BYTES = 4
 logger = logging.getLogger("penstock.storage")
 
 
-class Storage(DurableMap, DurableDefinitions):
+class Storage(DurableMap, DurableDefinitions, UnawaitedEvents):
     """One directory's journal, queues and exchanges, and the map beside them. Lives on the broker's loop, but for the journal's committer.
 
     Open it, take ``queues`` from it, then ``start`` it on the loop.
@@ -233,17 +234,16 @@ class Storage(DurableMap, DurableDefinitions):
             version: the transaction that is committed by it, and noted as such in the same instant.
 
         Returns:
-            the event's number; 0 where nothing has happened.
+            the event's number; 0 where nothing has happened, `UNAWAITED` where every queue is transient.
 
         Raises:
-            DiskBehindError: there are messages among them, and more waits for the disk than may wait. Nothing has happened.
-            RecordTooLargeError: the facts of some messages fit no record. Nothing has happened.
-            TooMuchTogetherError: more than ``MAX_TOGETHER_QUEUES``, or ``MAX_TOGETHER_BYTES``. Nothing has happened.
-            StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
+            TooMuchTogetherError: more than ``MAX_TOGETHER_QUEUES``, or ``MAX_TOGETHER_BYTES``. Nothing has happened. Others as `record`.
         """
         contents = self._contents
         if not contents.takes(events) or not (events or version):
             return 0
+        if version is None and contents.all_transient(events):
+            return self._record_all_unawaited(events)
         if len(events) == 1 and version is None:
             ((number, event),) = events.items()
             lsn = self.record(number, event)
@@ -287,11 +287,11 @@ class Storage(DurableMap, DurableDefinitions):
         self._note_added()
         return lsn
 
-    def _record_together(self, encoded: Encoded) -> int:
+    def _record_together(self, encoded: Encoded, *, lazy: bool = False) -> int:
         if encoded.held:
             self._check_pending()
         try:
-            lsn = encoded.append_to(self._journal)
+            lsn = encoded.append_to(self._journal, lazy=lazy)
         except JournalError as error:
             raise self._lost(error) from error
         if encoded.held:

@@ -46,14 +46,14 @@ class Encoded(NamedTuple):
         """The bytes of one of its parts."""
         return sum(memoryview(buffer).nbytes for buffer in self.parts[part])
 
-    def append_to(self, journal: Journal) -> int:
+    def append_to(self, journal: Journal, *, lazy: bool = False) -> int:
         """Append the record; returns its number."""
         if self.kind == codec.ADDED:
             ((stream, first, items, part),) = self.held
-            return journal.append_items(self.kind, stream, first, items, self.parts[part], newer=self.newer)
+            return journal.append_items(self.kind, stream, first, items, self.parts[part], newer=self.newer, lazy=lazy)
         if self.kind == codec.TOGETHER:
-            return journal.append_several(self.kind, self.held, self.parts, self.other)
-        return journal.append(self.kind, [self.other])
+            return journal.append_several(self.kind, self.held, self.parts, self.other, lazy=lazy)
+        return journal.append(self.kind, [self.other], lazy=lazy)
 
 
 def tell_tables(encoded: Encoded, tables: Mapping[int, JournalEntryTable], journal: Journal) -> None:
@@ -69,6 +69,17 @@ def tell_tables(encoded: Encoded, tables: Mapping[int, JournalEntryTable], journ
             table = tables[stream]
             table.appended = size
             table.shared = None if place is None else (place, alike)
+
+
+def encode_one(number: int, event: Event) -> Encoded:
+    """An event of one queue, by its number, as the record that says it; raises RecordTooLargeError as `encode_all`."""
+    if isinstance(event, MessagesAdded):
+        parts = codec.encode_added(event)
+        return Encoded(
+            codec.ADDED, [Held(number, event.first, len(event.batch), 0)], [parts], b"", event.published is not None
+        )
+    kind, payload = codec.encode(number, event)
+    return Encoded(kind, [], [], payload)
 
 
 def encode_commit(ended: Mapping[int, StagesEnded], version: WriterVersion) -> Encoded:

@@ -116,6 +116,7 @@ async def test_what_cannot_be_altered_is_refused_and_nothing_is_recorded(folder:
     for name, changed, error in (
         ("missing", {"delay": 1.0}, QueueNotFoundError),
         ("q", {"exclusive": True}, InvalidRequestError),
+        ("q", {"durable": False}, InvalidRequestError),
         ("q", {"dead_letter_queue": "q", "ttl": 1.0}, InvalidRequestError),
         ("q", {"max_messages": 0}, ValueError),
     ):

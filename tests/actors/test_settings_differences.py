@@ -43,6 +43,14 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
             "declare it as it is, or delete it first, for exclusive cannot be altered"
         ),
     ),
+    "what no command alters, twice": (
+        {"exclusive": True},
+        {"durable": False},
+        (
+            "exclusive is true there, false was asked for, durable is true there, false was asked for; "
+            "declare it as it is, or delete it first, for exclusive and durable cannot be altered"
+        ),
+    ),
     "what no command can say": (
         {"max_staged_bytes": 99},
         {},

@@ -129,17 +129,18 @@ def test_what_is_no_event_is_an_error_of_its_own_kind() -> None:
         codec.decode_added(3, 2, memoryview(b"\x01\x00\x90"))
 
 
-@given(st.booleans(), st.integers(1, 10**9))
-def test_a_declaration_comes_back_as_it_was(exclusive: bool, messages: int) -> None:
-    settings = QueueSettings(messages, 5, 2.5, "reject", 3, "elsewhere", 1.5, 60.0, exclusive)
+@given(st.booleans(), st.integers(1, 10**9), st.booleans())
+def test_a_declaration_comes_back_as_it_was(exclusive: bool, messages: int, durable: bool) -> None:
+    settings = QueueSettings(messages, 5, 2.5, "reject", 3, "elsewhere", 1.5, 60.0, exclusive, durable=durable)
     assert codec.decode_declared(memoryview(codec.encode_declared(7, "näme", settings))) == (7, "näme", settings)
     assert codec.decode_declared(memoryview(codec.encode_declared(7, "q", None))) == (7, "q", None)
 
 
 def test_what_an_older_version_refuses_is_stored_only_where_it_says_something() -> None:
-    plain, expiring = QueueSettings(), QueueSettings(subscription_expiry=5.0)
-    assert "subscription_expiry" not in codec.settings_as_stored(plain)
-    for settings in (plain, expiring):
+    plain, expiring, transient = QueueSettings(), QueueSettings(subscription_expiry=5.0), QueueSettings(durable=False)
+    assert not codec.settings_as_stored(plain).keys() & {"subscription_expiry", "durable"}
+    assert codec.settings_as_stored(transient)["durable"] is False
+    for settings in (plain, expiring, transient):
         assert codec.settings_from(codec.settings_as_stored(settings)) == settings
 
 

@@ -76,8 +76,10 @@ class _Hasty:
         self._on_durable = on_durable
         self._journal.start(lambda _: None, on_failure, committer)
 
-    def append_items(self, kind: int, stream: int, first: int, count: int, parts: Sequence[Buffer]) -> int:
-        lsn = self._journal.append_items(kind, stream, first, count, parts)
+    def append_items(
+        self, kind: int, stream: int, first: int, count: int, parts: Sequence[Buffer], lazy: bool = False
+    ) -> int:
+        lsn = self._journal.append_items(kind, stream, first, count, parts, lazy)
         self._on_durable(lsn + 1)
         return lsn
 

@@ -24,6 +24,7 @@ EVERY_SETTING: dict[str, Any] = {
     "exclusive": True,
     "max_staged_messages": 13,
     "max_staged_bytes": 14,
+    "durable": False,
 }
 DEFAULTS = {"max_receives": 9, "dead_letter_queue": "all-dead", "ttl": 7.0}
 
@@ -54,6 +55,7 @@ def test_a_queue_that_exists_with_another_value_of_any_setting_is_refused(run: A
         "exclusive": False,
         "max_staged_messages": 99,
         "max_staged_bytes": 99,
+        "durable": True,
     }
 
     async def main() -> None:

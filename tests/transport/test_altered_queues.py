@@ -72,6 +72,7 @@ def test_what_was_given_is_taken_back_to_never_and_the_queues_own(run: Any, serv
         ({"tll_ms": 1}, "protocol-error", "the argument 'tll_ms' is unknown"),
         ({"max_messages": 0}, "protocol-error", "max_messages must be a whole number above zero"),
         ({"exclusive": True}, "protocol-error", "exclusive of queue 'orders' cannot be altered, for its receivers"),
+        ({"durable": False}, "protocol-error", "durable of queue 'orders' cannot be altered, for what was confirmed"),
         ({"dead_letter_queue": "d"}, "protocol-error", "neither max_receives nor ttl sends anything there"),
         ({"dead_letter_queue": "orders", "ttl_ms": 1}, "protocol-error", "cannot be its own dead-letter queue"),
         ({"dead_letter_queue": "a b", "ttl_ms": 1}, "invalid-name", "has white space"),

@@ -170,7 +170,14 @@ def test_brackets_in_a_help_are_shown() -> None:
         (["queue", "create", "a", "--max-messages", "0"], "max_messages is 0; 1 or more is possible"),
         (["queue", "create", "a", "--max-staged-bytes", "0"], "max_staged_bytes is 0; 1 or more is possible"),
         (["queue", "create", "a", "--dead-letter-queue", "two words"], "white space"),
-        (["queue", "alter", "a", "--exclusive"], "exclusive cannot change, for receivers rely on it: delete the queue"),
+        (
+            ["queue", "alter", "a", "--exclusive"],
+            "exclusive cannot change, for its receivers rely on it: delete the queue",
+        ),
+        (
+            ["queue", "alter", "a", "--no-durable"],
+            "durable cannot change, for what was confirmed was so for it: delete the queue",
+        ),
         (["queue", "alter", "a", "--no-exclusive", "--ttl", "5s"], "exclusive cannot change"),
         (["subscription", "release", "q"], "NAME"),
         (["transaction", "abort", "w"], "VERSION"),

@@ -59,6 +59,7 @@ SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
     "max_staged_messages": ("1", 1, "2", 2, "3", 3),
     "max_staged_bytes": ('"1kB"', 1000, "2kB", 2000, "3", 3),
     "subscription_expiry": ('"7d"', 7 * 86400.0, "2h", 7200.0, "never", None),
+    "durable": ("false", False, "true", True, "false", False),
 }
 
 BASES = {

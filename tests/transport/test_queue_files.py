@@ -38,6 +38,7 @@ SETTINGS = st.fixed_dictionaries(
         "exclusive": st.booleans(),
         "max_staged_messages": st.integers(1, 10**12),
         "max_staged_bytes": st.integers(1, 2**50),
+        "durable": st.booleans(),
     }
 )
 DECLARED = st.dictionaries(NAMES, SETTINGS, max_size=4)

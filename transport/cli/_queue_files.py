@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from actors.queue.vocabulary.settings import UNALTERABLE
 from transport.cli import _written as written
 from transport.cli._access import STDIN
 from transport.cli._administering import admin_command, administer
@@ -186,9 +187,10 @@ def _step(name: str, said: dict[str, Any], there: Facts | None, alter: bool, pro
         return Step(name, explicit(said), True, "created", "would be created")
     different = differences(said, there)
     texts = [f"{key} is {was}, the file has {wanted}" for key, (was, wanted) in different.items()]
-    if "exclusive" in different:
+    fixed = next((key for key in different if key in UNALTERABLE), None)
+    if fixed is not None:
         problems.append(
-            f"queue {name}: {texts[list(different).index('exclusive')]}, and it cannot be altered: delete the queue first"
+            f"queue {name}: {texts[list(different).index(fixed)]}, and it cannot be altered: delete the queue first"
         )
     elif different and not alter:
         more = f", and {len(texts) - SAID_IN_ERRORS} more" if len(texts) > SAID_IN_ERRORS else ""
@@ -197,7 +199,7 @@ def _step(name: str, said: dict[str, Any], there: Facts | None, alter: bool, pro
         changes = "; ".join(f"{key} from {was} to {wanted}" for key, (was, wanted) in different.items())
         settings = explicit({key: said[key] for key in different})
         return Step(name, settings, False, f"altered: {changes}", f"would be altered: {changes}")
-    settings = {key: value for key, value in explicit(said).items() if key != "exclusive"}
+    settings = {key: value for key, value in explicit(said).items() if key not in UNALTERABLE}
     if not there.get("declared", True) and settings:
         # It has the broker's settings, which are the same today; declared, it keeps them when the broker has others.
         return Step(name, settings, False, "declared as it is", "would be declared as it is")
@@ -208,7 +210,7 @@ async def _check(administration: Administration, steps: Sequence[Step], problems
     """Have the broker judge everything before anything is changed. One of before cannot, and judges each as it comes."""
     creates = sum(step.creates for step in steps)
     for step in steps:
-        if not (step.settings or step.creates) or ("exclusive" in step.settings and not step.creates):
+        if not (step.settings or step.creates) or (UNALTERABLE.keys() & step.settings and not step.creates):
             continue
         try:
             answer = await administration.check_queue(step.name, step.settings, alter=not step.creates)

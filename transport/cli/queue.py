@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from actors.queue.vocabulary.settings import UNALTERABLE
 from transport.cli import _written as written
 from transport.cli._administering import admin_command, administer
 from transport.cli._looking import AsJson, Rates, Watch, Wide, WithRates, present
@@ -102,12 +103,15 @@ def _create(settings: dict[str, Any], queue: str, **where: Any) -> None:
     _set("queue create", "created", lambda client: client.create_queue, settings, queue, where)
 
 
-def _alter(settings: dict[str, Any], queue: str, exclusive: bool | None = None, **where: Any) -> None:
+def _alter(
+    settings: dict[str, Any], queue: str, exclusive: bool | None = None, durable: bool | None = None, **where: Any
+) -> None:
     """Give a queue that is there other settings. What is not said stays as it is; what it holds stays too."""
     # Its options are made of QUEUE_SETTINGS.
-    if exclusive is not None:
-        tell("queue alter", "exclusive cannot change, for receivers rely on it: delete the queue and create it anew")
-        raise typer.Exit(EXIT_USAGE)
+    for name, said in (("exclusive", exclusive), ("durable", durable)):
+        if said is not None:
+            tell("queue alter", f"{name} cannot change, for {UNALTERABLE[name]}: delete the queue and create it anew")
+            raise typer.Exit(EXIT_USAGE)
     if not settings:
         tell("queue alter", "say what to alter, as --max-messages 1000; `penstock queue alter --help` has it all")
         raise typer.Exit(EXIT_USAGE)
@@ -143,13 +147,12 @@ def _set(
 
 
 WHICH = {"queue": (QueueArgument, REQUIRED), **CONNECTING}
-UNALTERABLE = frozenset({"exclusive"})
 app.command("create")(queue_settings_command(_create, WHICH))
-EXCLUSIVE = Annotated[bool | None, typer.Option("--exclusive/--no-exclusive", hidden=True)]
+REFUSED = {
+    name: (Annotated[bool | None, typer.Option(f"--{name}/--no-{name}", hidden=True)], None) for name in UNALTERABLE
+}
 """Known to be refused with the reason."""
-app.command("alter")(
-    queue_settings_command(_alter, WHICH | {"exclusive": (EXCLUSIVE, None)}, unsaid="as it is", without=UNALTERABLE)
-)
+app.command("alter")(queue_settings_command(_alter, WHICH | REFUSED, unsaid="as it is", without=frozenset(UNALTERABLE)))
 
 
 @app.command("delete")

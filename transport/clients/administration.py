@@ -173,6 +173,7 @@ class Administration(MessageCommands, ExchangeCommands):
         max_staged_messages: int | None = None,
         max_staged_bytes: int | None = None,
         subscription_expiry: float | None = None,
+        durable: bool | None = None,
     ) -> None:
         """Declare a queue with settings of `QueueSettings`; what is None is the broker's. docs/configuration.md has what each does.
 
@@ -211,7 +212,7 @@ class Administration(MessageCommands, ExchangeCommands):
             InvalidNameError: no queue can have the name.
             ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
         """
-        settings = say_settings(locals() | {"exclusive": None})  # as in `create_queue`
+        settings = say_settings(locals() | {"exclusive": None, "durable": None})  # as in `create_queue`
         await self._command("queue.alter", {"name": check_name(name, "queue"), **settings})
 
     async def delete_queue(self, name: str) -> int | None:

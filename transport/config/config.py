@@ -110,6 +110,7 @@ class BrokerConfig:
         max_staged_messages: messages that open transactions may hold of one queue, beside those it stores.
         max_staged_bytes: their bytes; None for ``MEMORY_MAX_STAGED_BYTES`` in memory, ``DEFAULT_MAX_STAGED_BYTES`` with a journal.
         subscription_expiry: seconds after which a subscription that nobody uses is forgotten; None for never.
+        durable: whether a queue outlives the broker's end, unless declared otherwise.
         transaction_timeout: seconds after which what was staged is discarded, without a connection that stages it and without a commit.
         disk_floor: free bytes of the journal's file system under which senders wait; 0 never lets them.
         drain: seconds that a broker which is told to stop has for an end in good order; 0 tells its clients at once.
@@ -163,6 +164,7 @@ class BrokerConfig:
     max_staged_messages: int = _QUEUE.max_staged_messages
     max_staged_bytes: int | None = None
     subscription_expiry: float | None = _QUEUE.subscription_expiry
+    durable: bool = _QUEUE.durable
     transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT
     drain: float = DEFAULT_DRAIN
     log_level: str = LOG_LEVELS[2]

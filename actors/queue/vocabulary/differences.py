@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from actors.queue.vocabulary.settings import QUEUE_SETTINGS, QueueSettings, Setting, Unit
+from actors.queue.vocabulary.settings import QUEUE_SETTINGS, UNALTERABLE, QueueSettings, Setting, Unit
 
 NEVER = 0
 """What is said, of a setting, where None means never."""
@@ -17,8 +17,9 @@ def differences(queue: str, there: QueueSettings, asked: QueueSettings) -> str:
         f"{each.name} is {_words(each, getattr(there, each.name))} there, {_words(each, getattr(asked, each.name))} was asked for"
         for each in differing
     )
-    if any(each.name == "exclusive" for each in differing):
-        return f"{told}; declare it as it is, or delete it first, for exclusive cannot be altered"
+    fixed = [each.name for each in differing if each.name in UNALTERABLE]
+    if fixed:
+        return f"{told}; declare it as it is, or delete it first, for {' and '.join(fixed)} cannot be altered"
     written = [_option(each, getattr(asked, each.name)) for each in differing]
     if None in written:
         return f"{told}; declare it as it is, or delete it first"

@@ -75,7 +75,8 @@ class Distributed(NamedTuple):
     """What became of a batch for several queues.
 
     Attributes:
-        event: the number of the event that stored it: it can be confirmed when that is durable. 0 where no queue stored it, or in memory.
+        event: the number of the event that stored it: it can be confirmed when that is durable. 0 where no queue stored it, or in memory;
+            below that where only transient queues did, and nothing waits.
         queues: the names of those that stored it.
         rejected: of those that did not, for they reject what they have no room for: why.
     """

@@ -95,6 +95,8 @@ class QueueSettings:
         max_staged_messages: messages of transactions that are not committed, which do not count as stored.
         max_staged_bytes: their bytes, counted alike; None for as much as is fit for a queue on the disk, or in memory.
         subscription_expiry: seconds without owner or reader after which a subscription is forgotten; None for never.
+        durable: whether the queue and what it holds outlive the broker's end. One that does not is transient: it pages to disk like the
+            others, nothing waits for the disk, and a start forgets it. In a broker without a journal no queue outlives it.
 
     Raises:
         ValueError: a value that cannot be; the text names it.
@@ -112,6 +114,7 @@ class QueueSettings:
     max_staged_messages: int = DEFAULT_MAX_STAGED_MESSAGES
     max_staged_bytes: int | None = None
     subscription_expiry: float | None = None
+    durable: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_messages", "max_bytes", "max_staged_messages", "max_staged_bytes"):
@@ -148,7 +151,14 @@ class QueueSettings:
 def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
     """Of ``settings`` what suits a queue for dead letters: it keeps them, whatever the broker has its queues do with messages."""
     return replace(
-        settings, overflow=BLOCK, max_receives=None, dead_letter_queue=None, delay=0.0, ttl=None, exclusive=False
+        settings,
+        overflow=BLOCK,
+        max_receives=None,
+        dead_letter_queue=None,
+        delay=0.0,
+        ttl=None,
+        exclusive=False,
+        durable=True,
     )
 
 
@@ -212,8 +222,14 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("max_staged_bytes", Unit.BYTES, "Bytes that open transactions hold of one queue."),
     Setting("subscription_expiry", Unit.SECONDS, "After which a subscription that nobody uses is forgotten.", none=0),
+    Setting("durable", Unit.FLAG, "Queues outlive the broker's end; if not, a start forgets them."),
 )
 """Every setting of a queue, in the order of ``QueueSettings``."""
+UNALTERABLE = {
+    "exclusive": "its receivers rely on it",
+    "durable": "what was confirmed was so for it",
+}
+"""Settings that a queue keeps as long as it is there, each with why."""
 
 
 DEAD_LETTER_SUFFIX = ".dead"

@@ -41,6 +41,7 @@ _LIMITS: Final[Mapping[str, Shape]] = {
     "delay": {"minimum": 0, "maximum": _TWELVE_HOURS},
     "ttl": {"minimum": 0, "maximum": _A_LEAP_YEAR},
     "exclusive": {},
+    "durable": {},
     "dead_letter_queue": {"maxLength": MAX_NAME_BYTES},
     "subscription_expiry": {"minimum": 0, "maximum": _A_LEAP_YEAR},
 }

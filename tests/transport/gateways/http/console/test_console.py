@@ -55,10 +55,12 @@ def test_a_queue_is_created_altered_purged_and_deleted(page: Page, stage: Stage)
     page.get_by_label("Name", exact=True).fill("or/ders<b>")
     page.get_by_text("Settings", exact=True).click()
     page.get_by_label("max messages").fill("500")
-    assert not page.get_by_label("exclusive").is_checked()
+    assert page.get_by_label("exclusive").input_value() == ""
+    page.get_by_label("durable").select_option("false")
     page.get_by_role("button", name="Create", exact=True).click()
     page.get_by_role("heading", name="or/ders<b>", level=1).wait_for()
-    assert stage.do(lambda: stage.broker.queues.settings_of("or/ders<b>").max_messages) == 500
+    created = stage.do(lambda: stage.broker.queues.settings_of("or/ders<b>"))
+    assert (created.max_messages, created.exclusive, created.durable) == (500, False, False)
 
     page.get_by_role("button", name="Alter", exact=True).click()
     page.get_by_label("max messages").fill("many")

@@ -77,22 +77,23 @@ export function settingFields(described, current = {}) {
     const label = name.replace(/_ms$/, " (ms)").replaceAll("_", " ");
     const value = current[name];
     let input;
-    if (type === "boolean") input = h("input", { type: "checkbox", checked: value === true });
-    else if (name === "overflow")
-      input = h("select", {}, ...(current.overflow ? [] : [h("option", { value: "" }, "as the broker has it")]),
-        ...["block", "reject"].map((each) => h("option", { value: each, selected: value === each }, each)));
+    const words = name === "overflow" ? ["block", "reject"] : type === "boolean" ? ["true", "false"] : null;
+    if (words)
+      input = h("select", {}, ...(value === undefined ? [h("option", { value: "" }, "as the broker has it")] : []),
+        ...words.map((each) => h("option", { value: each, selected: String(value) === each }, each)));
     else
       input = h("input", { type: "text", inputmode: type === "integer" ? "numeric" : "text", autocomplete: "off",
         value: value ?? "", placeholder: current.name ? "" : "as the broker has it" });
-    inputs.set(name, { input, type, before: type === "boolean" ? value === true : String(value ?? "") });
+    inputs.set(name, { input, type, before: String(value ?? "") });
     return field(label, input, description);
   });
   const given = () => {
     const found = {};
     for (const [name, { input, type, before }] of inputs) {
-      const now = type === "boolean" ? input.checked : input.value.trim();
+      const now = input.value.trim();
       if (now === before) continue;
-      if (type !== "integer") found[name] = now;
+      if (type === "boolean") found[name] = now === "true";
+      else if (type !== "integer") found[name] = now;
       else if (now === "") found[name] = 0;
       else if (typedCount(now) !== null) found[name] = typedCount(now);
       else throw new Error(`${name.replaceAll("_", " ")} is a whole number, not ${now}`);
