@@ -172,10 +172,13 @@ class Administration(MessageCommands):
         max_staged_messages: int | None = None,
         max_staged_bytes: int | None = None,
         subscription_expiry: float | None = None,
+        dead_letter_exchange: str | None = None,
+        dead_letter_routing_key: str | None = None,
     ) -> None:
         """Declare a queue with settings of `QueueSettings`; what is None is the broker's. docs/configuration.md has what each does.
 
-        0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``, and an empty ``dead_letter_queue`` is the queue's own.
+        0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``, and an empty ``dead_letter_queue`` is the queue's own. An
+        empty ``dead_letter_exchange`` is none, and with an empty ``dead_letter_routing_key`` each message has its own.
 
         Raises:
             BrokerError: ``already-exists`` with other settings, a limit, or ``protocol-error`` for a setting that cannot be.
@@ -200,10 +203,13 @@ class Administration(MessageCommands):
         max_staged_messages: int | None = None,
         max_staged_bytes: int | None = None,
         subscription_expiry: float | None = None,
+        dead_letter_exchange: str | None = None,
+        dead_letter_routing_key: str | None = None,
     ) -> None:
         """Give a queue that is there other settings; what is None stays as it is. docs/configuration.md has what follows when.
 
-        0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``, and an empty ``dead_letter_queue`` is the queue's own.
+        0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``, and an empty ``dead_letter_queue`` is the queue's own. An
+        empty ``dead_letter_exchange`` is none, and with an empty ``dead_letter_routing_key`` each message has its own.
 
         Raises:
             BrokerError: ``not-found``, or ``protocol-error`` for a setting that cannot be, and where none is given.

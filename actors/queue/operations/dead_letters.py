@@ -16,6 +16,7 @@ import msgpack
 
 from actors.batch import OFFSET_BYTES, BinaryColumn, MessageBatch, unpack_headers
 from actors.errors import BatchError
+from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
@@ -45,7 +46,11 @@ NAMES = (REASON, QUEUE, SENT, DELIVERIES)
 ERROR = "penstock-dead-error"
 """What the receiver said that has refused it; only with ``rejected``, and only where no restart came between."""
 
+KEY = "penstock-dead-key"
+"""The key that it had, in bytes; only where a dead-letter exchange has given it another."""
+
 _REASON_KEY: bytes = msgpack.packb(REASON)
+_PACKED_KEY: bytes = msgpack.packb(KEY)
 FIXMAP, FIXMAP_MOST = 0x80, 15
 MAP16, MAP16_BYTES = 0xDE, 3
 
@@ -84,10 +89,31 @@ def with_facts(batch: MessageBatch, facts: Facts) -> MessageBatch:
     return MessageBatch(batch.payloads, batch.ids, batch.keys, column)
 
 
+def readdressed(batch: MessageBatch, key: str) -> MessageBatch:
+    """Dead letters with another key, which their headers say that they had before. A key too long to route by stays in its place."""
+    encoded, count = key.encode(), len(batch)
+    if batch.keys is None:
+        offsets = array("i", range(0, (count + 1) * len(encoded), len(encoded)))
+        return MessageBatch(
+            batch.payloads, batch.ids, BinaryColumn(memoryview(offsets), memoryview(encoded * count)), batch.headers
+        )
+    before = batch.keys.tolist()
+    keys = [encoded if len(old) <= MAX_ROUTING_KEY_BYTES else old for old in before]
+    headers = [b""] * count if batch.headers is None else batch.headers.tolist()
+    said = [
+        packed if not old or new == old else _extended(packed, Facts(1, _PACKED_KEY + msgpack.packb(old)))
+        for packed, old, new in zip(headers, before, keys, strict=True)
+    ]
+    return MessageBatch(batch.payloads, batch.ids, BinaryColumn.from_values(keys), BinaryColumn.from_values(said))
+
+
 def _added(packed: bytes, facts: Facts) -> bytes:
-    """One message's headers with ``facts``, which replace those of an earlier death; what is no map of headers stays as it is."""
-    if _REASON_KEY in packed:
-        packed = _without_facts(packed)
+    """One message's headers with ``facts``, which replace those of an earlier death."""
+    return _extended(_without_facts(packed) if _REASON_KEY in packed else packed, facts)
+
+
+def _extended(packed: bytes, facts: Facts) -> bytes:
+    """One message's headers with more of them; what is no map of headers stays as it is."""
     if not packed:
         return _map(facts.names) + facts.packed
     if FIXMAP <= packed[0] <= FIXMAP + FIXMAP_MOST:
@@ -102,7 +128,7 @@ def _without_facts(packed: bytes) -> bytes:
         headers: dict[str, HeaderValue] = unpack_headers(packed) or {}
     except BatchError:
         return packed
-    kept = {name: value for name, value in headers.items() if name not in NAMES and name != ERROR}
+    kept = {name: value for name, value in headers.items() if name not in (*NAMES, ERROR, KEY)}
     rest: bytes = msgpack.packb(kept) if kept else b""
     return rest
 
@@ -113,6 +139,8 @@ def _map(count: int) -> bytes:
 
 MAP_BYTES = 3 + OFFSET_BYTES
 """What headers take beside themselves: a map around them, and an offset."""
+KEY_BYTES = OFFSET_BYTES + len(_PACKED_KEY) + 2 + 2 * MAX_ROUTING_KEY_BYTES
+"""What another key takes, at most, and the one before in the headers."""
 
 
 def hand_over(core: QueueCore, now: float) -> None:
@@ -133,17 +161,22 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
     entry = span.entry
     batch = entry.part(span.start, span.stop)
     facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries, error)
-    count = fitting(batch, len(facts.packed) + MAP_BYTES)
+    settings = core.settings
+    count = fitting(
+        batch, len(facts.packed) + MAP_BYTES + (0 if settings.dead_letter_routing_key is None else KEY_BYTES)
+    )
     if count < len(batch):
         core.outbox.add(span.part(span.start + count, span.stop))
         span, batch = span.part(span.start, span.start + count), batch.slice(0, count)
     core.outbox.sent.insert(span, now + DEAD_LETTER_TIMEOUT)
     core.effects.append(
         DeadLetter(
-            core.settings.dead_letter_queue,
+            settings.dead_letter_queue,
             with_facts(batch, facts),
             ((span.start, span.stop),),
             max(entry.event, core.barrier),
+            settings.dead_letter_exchange,
+            settings.dead_letter_routing_key,
         )
     )
 
@@ -171,6 +204,34 @@ def store_dead_letters(core: QueueCore, command: StoreDeadLetters, now: float) -
     if ttl_us is not None:
         core.ttl_below = log.next_sequence
     core.effects.append(Tell(command.source, DeadLettersMoved(origin.ranges), core.last_event))
+
+
+def has_room(core: QueueCore) -> bool:
+    """Whether the queue takes dead letters that an exchange has for it: as its senders see it, once full not before a good piece is free.
+
+    What senders were granted and have not sent is not counted: they may hold all there is for as long as they like.
+    """
+    log = core.log
+    return core.capacity.note_stored(
+        log.stored_messages + core.incoming_messages, log.stored_bytes + core.incoming_bytes
+    )
+
+
+def room_for_letters(core: QueueCore, batch: MessageBatch) -> int:
+    """How many of the first of these dead letters the queue has room for; the last may lead beyond its bytes, as a sender's may."""
+    if not has_room(core):
+        return 0
+    log, settings = core.log, core.settings
+    messages = settings.max_messages - log.stored_messages - core.incoming_messages
+    size = settings.max_bytes - log.stored_bytes - core.incoming_bytes - core.batch_overhead
+    return max(1, min(len(batch), messages, batch.count_within(size)))
+
+
+def take_back(core: QueueCore, start: int, stop: int) -> None:
+    """Have what was handed over, and is stored nowhere, be judged by the settings that there are now: it leaves again, or stays."""
+    for span in core.outbox.sent.cut(start, stop):
+        for part in core.log.acknowledged.gaps(span.start, span.stop):
+            core.put_back(span.part(*part), None)
 
 
 def dead_letters_moved(core: QueueCore, command: DeadLettersMoved, now: float) -> None:

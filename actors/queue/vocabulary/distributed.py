@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from actors.runtime.loop_ref import LoopActorRef
 
 
 @dataclass(frozen=True, slots=True)
 class StoredBeside:
     """Others have stored something in the queue's log: it delivers that. No reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitRoom:
+    """The queue ``source`` has dead letters for this one, which is full. Reply, to ``source``: RoomMade, once."""
+
+    source: LoopActorRef[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RoomMade:
+    """There is room again in a queue that was full: whoever waited for it looks again."""
 
 
 class Distributed(NamedTuple):

@@ -294,12 +294,16 @@ class DeadLetter:
     Attributes:
         queue: the dead-letter queue's name; None for this queue's own with ``.dead`` after it.
         ranges: their numbers here, which the answer names.
+        exchange: where they are published instead; None where they go to the queue.
+        routing_key: by what; None for the key of each.
     """
 
     queue: str | None
     batch: MessageBatch
     ranges: tuple[Range, ...]
     after: int = 0
+    exchange: str | None = None
+    routing_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
