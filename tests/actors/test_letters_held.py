@@ -69,10 +69,10 @@ async def test_bytes_hold_them_back_too_and_one_that_is_too_large_passes_alone(f
     bench = Letters(folder)
     bench.queues.declare("small", QueueSettings(max_bytes=2_000))
     await bench.bound(small="", large="")
-    await bench.die_of(b"1" * 1_100, b"2" * 1_100, b"3" * 1_100, b"4" * 5_000)
-    assert bench.holds("large") == [[b"1" * 1_100]]
+    await bench.die_of(b"1" * 1_900, b"2" * 1_900, b"3" * 1_900, b"4" * 5_000)
+    assert bench.holds("large") == [[b"1" * 1_900]]
     await bench.acknowledge("small", 1)
-    assert bench.holds("large")[0][1:] == [b"2" * 1_100]
+    assert bench.holds("large")[0][1:] == [b"2" * 1_900]
     await bench.acknowledge("small", 1)
     await bench.acknowledge("small", 1)
     assert bench.holds("q", "small") == [[], [b"4" * 5_000]]
