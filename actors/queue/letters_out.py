@@ -4,7 +4,8 @@ A step is a turn of the queue that they leave: it has them routed, and what goes
 of these queues and here no more. All queues are on one loop, so it is known at once what became of them.
 
 Nothing is lost for want of a way: what the exchange has no queue for, or does not take, and what there is no exchange for, goes to the
-queue's own dead-letter queue. A dead letter does not go back to the queue that it has just left, for it might come round for ever.
+queue's own dead-letter queue. A dead letter does not go back to the queue that it has just left, nor one that has expired to where it has
+expired before: it would come round for ever, and nobody would have tried it.
 
 The queues that an exchange leads to are others' too, so they have limits. Where one of them is full, the letters wait here, all of them, so
 that each queue gets them in order. The full queue is told, and says when there is room.
@@ -23,7 +24,14 @@ import pykka
 from actors.batch import unpack_headers
 from actors.errors import BatchError, InboxOverflowError, QueueError, RecordTooLargeError, TooMuchTogetherError
 from actors.exchanges.errors import ExchangeNotFoundError
-from actors.queue.operations.dead_letters import readdressed, room_for_letters, take_back
+from actors.queue.operations.dead_letters import (
+    MOST_BEFORE,
+    expired_before,
+    readdressed,
+    room_for_letters,
+    say_before,
+    take_back,
+)
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.state.routed import Routed, grouped
 from actors.queue.state.senders import joined_batches
@@ -231,20 +239,26 @@ class LettersOut:
         common = self._state.name if letter.routing_key is None else letter.routing_key
         keys = batch.keys if letter.routing_key is None else None
         by_headers = routes.exchanges.get(exchange) is not None and routes.exchanges.reached(exchange).by_headers
-        if keys is None and not by_headers:
-            yield from repeat(self._route(routes, exchange, common, None), len(batch))
+        again = say_before(batch)
+        if keys is None and not by_headers and not again:
+            yield from repeat(self._route(routes, exchange, common, None, ()), len(batch))
             return
-        found: dict[bytes, Names] = {}
+        found: dict[tuple[bytes, Names], Names] = {}
         for index in range(min(most, len(batch))):
             key = keys[index] if keys is not None else b""
-            queues = None if by_headers else found.get(key)
+            headers = _headers(batch, index) if by_headers or again else None
+            before = expired_before(headers)
+            queues = None if by_headers else found.get((key, before))
             if queues is None:
                 text = key.decode("utf-8", "replace") if key else common
-                headers = _headers(batch, index) if by_headers else None
-                queues = found[key] = self._route(routes, exchange, text, headers)
+                queues = self._route(routes, exchange, text, headers, before)
+                found[key, before] = queues
             yield queues
 
-    def _route(self, routes: Routes, exchange: str, key: str, headers: Table | None) -> Names:
+    def _route(self, routes: Routes, exchange: str, key: str, headers: Table | None, before: Names) -> Names:
+        """Where a message goes that has expired ``before`` in these queues, one behind the other."""
+        if len(before) >= MOST_BEFORE:
+            return self._own("far", f"they have expired in {len(before)} queues before, and nobody has tried them")
         try:
             names = routes.exchanges.route(exchange, (key,), headers, outside=False)
         except ExchangeNotFoundError as error:
@@ -253,12 +267,12 @@ class LettersOut:
             return self._own(error.code, str(error))
         self._said.discard("missing")
         there = tuple([name for name in names if routes.queues.state(name) is not None])
-        others = tuple([name for name in there if name != self._state.name])
+        others = tuple([name for name in there if name != self._state.name and name not in before])
         if others:
             return others
-        return self._own(
-            "itself" if there else "unrouted", f"exchange {exchange!r} has no{' other' * bool(there)} queue for them"
-        )
+        if there:
+            return self._own("back", f"exchange {exchange!r} leads them only to where they come from")
+        return self._own("unrouted", f"exchange {exchange!r} has no queue for them")
 
     def _own(self, kind: str, why: str) -> Names:
         """The queue's own dead-letter queue; the log is told once for each kind of reason."""

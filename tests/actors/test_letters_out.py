@@ -13,6 +13,7 @@ import pytest
 from actors.batch import Message
 from actors.errors import DiskBehindError
 from actors.queue import letters_out
+from actors.queue.operations.dead_letters import MOST_BEFORE
 from actors.queue.queue_state import QueueState
 from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, QueueSettings
 from streams.testkit import elapse, run_in_virtual_time
@@ -220,7 +221,7 @@ async def test_they_do_not_come_back_to_the_queue_that_they_have_just_left(folde
         await defined(bench, bench.queues.exchanges.exchanges.decide.unbind("x", "a"))
         await bench.die_of(b"2")
         assert bench.holds("q", "a", "q.dead") == [[], [b"1"], [b"2"]]
-        assert told_of == ["dead letters of q go to q.dead: exchange 'x' has no other queue for them"]
+        assert told_of == ["dead letters of q go to q.dead: exchange 'x' leads them only to where they come from"]
         await bench.close()
 
 
@@ -358,4 +359,94 @@ async def test_those_of_a_queue_that_fails_and_begins_anew_leave_once(folder: Pa
     await bench.acknowledge("a", 1)
     await elapse(DEAD_LETTER_TIMEOUT + 1)
     assert bench.holds("q", "a", "b") == [[], [b"2"], [b"1", b"2"]]
+    await bench.close()
+
+
+async def a_circle(folder: Path, *names: str, plain: tuple[str, ...] = ()) -> Letters:
+    """Queues whose messages expire after 5 s, each into the next by its key, and the last into the first."""
+    bench = Letters(folder)
+    await bench.bound("direct")
+    decide = bench.queues.exchanges.exchanges.decide
+    for name, following in zip(names, (*names[1:], names[0]), strict=True):
+        way = {"dead_letter_queue": following} if name in plain else {"dead_letter_exchange": "x"}
+        key = {} if name in plain else {"dead_letter_routing_key": following}
+        bench.queues.declare(name, QueueSettings(ttl=5.0, **way, **key))
+        await defined(bench, decide.bind("x", name, name))
+    return bench
+
+
+@pytest.mark.parametrize(("names", "plain"), [("ab", ()), ("abc", ()), ("abc", ("b",))])
+def test_what_nobody_has_tried_does_not_come_round(tmp_path: Path, names: str, plain: tuple[str, ...]) -> None:
+    async def main() -> None:
+        bench = await a_circle(tmp_path / "data", *names, plain=plain)
+        bench.store(b"1", b"2", name="a")
+        await turns()
+        for _ in range(10):
+            await elapse(6.0)
+            bench.time_of_day += 6.0
+            await bench.settled()
+        last = f"{names[-1]}.dead"
+        assert bench.holds(*names, last) == [[]] * len(names) + [[b"1", b"2"]]
+        assert [said["penstock-dead-before"] for said in bench.headers(last)] == [" ".join(names[:-1])] * 2
+        assert [said["penstock-dead-queue"] for said in bench.headers(last)] == [names[-1]] * 2
+        await bench.close()
+
+    run_in_virtual_time(main())
+
+
+@durable
+async def test_what_somebody_has_tried_comes_back_from_where_it_waits_each_time(folder: Path) -> None:
+    bench = Letters(folder)
+    await bench.bound("direct", q="q")
+    wait = QueueSettings(ttl=5.0, dead_letter_exchange="x", dead_letter_routing_key="q")
+    bench.queues.declare("wait", wait)
+    await defined(bench, bench.queues.exchanges.exchanges.decide.bind("x", "wait", "later"))
+    bench.store(Message(b"1", b"later"))
+    for _ in range(4):
+        # It has another key now, by which it goes where it is bound.
+        await defined(bench, bench.queues.exchanges.exchanges.decide.bind("x", "wait", "q"))
+        await bench.refuse()
+        await bench.settled()
+        assert bench.holds("q", "wait") == [[], [b"1"]]
+        await elapse(6.0)
+        bench.time_of_day += 6.0
+        await bench.settled()
+        assert bench.holds("q", "wait", "wait.dead") == [[b"1"], [], []]
+    await bench.close()
+
+
+@durable
+async def test_after_many_queues_that_were_no_circle_it_goes_to_the_last_ones_own(folder: Path) -> None:
+    names = [f"n{number:02d}" for number in range(MOST_BEFORE + 3)]
+    bench = await a_circle(folder, *names)
+    bench.store(b"1", name=names[0])
+    await turns()
+    with warnings() as told_of:
+        for _ in range(MOST_BEFORE + 6):
+            await elapse(6.0)
+            bench.time_of_day += 6.0
+            await bench.settled()
+    last = names[MOST_BEFORE]
+    assert bench.holds(f"{last}.dead") == [[b"1"]]
+    assert told_of == [
+        f"dead letters of {last} go to {last}.dead: they have expired in 16 queues before, and nobody has tried them"
+    ]
+    await bench.close()
+
+
+@durable
+async def test_of_those_that_expire_together_each_goes_where_it_has_not_been(folder: Path) -> None:
+    bench = Letters(folder, QueueSettings(ttl=5.0, dead_letter_exchange="x"))
+    await bench.bound(a="", b="")
+    been = {
+        "penstock-dead-reason": "expired",
+        "penstock-dead-queue": "a",
+        "penstock-dead-sent-us": "1",
+        "penstock-dead-deliveries": "0",
+    }
+    bench.store(Message(b"1"), Message(b"2", headers=been), Message(b"3", headers=been | {"penstock-dead-before": "b"}))
+    await turns()
+    await elapse(6.0)
+    await bench.settled()
+    assert bench.holds("a", "b", "q.dead", "q") == [[b"1"], [b"1", b"2"], [b"3"], []]
     await bench.close()

@@ -17,6 +17,7 @@ import msgpack
 from actors.batch import OFFSET_BYTES, BinaryColumn, MessageBatch, unpack_headers
 from actors.errors import BatchError
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
+from actors.limits import MAX_NAME_BYTES
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
@@ -29,6 +30,8 @@ from actors.queue.vocabulary.settings import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from actors.batch import HeaderValue
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Span
@@ -48,9 +51,14 @@ ERROR = "penstock-dead-error"
 
 KEY = "penstock-dead-key"
 """The key that it had, in bytes; only where a dead-letter exchange has given it another."""
+BEFORE = "penstock-dead-before"
+"""Only with ``expired``: the queues in which it has expired before, if nobody has tried it since; with blanks between their names."""
+MOST_BEFORE = 16
+"""Of them, at most. A dead letter that has expired in so many goes to no exchange any more."""
 
 _REASON_KEY: bytes = msgpack.packb(REASON)
 _PACKED_KEY: bytes = msgpack.packb(KEY)
+_PACKED_BEFORE: bytes = msgpack.packb(BEFORE)
 FIXMAP, FIXMAP_MOST = 0x80, 15
 MAP16, MAP16_BYTES = 0xDE, 3
 
@@ -62,10 +70,12 @@ class Facts:
     Attributes:
         names: how many there are.
         packed: they, without the map that is around them.
+        expired: whether nobody has tried it before its time was over.
     """
 
     names: int
     packed: bytes
+    expired: bool = False
 
 
 def packed_facts(reason: str, queue: str, sent_us: int, deliveries: int, error: str | None = None) -> Facts:
@@ -74,7 +84,7 @@ def packed_facts(reason: str, queue: str, sent_us: int, deliveries: int, error: 
     if error is not None:
         headers[ERROR] = error
     packed = b"".join(packed for item in headers.items() for packed in map(msgpack.packb, item))
-    return Facts(len(headers), packed)
+    return Facts(len(headers), packed, reason == EXPIRED)
 
 
 def with_facts(batch: MessageBatch, facts: Facts) -> MessageBatch:
@@ -109,7 +119,12 @@ def readdressed(batch: MessageBatch, key: str) -> MessageBatch:
 
 def _added(packed: bytes, facts: Facts) -> bytes:
     """One message's headers with ``facts``, which replace those of an earlier death."""
-    return _extended(_without_facts(packed) if _REASON_KEY in packed else packed, facts)
+    if _REASON_KEY not in packed:
+        return _extended(packed, facts)
+    rest, before = _without_facts(packed)
+    if before and facts.expired:
+        facts = Facts(facts.names + 1, facts.packed + _PACKED_BEFORE + msgpack.packb(before))
+    return _extended(rest, facts)
 
 
 def _extended(packed: bytes, facts: Facts) -> bytes:
@@ -123,14 +138,31 @@ def _extended(packed: bytes, facts: Facts) -> bytes:
     return packed
 
 
-def _without_facts(packed: bytes) -> bytes:
+def _without_facts(packed: bytes) -> tuple[bytes, str]:
+    """One message's headers without those of an earlier death; and where it has expired by then, if nobody has tried it since."""
     try:
         headers: dict[str, HeaderValue] = unpack_headers(packed) or {}
     except BatchError:
-        return packed
-    kept = {name: value for name, value in headers.items() if name not in (*NAMES, ERROR, KEY)}
+        return packed, ""
+    kept = {name: value for name, value in headers.items() if name not in (*NAMES, ERROR, KEY, BEFORE)}
     rest: bytes = msgpack.packb(kept) if kept else b""
-    return rest
+    queue = headers.get(QUEUE)
+    if headers.get(REASON) != EXPIRED or not isinstance(queue, str) or len(queue) > MAX_NAME_BYTES:
+        return rest, ""
+    return rest, " ".join([*expired_before(headers), queue][-MOST_BEFORE:])
+
+
+def expired_before(headers: Mapping[str, HeaderValue] | None) -> tuple[str, ...]:
+    """The queues that a dead letter's headers name as `BEFORE`."""
+    before = (headers or {}).get(BEFORE)
+    if not isinstance(before, str) or len(before) > MOST_BEFORE * (MAX_NAME_BYTES + 1):
+        return ()
+    return tuple(before.split(" ")[-MOST_BEFORE:])
+
+
+def say_before(batch: MessageBatch) -> bool:
+    """Whether any of these dead letters may have expired somewhere before; it costs no loop over them."""
+    return batch.headers is not None and _PACKED_BEFORE in bytes(batch.headers.data)
 
 
 def _map(count: int) -> bytes:
@@ -139,6 +171,8 @@ def _map(count: int) -> bytes:
 
 MAP_BYTES = 3 + OFFSET_BYTES
 """What headers take beside themselves: a map around them, and an offset."""
+BEFORE_BYTES = len(_PACKED_BEFORE) + 3 + MAX_NAME_BYTES + 1
+"""What the name of one queue more takes, of those where it has expired before."""
 KEY_BYTES = OFFSET_BYTES + len(_PACKED_KEY) + 2 + 2 * MAX_ROUTING_KEY_BYTES
 """What another key takes, at most, and the one before in the headers."""
 
@@ -162,9 +196,9 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
     batch = entry.part(span.start, span.stop)
     facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries, error)
     settings = core.settings
-    count = fitting(
-        batch, len(facts.packed) + MAP_BYTES + (0 if settings.dead_letter_routing_key is None else KEY_BYTES)
-    )
+    more = len(facts.packed) + MAP_BYTES + (0 if settings.dead_letter_routing_key is None else KEY_BYTES)
+    # What it says of earlier deaths is in the batch but for the last of them.
+    count = fitting(batch, more + (BEFORE_BYTES if facts.expired and batch.headers is not None else 0))
     if count < len(batch):
         core.outbox.add(span.part(span.start + count, span.stop))
         span, batch = span.part(span.start, span.start + count), batch.slice(0, count)

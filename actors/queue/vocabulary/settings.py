@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
-from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.limits import MAX_NAME_BYTES, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS, time_text
 from actors.queue.vocabulary.stages import MAX_ENLISTED
 
@@ -152,6 +151,8 @@ class QueueSettings:
                 raise ValueError("a dead-letter routing key is given, but no dead-letter exchange that would go by it")
             return
         if self.dead_letter_routing_key is not None:
+            from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES  # noqa: PLC0415 - a client loads nothing of exchanges
+
             size = len(self.dead_letter_routing_key.encode("utf-8", "surrogatepass"))
             if size > MAX_ROUTING_KEY_BYTES:
                 raise ValueError(
