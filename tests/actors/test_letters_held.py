@@ -10,7 +10,7 @@ import pytest
 
 from actors.queue.letters_out import LettersOut
 from actors.queue.vocabulary import commands
-from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, QueueSettings
+from actors.queue.vocabulary.settings import DEAD_LETTER_BATCHES, DEAD_LETTER_TIMEOUT, QueueSettings
 from actors.runtime.loop_future import ask
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.letters_bench import Letters
@@ -219,9 +219,29 @@ async def test_few_of_them_are_under_way_however_many_wait(folder: Path) -> None
     assert bench.figures("q").leaving == 103
     state = bench.queues.state("q")
     assert state is not None
-    assert len(state.outbox.sent) <= 64
+    assert len(state.outbox.sent) <= DEAD_LETTER_BATCHES
     await altered(bench, "small", max_messages=1_000)
     for _ in range(5):
         await bench.settled()
     assert bench.holds("large") == [[b"1", b"2", b"3", *(b"%03d" % number for number in range(100))]]
+    await bench.close()
+
+
+@durable
+async def test_what_has_expired_and_waits_is_dropped_where_nothing_is_named_for_it_any_more(folder: Path) -> None:
+    bench = Letters(folder, QueueSettings(ttl=5.0, dead_letter_exchange="x"))
+    bench.queues.declare("small", SMALL)
+    await bench.bound(small="")
+    bench.store(b"a", b"b", name="small")
+    for number in range(DEAD_LETTER_BATCHES + 5):
+        bench.store(b"%d" % number)
+    await turns()
+    await elapse(6.0)
+    state = bench.queues.state("q")
+    assert state is not None
+    assert state.outbox.waiting, "some are handed over, and some wait for these"
+    await altered(bench, dead_letter_exchange=None)
+    await bench.settled()
+    assert bench.figures("q").total_expired == DEAD_LETTER_BATCHES + 5
+    assert bench.holds("q", "small", "q.dead") == [[], [b"a", b"b"], []]
     await bench.close()

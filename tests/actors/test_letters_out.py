@@ -56,6 +56,7 @@ async def test_they_are_in_each_queue_and_gone_from_their_own_by_one_record(fold
     _, held, parts, _ = call.args
     assert (len(held), len(parts)) == (2, 1), "for two queues, and once on the disk"
     assert [received(each) for each in told.values()] == [[], []], "before it is durable nobody has it"
+    assert bench.figures("q").leaving == 2, "nor does anybody know that there is room"
     await bench.settled()
     assert [received(each) for each in told.values()] == [[b"1", b"2"]] * 2
     assert bench.holds("q", "a", "b") == [[], [b"1", b"2"], [b"1", b"2"]]
@@ -78,7 +79,8 @@ def test_queues_in_memory_have_them_at_once() -> None:
         bench = Letters(None)
         await bench.bound(a="", b="")
         await bench.die_of(b"1", b"2")
-        assert bench.holds("q", "a", "b") == [[], [b"1", b"2"], [b"1", b"2"]]
+        await bench.die_of(b"3")
+        assert bench.holds("q", "a", "b") == [[], [b"1", b"2", b"3"], [b"1", b"2", b"3"]]
         assert bench.figures("q").leaving == 0
         await bench.close()
 
