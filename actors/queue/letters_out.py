@@ -172,6 +172,7 @@ class LettersOut:
 
     def altered(self, actor: LoopActor) -> None:
         """There are other settings: what is stored nowhere goes by them."""
+        self._said.clear()
         if not self._pending:
             return
         self._end_wait()
@@ -181,7 +182,6 @@ class LettersOut:
             self._plan(actor)
             return
         self._pending.clear()
-        self._said.clear()
         for letter in pending:
             take_back(state, *letter.ranges[0])
         # As of what it leaves in another way: what is ready is delivered, and the rest is handed over.
