@@ -18,12 +18,13 @@ from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, us
 from actors.queue.operations.staging import check_staged_beside
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary.distributed import Distributed, StoredBeside
-from actors.queue.vocabulary.events import MessagesAdded
+from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.queue_state import QueueState
     from actors.queue.state.senders import Producers
+    from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.commands import Ref
     from actors.queue.vocabulary.published import Published
     from actors.queue.vocabulary.stages import StageKey, StageNumbers
@@ -146,6 +147,44 @@ class Distributor:
             state.total_rejected += len(batch)
         return Distributed(event, tuple(taking), {name: why for name, (_, why) in rejecting.items()})
 
+    def move_dead_letters(
+        self,
+        source: QueueState,
+        ranges: tuple[Range, ...],
+        names: Iterable[str],
+        batch: MessageBatch,
+        published: Published | None = None,
+    ) -> int:
+        """Have dead letters be in each of these queues, and in the one that they leave no more, by one record; returns the event's number.
+
+        Nothing waits for room: whoever calls this has looked for it. Each queue's time to live holds for them; its delay, which is for what
+        is sent, does not.
+
+        Args:
+            source: the queue that they leave; it acts on that when it is told ``DeadLettersMoved``.
+            ranges: their numbers there.
+            names: the queues', each once; all of them are there.
+            batch: the messages.
+            published: to which exchange, and with which routing key; None for none.
+
+        Raises:
+            DiskBehindError: more waits for the disk than may wait. Nothing has happened.
+            RecordTooLargeError: the facts of the batch fit no record. Nothing has happened.
+            TooMuchTogetherError: more queues, or bytes, than one record may hold. Nothing has happened.
+            StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
+        """
+        now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
+        # It is a part of what the other queue stores, and outlives that.
+        batch = batch.compact()
+        added: dict[str, tuple[QueueState, MessagesAdded]] = {}
+        for name in names:
+            state = self._queues.state(name)
+            assert state is not None, f"queue {name} was there when it was routed"
+            ttl_us = state.usual_timing[1]
+            event = MessagesAdded(state.log.next_sequence, batch, wall_us, ttl_us=ttl_us, published=published)
+            added[name] = (state, event)
+        return self._record(added, now, wall_us, (source, MessagesMoved(ranges)))
+
     def rejects(self, names: Iterable[str]) -> bool:
         """Whether one of the queues rejects what it has no room for: how much it takes of something is its own to say."""
         states = [self._queues.state(name) for name in names]
@@ -163,21 +202,30 @@ class Distributor:
             if state is not None:
                 used_beside(state, connection, batch)
 
-    def _record(self, taking: dict[str, tuple[QueueState, MessagesAdded]], now: float, wall_us: int) -> int:
+    def _record(
+        self,
+        taking: dict[str, tuple[QueueState, MessagesAdded]],
+        now: float,
+        wall_us: int,
+        left: tuple[QueueState, MessagesMoved] | None = None,
+    ) -> int:
         """Have all of it happen, and the queues act on it; returns the event's number."""
         if not taking:
             return 0
         unaware = [name for name, (state, added) in taking.items() if state.ready.known == added.first]
         for state, _ in taking.values():
             state.note_time(now, wall_us)
+        events: dict[int, Event] = {self._queues.number_of(name): added for name, (_, added) in taking.items()}
+        if left is not None:
+            events[left[0].number] = left[1]
         event = 0
-        if self._storage is None:
+        if self._storage is not None:
+            event = self._storage.record_all(events)
+        else:
             for state, added in taking.values():
                 state.log.apply(added)
-        else:
-            event = self._storage.record_all(
-                {self._queues.number_of(name): added for name, (_, added) in taking.items()}
-            )
+            if left is not None:
+                left[0].log.apply(left[1])
         # Those that have not looked since others stored something are about to.
         for name in unaware:
             self._wake(name)

@@ -5,22 +5,26 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pykka
 
-from actors.errors import DiskBehindError, QueueError, QueueGoneError, StorageError
+from actors.errors import DiskBehindError, InboxOverflowError, QueueError, QueueGoneError, StorageError
 from actors.queue.changes import Changes
+from actors.queue.letters_out import LettersOut, LettersStep, Routes
 from actors.queue.measures import Measures
 from actors.queue.moves_out import Move, MovesOut
 from actors.queue.operations.browsing import describe
+from actors.queue.operations.dead_letters import has_room
 from actors.queue.operations.receiving import purge_step
 from actors.queue.operations.sending import accept
 from actors.queue.queue_output import QueueOutput
 from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary import commands, moves, replies, takes
-from actors.queue.vocabulary.distributed import StoredBeside
+from actors.queue.vocabulary.commands import Left, OfferBatch
+from actors.queue.vocabulary.distributed import AwaitRoom, RoomMade, StoredBeside
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_future import LaterReply
 from actors.runtime.supervision import Supervision
@@ -89,6 +93,7 @@ class QueueActor(LoopActor):
         find_queue: the queue with a name, made if need be, for dead letters.
         changes: told that this queue has changed.
         measures: told how long messages take.
+        routes: how dead letters get to exchanges; None where there are none.
     """
 
     supervision = Supervision.RESTART
@@ -102,6 +107,7 @@ class QueueActor(LoopActor):
         find_queue: Callable[[str], commands.Ref] | None = None,
         changes: Changes | None = None,
         measures: Measures | None = None,
+        routes: Routes | None = None,
     ) -> None:
         super().__init__()
         self._changes = Changes() if changes is None else changes
@@ -123,6 +129,9 @@ class QueueActor(LoopActor):
         self._moves = MovesOut(state, self._output)
         # Nobody waits for a sync of what a transient queue stores, and its thread least of all.
         self._begin_alone = storage.begin_alone if storage is not None and state.settings.durable else None
+        self._letters = LettersOut(state, self._output, routes)
+        # Queues with dead letters for this one, which was full.
+        self._awaited: dict[commands.Ref, None] = {}
         self._timer: TimerHandle | None = None
         self._accepted_before = self._turns = 0
         # When the first of what is to be stored was accepted.
@@ -142,7 +151,7 @@ class QueueActor(LoopActor):
         """
         kind = type(message)
         try:
-            if kind is commands.OfferBatch:
+            if kind is OfferBatch:
                 return self._offer(message)
             handler = _HANDLERS.get(kind)
             if handler is not None:
@@ -170,7 +179,7 @@ class QueueActor(LoopActor):
             return None
         return None if answer is None else self._output.answer_later(LaterReply(), answer, self._state.last_event)
 
-    def _offer(self, message: commands.OfferBatch) -> None:
+    def _offer(self, message: OfferBatch) -> None:
         """Accept a batch, which asks for nothing: what comes of it comes when it is stored, with all that arrives together with it."""
         state = self._state
         fresh = not state.incoming
@@ -192,7 +201,7 @@ class QueueActor(LoopActor):
             # Before the command, so that what goes wrong here is nothing that the command has done.
             self._store(in_turn=False)
         try:
-            if kind is commands.Left:
+            if kind is Left:
                 self._unwatch(command.connection)
             answer = state.execute(command, self.loop.time(), self._wall_us())
             if attaches:
@@ -228,6 +237,7 @@ class QueueActor(LoopActor):
             self.stop()
         self._timer = None
         self._moves.forget()
+        self._letters.forget()
         self._output.clear(failure)
         # Of those who browse the state knows nothing.
         connections = dict.fromkeys((*self._state.reset(self.loop.time()), *self._watches))
@@ -257,6 +267,7 @@ class QueueActor(LoopActor):
         if self._changes.names is not None:
             self._changes.names.add(self._state.name)
         self._moves.forget()
+        self._letters.forget()
         self._output.clear(pykka.ActorDeadError(why))
         for connection in self._watches:
             self._output.tell(connection, last)
@@ -275,6 +286,8 @@ class QueueActor(LoopActor):
         while True:
             if effects := state.take_effects():
                 output.carry_out(effects)
+                if output.letters:
+                    self._letters.add(self, output.letters)
             if output.confirming:
                 output.note_confirmed(self.loop.time())
             if not output.ended:
@@ -283,11 +296,20 @@ class QueueActor(LoopActor):
             # One that has stopped is about to be detached by its own last word, or its watch: only that says what has failed.
             if connection.is_alive() or connection not in self._watches:
                 self._detach(connection)
+        if self._awaited and has_room(state):
+            self._tell_of_room()
         deadline = state.next_deadline()
         if deadline is not None and (self._timer is None or deadline < self._timer.when):
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self.schedule_at(deadline, _TICK)
+
+    def _tell_of_room(self) -> None:
+        awaited, self._awaited = self._awaited, {}
+        for queue in awaited:
+            # One that does not take it looks again in time.
+            with suppress(pykka.ActorDeadError, InboxOverflowError):
+                queue.tell(RoomMade())
 
     # --- connections
 
@@ -372,6 +394,20 @@ class QueueActor(LoopActor):
     def _moved(self, message: moves.ParcelsStored) -> None:
         self._moves.stored(self, message)
 
+    def _await_room(self, message: AwaitRoom) -> None:
+        self._awaited[message.source] = None
+
+    def _room_made(self, _message: RoomMade) -> None:
+        self._letters.room_made(self)
+
+    def _letters_step(self, _message: LettersStep) -> None:
+        self._letters.step(self)
+
+    def _alter(self, message: commands.AlterQueue) -> LaterReply:
+        answer = self._execute(message)
+        self._letters.altered(self)
+        return self._output.answer_later(LaterReply(), answer, self._state.last_event)
+
     def _statistics(self, _message: commands.GetStatistics) -> QueueStatistics:
         return describe(self._state, self.loop.time())
 
@@ -392,6 +428,10 @@ _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
     moves.MoveMessages: QueueActor._move,
     moves.ParcelsStored: QueueActor._moved,
     StoredBeside: QueueActor._stored,
+    AwaitRoom: QueueActor._await_room,
+    RoomMade: QueueActor._room_made,
+    LettersStep: QueueActor._letters_step,
+    commands.AlterQueue: QueueActor._alter,
     _Purge: QueueActor._purge_on,
     Move: QueueActor._move_on,
     _Tick: QueueActor._tick,

@@ -17,6 +17,7 @@ from actors.queue.directory_errors import QueueExistsError, QueueNotFoundError, 
 from actors.queue.distribution import Distributor
 from actors.queue.exchange_directory import ExchangeDirectory
 from actors.queue.found_queues import found_queues
+from actors.queue.letters_out import Routes
 from actors.queue.measures import Measures
 from actors.queue.operations.browsing import describe, parties_of
 from actors.queue.owned_queues import OwnedQueues
@@ -437,7 +438,9 @@ class QueueDirectory:
             state.depend_on(storage.recorded)
         self._states[name] = state
         self.changes.note(name)
-        queue = self.start_actor(state, self._wall_clock, storage, self._dead_letter_queue, self.changes, self.measures)
+        own_queue = self._dead_letter_queue
+        routes = Routes(self.exchanges.exchanges, self, self.distributor, own_queue)
+        queue = self.start_actor(state, self._wall_clock, storage, own_queue, self.changes, self.measures, routes)
         if self._paused is not None:
             queue.tell(PauseSenders(self._paused))
         return queue

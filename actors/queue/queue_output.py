@@ -137,6 +137,7 @@ class QueueOutput:
 
     Attributes:
         confirming: what was stored and may not be confirmed yet: the event it waits for, when it was accepted, and how many messages it is.
+        letters: dead letters for an exchange; whoever empties it has them leave.
         ended: connections that do not take what they are told; whoever empties it detaches them.
     """
 
@@ -160,6 +161,7 @@ class QueueOutput:
         self._promised: dict[LaterReply, None] = {}
         self._measures = measures
         self.confirming: deque[tuple[int, float, int]] = deque()
+        self.letters: list[DeadLetter] = []
         self.ended: list[Ref] = []
 
     def note_confirmed(self, now: float) -> None:
@@ -187,7 +189,10 @@ class QueueOutput:
     def _beside(self, effect: Effect) -> None:
         """What is no reply to a connection."""
         if type(effect) is DeadLetter:
-            self._dead_letter(effect)
+            if effect.exchange is None:
+                self._dead_letter(effect)
+            else:
+                self.letters.append(effect)
             return
         forgotten = cast("SubscriptionForgotten", effect)
         logger.warning(
@@ -211,6 +216,7 @@ class QueueOutput:
             reply.fail(reason)
         self._promised.clear()
         self.confirming.clear()
+        self.letters.clear()
         self.ended.clear()
 
     def end(self) -> None:

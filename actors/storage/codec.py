@@ -210,8 +210,9 @@ def decode_declared(payload: memoryview) -> tuple[int, str, QueueSettings | None
 def settings_as_stored(settings: QueueSettings) -> dict[str, Any]:
     """Settings to be stored. What older versions refuse, because they do not know it, is only there where it says something."""
     fields = asdict(settings)
-    if fields["subscription_expiry"] is None:
-        del fields["subscription_expiry"]
+    for name in ("subscription_expiry", "dead_letter_exchange", "dead_letter_routing_key"):
+        if fields[name] is None:
+            del fields[name]
     if fields["durable"]:
         del fields["durable"]
     return fields

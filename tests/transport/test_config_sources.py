@@ -60,11 +60,15 @@ SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
     "max_staged_bytes": ('"1kB"', 1000, "2kB", 2000, "3", 3),
     "subscription_expiry": ('"7d"', 7 * 86400.0, "2h", 7200.0, "never", None),
     "durable": ("false", False, "true", True, "false", False),
+    "dead_letter_exchange": ('"a"', "a", "b", "b", "", None),
+    "dead_letter_routing_key": ('"a"', "a", "b", "b", "", None),
 }
 
 BASES = {
     # A dead-letter queue needs something that sends there.
     "dead_letter_queue": "[queue_defaults]\nttl = 9\n",
+    "dead_letter_exchange": "[queue_defaults]\nttl = 9\n",
+    "dead_letter_routing_key": '[queue_defaults]\nttl = 9\ndead_letter_exchange = "x"\n',
     "tls_key": '[security]\ntls_certificate = "c"\n',
     "tls_client_ca": '[security]\ntls_certificate = "c"\n',
     "tls_client_certificates": '[security]\ntls_certificate = "c"\ntls_client_ca = "d"\n',

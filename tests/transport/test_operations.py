@@ -231,6 +231,39 @@ def test_dead_letters_take_the_rights_to_read_the_queue_and_to_write_where_they_
     run(main)
 
 
+def test_dead_letters_that_go_to_an_exchange_take_the_right_to_write_to_it(run: Any) -> None:
+    settings = {"name": QUEUE, "max_receives": 2, "dead_letter_exchange": "lost"}
+
+    def alice(queue: Right = Right.READ, **on: Right) -> Principal:
+        grants = [Grant(QUEUE, Right.CONFIGURE | queue), *(Grant(name, right) for name, right in on.items())]
+        return Principal("alice", grants=Grants(grants))
+
+    async def main() -> None:
+        async with door(queue=False) as (broker, operations):
+            for who, refusal in (
+                (alice(Right.CONFIGURE, lost=Right.WRITE), f"may not read '{QUEUE}'"),
+                (alice(lost=Right.READ), "may not write 'lost'"),
+                (alice(**{f"{QUEUE}.dead": Right.WRITE | Right.CONFIGURE}), "may not write 'lost'"),
+            ):
+                with pytest.raises(ForbiddenError, match=refusal):
+                    await operations(who).command("queue.create", settings)
+            assert QUEUE not in broker.queues
+            await operations(alice(lost=Right.WRITE)).command("queue.create", settings)
+            # Whatever has more of them go there, or by another key, takes it too.
+            for more in ({"dead_letter_routing_key": "k"}, {"max_receives": 1}, {"ttl_ms": 5}):
+                with pytest.raises(ForbiddenError, match="may not write 'lost'"):
+                    await operations(alice()).command("queue.alter", {"name": QUEUE, **more})
+                await operations(alice(lost=Right.WRITE)).command("queue.alter", {"name": QUEUE, **more})
+            back = {"name": QUEUE, "dead_letter_exchange": "", "dead_letter_routing_key": ""}
+            with pytest.raises(ForbiddenError, match=f"may not write '{QUEUE}.dead'"):
+                await operations(alice()).command("queue.alter", back)
+            await operations(alice(**{f"{QUEUE}.dead": Right.WRITE | Right.CONFIGURE})).command("queue.alter", back)
+            with pytest.raises(ForbiddenError, match="may not write 'lost'"):
+                await operations(alice()).command("queue.alter", settings)
+
+    run(main)
+
+
 def test_what_was_enlisted_takes_no_right_any_more_when_the_transaction_has_ended(run: Any) -> None:
     async def main() -> None:
         async with door() as (_, operations):

@@ -62,18 +62,25 @@ def _dead_letters(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[
     """Dead letters are taken out of one queue and written to another: whoever has them go there might have done it.
 
     It is asked for where a call says that there are to be any, or where they go; the queue's own is a queue like any other. What
-    expires goes to a queue that is named, and else nowhere.
+    expires goes to a queue or an exchange that is named, and else nowhere.
     """
-    name, target = arguments.get("name"), arguments.get("dead_letter_queue")
-    receives, ttl = arguments.get("max_receives"), arguments.get("ttl_ms")
-    if not isinstance(name, str) or not (isinstance(target, str) or receives or ttl):
+    name, target, exchange = (arguments.get(each) for each in ("name", "dead_letter_queue", "dead_letter_exchange"))
+    receives, ttl, key = (arguments.get(each) for each in ("max_receives", "ttl_ms", "dead_letter_routing_key"))
+    said = any(isinstance(each, str) for each in (target, exchange, key))
+    if not isinstance(name, str) or not (said or receives or ttl):
         return
-    if not isinstance(target, str):
-        target = queues.settings_of(name).dead_letter_queue
-        if not (target or receives):
-            return
-    target = target or dead_letter_name(name)
+    there = queues.settings_of(name)
+    target = target if isinstance(target, str) else there.dead_letter_queue
+    exchange = exchange if isinstance(exchange, str) else there.dead_letter_exchange
+    if not (said or target or exchange or receives):
+        return
     yield Right.READ, name
+    if exchange:
+        # Exchanges and queues share their names, as far as rights go.
+        yield Right.WRITE, exchange
+    if exchange and not target:
+        return
+    target = target or dead_letter_name(name)
     yield Right.WRITE, target
     if target not in queues:
         yield Right.CONFIGURE, target

@@ -50,6 +50,8 @@ def setting_columns() -> list[Column]:
 
 def setting_text(setting: Setting, value: Any) -> str:
     """The value of a setting of a queue, for people."""
+    if value is None and setting.unit is Unit.EXCHANGE:
+        return "none"
     if value is None:
         return NONE.get(setting.none, written.UNKNOWN) if isinstance(setting.none, int | str) else written.UNKNOWN
     if setting.unit in WRITTEN and isinstance(value, int | float) and not isinstance(value, bool):

@@ -10,7 +10,7 @@ from transport.cli._queue_figures import setting_text
 from transport.cli._tables import Column, cell, facts_table, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from transport.clients.administration import Facts
 
@@ -126,9 +126,21 @@ def _settings(queue: Facts) -> list[tuple[str, str]]:
     return [
         (setting.name.replace("_", " "), setting_text(setting, queue[setting.name]))
         for setting in QUEUE_SETTINGS
-        if setting.name in queue and not (setting.unit is Unit.QUEUE and _has_no_dead_letters(queue))
+        if setting.name in queue and not (setting.unit in _HIDDEN_WHERE and _HIDDEN_WHERE[setting.unit](queue))
     ]
 
 
 def _has_no_dead_letters(queue: Facts) -> bool:
-    return queue.get("max_receives") is None and queue.get("dead_letter_queue") is None
+    return (queue.get("max_receives") is None and queue.get("dead_letter_queue") is None) or not _has_no_exchange(queue)
+
+
+def _has_no_exchange(queue: Facts) -> bool:
+    return queue.get("dead_letter_exchange") is None
+
+
+_HIDDEN_WHERE: dict[Unit, Callable[[Facts], bool]] = {
+    Unit.QUEUE: _has_no_dead_letters,
+    Unit.EXCHANGE: _has_no_exchange,
+    Unit.KEY: _has_no_exchange,
+}
+"""Settings that say nothing where this holds."""

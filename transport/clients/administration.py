@@ -41,7 +41,7 @@ LIST_TIMEOUTS = 6
 FIRST_RETRY, LAST_RETRY = 0.05, 1.0
 """Seconds between attempts to connect. A person waits for these commands, so they come quicker than a stream's."""
 HELLO = Hello(VERSION, "admin", None, None, {})
-SETTING_NAMES = tuple(setting.name for setting in SETTING_ARGUMENTS.values())
+SETTING_NAMES = tuple(each.name for each in SETTING_ARGUMENTS.values())
 CLOSED = "this administration client was closed"
 
 
@@ -174,10 +174,13 @@ class Administration(MessageCommands, ExchangeCommands):
         max_staged_bytes: int | None = None,
         subscription_expiry: float | None = None,
         durable: bool | None = None,
+        dead_letter_exchange: str | None = None,
+        dead_letter_routing_key: str | None = None,
     ) -> None:
         """Declare a queue with settings of `QueueSettings`; what is None is the broker's. docs/configuration.md has what each does.
 
-        0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``, and an empty ``dead_letter_queue`` is the queue's own.
+        0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``. An empty ``dead_letter_queue`` is the queue's own, an empty
+        ``dead_letter_exchange`` none, and with an empty ``dead_letter_routing_key`` each message has its own.
 
         Raises:
             BrokerError: ``already-exists`` with other settings, a limit, or ``protocol-error`` for a setting that cannot be.
@@ -202,10 +205,13 @@ class Administration(MessageCommands, ExchangeCommands):
         max_staged_messages: int | None = None,
         max_staged_bytes: int | None = None,
         subscription_expiry: float | None = None,
+        dead_letter_exchange: str | None = None,
+        dead_letter_routing_key: str | None = None,
     ) -> None:
         """Give a queue that is there other settings; what is None stays as it is. docs/configuration.md has what follows when.
 
-        0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``, and an empty ``dead_letter_queue`` is the queue's own.
+        0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``. An empty ``dead_letter_queue`` is the queue's own, an empty
+        ``dead_letter_exchange`` none, and with an empty ``dead_letter_routing_key`` each message has its own.
 
         Raises:
             BrokerError: ``not-found``, or ``protocol-error`` for a setting that cannot be, and where none is given.
@@ -285,8 +291,6 @@ class Administration(MessageCommands, ExchangeCommands):
         """Discard what a transaction has staged; a committed one is not undone. Returns how many messages, where the broker says."""
         arguments = {"writer": check_name(writer, "writer"), "version": version}
         return count_of(await self._command("transaction.abort", arguments), "discarded")
-
-    # Inside
 
     # LinkUser
 

@@ -111,6 +111,8 @@ class BrokerConfig:
         max_staged_bytes: their bytes; None for ``MEMORY_MAX_STAGED_BYTES`` in memory, ``DEFAULT_MAX_STAGED_BYTES`` with a journal.
         subscription_expiry: seconds after which a subscription that nobody uses is forgotten; None for never.
         durable: whether a queue outlives the broker's end, unless declared otherwise.
+        dead_letter_exchange: where dead letters are published, instead of a queue; None for none.
+        dead_letter_routing_key: what that routes them by; None for the key that each has.
         transaction_timeout: seconds after which what was staged is discarded, without a connection that stages it and without a commit.
         disk_floor: free bytes of the journal's file system under which senders wait; 0 never lets them.
         drain: seconds that a broker which is told to stop has for an end in good order; 0 tells its clients at once.
@@ -165,6 +167,8 @@ class BrokerConfig:
     max_staged_bytes: int | None = None
     subscription_expiry: float | None = _QUEUE.subscription_expiry
     durable: bool = _QUEUE.durable
+    dead_letter_exchange: str | None = _QUEUE.dead_letter_exchange
+    dead_letter_routing_key: str | None = _QUEUE.dead_letter_routing_key
     transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT
     drain: float = DEFAULT_DRAIN
     log_level: str = LOG_LEVELS[2]
@@ -202,6 +206,8 @@ class BrokerConfig:
                 raise LocalProtocolError(f"queue {name!r} cannot be its own dead-letter queue: name another")
             if settings.dead_letter_queue is not None:
                 check_name(settings.dead_letter_queue, "dead-letter queue")
+            if settings.dead_letter_exchange is not None:
+                check_name(settings.dead_letter_exchange, "dead-letter exchange")
 
     def addresses(self) -> dict[str, str]:
         """Where the broker is to listen, by the name of the setting that says so."""
@@ -213,6 +219,8 @@ class BrokerConfig:
         """What a queue gets that is not declared otherwise."""
         if self.dead_letter_queue is not None:
             check_name(self.dead_letter_queue, "dead-letter queue")
+        if self.dead_letter_exchange is not None:
+            check_name(self.dead_letter_exchange, "dead-letter exchange")
         unless_told = IN_MEMORY if self.directory is None else WITH_JOURNAL
         settings: dict[str, Any] = {}
         for each in QUEUE_SETTINGS:

@@ -133,6 +133,8 @@ LEVEL = _text("|".join(LOG_LEVELS))
 FORMAT = _text("|".join(LOG_FORMATS))
 OVERFLOW = _text(f"{BLOCK}|{REJECT}")
 QUEUE_NAME = Kind("Q", "a text in quotes", (), True, lambda text: text or None, lambda name: name or "")
+EXCHANGE_NAME = Kind("X", "a text in quotes", (), True, lambda text: text or None, lambda name: name or "")
+ROUTING_KEY = Kind("KEY", "a text in quotes", (), True, lambda text: text or None, lambda key: key or "")
 KINDS = {
     Unit.COUNT: COUNT,
     Unit.BYTES: SIZE,
@@ -140,6 +142,8 @@ KINDS = {
     Unit.FLAG: FLAG,
     Unit.CHOICE: OVERFLOW,
     Unit.QUEUE: QUEUE_NAME,
+    Unit.EXCHANGE: EXCHANGE_NAME,
+    Unit.KEY: ROUTING_KEY,
 }
 
 
@@ -269,6 +273,10 @@ def check_queue_setting(key: str, value: Any) -> None:
         raise ValueError(f"{value * 1000:g} ms is less than {show_duration(LEAST_SECONDS)}, the shortest that is kept")
     if key == "dead_letter_queue" and value is not None:
         check_name(value, "dead-letter queue")
-    # With max_receives there is something for a dead-letter queue to receive, which is judged when all are known.
+    if key == "dead_letter_exchange" and value is not None:
+        check_name(value, "dead-letter exchange")
+    # With max_receives there is something for a dead-letter queue to receive, which is judged when all are known. So it is with a key.
     base: dict[str, Any] = {"max_receives": 1}
+    if key == "dead_letter_routing_key":
+        base["dead_letter_exchange"] = "x"
     QueueSettings(**(base | {key: value}))

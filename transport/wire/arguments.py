@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from actors.queue.vocabulary.settings import QUEUE_SETTINGS, Setting, Unit
 from transport.errors import RemoteProtocolError
@@ -61,21 +61,24 @@ SETTING_ARGUMENTS = {argument_of(setting): setting for setting in QUEUE_SETTINGS
 CHECK = "check"
 """The argument with which a command judges everything and changes nothing."""
 
+NAMED: Final = {Unit.QUEUE: "dead-letter queue", Unit.EXCHANGE: "dead-letter exchange"}
+"""What a setting names, for the error's text; the rules for names are the same."""
+
 
 def say_settings(given: Mapping[str, Any]) -> Options:
     """The arguments for settings by their names in `QueueSettings`; what is None is the broker's setting, and is not said.
 
     Raises:
         ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
-        InvalidNameError: the dead-letter queue cannot be named so.
+        InvalidNameError: the dead-letter queue, or exchange, cannot be named so.
     """
     said: Options = {}
     for argument, setting in SETTING_ARGUMENTS.items():
         value = given[setting.name]
         if value is None:
             continue
-        if setting.unit is Unit.QUEUE and value:
-            check_name(value, "dead-letter queue")
+        if setting.unit in NAMED and value:
+            check_name(value, NAMED[setting.unit])
         said[argument] = setting_milliseconds(setting.name, value) if setting.unit is Unit.SECONDS else value
     return said
 
@@ -85,7 +88,7 @@ def read_settings(arguments: Options) -> dict[str, Any]:
 
     Raises:
         RemoteProtocolError: a value of another type, or an argument that is none: it would leave a queue other than it was asked for.
-        InvalidNameError: the dead-letter queue cannot be named so.
+        InvalidNameError: the dead-letter queue, or exchange, cannot be named so.
     """
     check_known(arguments, ("name", *SETTING_ARGUMENTS), (CHECK,))
     given: dict[str, Any] = {}
@@ -95,8 +98,8 @@ def read_settings(arguments: Options) -> dict[str, Any]:
         value = _READ[setting.unit](arguments, argument, setting.none == 0)
         # What stands for never, or for the queue's own, is None here.
         given[setting.name] = None if setting.none is not None and value == setting.none else value
-        if setting.unit is Unit.QUEUE and value:
-            check_name(value, "dead-letter queue")
+        if setting.unit in NAMED and value:
+            check_name(value, NAMED[setting.unit])
     return given
 
 
@@ -111,4 +114,6 @@ _READ: dict[Unit, Callable[[Options, str, bool], Any]] = {
     Unit.FLAG: lambda arguments, name, _: flag_of(arguments, name),
     Unit.CHOICE: lambda arguments, name, _: string_of(arguments, name),
     Unit.QUEUE: lambda arguments, name, _: string_of(arguments, name),
+    Unit.EXCHANGE: lambda arguments, name, _: string_of(arguments, name),
+    Unit.KEY: lambda arguments, name, _: string_of(arguments, name),
 }

@@ -8,7 +8,8 @@ What was given out before stays given: permits of senders, deadlines of leases, 
   waits in it by that.
 - delay and time to live: what is sent.
 - ``max_receives`` and the dead-letter queue: what waits to leave, and what has come back, is judged anew, as at a start. Nothing is
-  delivered before all of it is judged (``judging``). What was handed to the old dead-letter queue is still its.
+  delivered before all of it is judged (``judging``). What was handed to the old dead-letter queue is still its. The same holds for the
+  dead-letter exchange and its key, but what still waits for room there is judged anew too (``letters_out``).
 - how long a subscription that nobody uses is kept: for those there are, from when they were last used, but for a grace.
 
 ``exclusive`` cannot change: receivers were told whether they wait in line, and subscriptions are owned or not by it.
@@ -38,7 +39,7 @@ def alter(core: QueueCore, command: AlterQueue, now: float) -> QueueSettings:
     core.staged.alter(settings)
     for receiver in core.receivers.values():
         receiver.visibility = max(receiver.visibility, settings.visibility_timeout)
-    if (settings.max_receives, settings.dead_letter_queue) != (before.max_receives, before.dead_letter_queue):
+    if _dead_letters(settings) != _dead_letters(before):
         judge_anew(core)
         judge_on(core, now)
     if settings.subscription_expiry != before.subscription_expiry:
@@ -46,3 +47,12 @@ def alter(core: QueueCore, command: AlterQueue, now: float) -> QueueSettings:
     dispatch(core, now)
     core.grant()
     return settings
+
+
+def _dead_letters(settings: QueueSettings) -> tuple[object, ...]:
+    return (
+        settings.max_receives,
+        settings.dead_letter_queue,
+        settings.dead_letter_exchange,
+        settings.dead_letter_routing_key,
+    )

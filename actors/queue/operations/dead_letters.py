@@ -16,6 +16,8 @@ import msgpack
 
 from actors.batch import OFFSET_BYTES, BinaryColumn, MessageBatch, unpack_headers
 from actors.errors import BatchError
+from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
+from actors.limits import MAX_NAME_BYTES
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
@@ -28,6 +30,8 @@ from actors.queue.vocabulary.settings import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from actors.batch import HeaderValue
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Span
@@ -45,7 +49,16 @@ NAMES = (REASON, QUEUE, SENT, DELIVERIES)
 ERROR = "penstock-dead-error"
 """What the receiver said that has refused it; only with ``rejected``, and only where no restart came between."""
 
+KEY = "penstock-dead-key"
+"""The key that it had, in bytes; only where a dead-letter exchange has given it another."""
+BEFORE = "penstock-dead-before"
+"""Only with ``expired``: the queues in which it has expired before, if nobody has tried it since; with blanks between their names."""
+MOST_BEFORE = 16
+"""Of them, at most. A dead letter that has expired in so many goes to no exchange any more."""
+
 _REASON_KEY: bytes = msgpack.packb(REASON)
+_PACKED_KEY: bytes = msgpack.packb(KEY)
+_PACKED_BEFORE: bytes = msgpack.packb(BEFORE)
 FIXMAP, FIXMAP_MOST = 0x80, 15
 MAP16, MAP16_BYTES = 0xDE, 3
 
@@ -57,10 +70,12 @@ class Facts:
     Attributes:
         names: how many there are.
         packed: they, without the map that is around them.
+        expired: whether nobody has tried it before its time was over.
     """
 
     names: int
     packed: bytes
+    expired: bool = False
 
 
 def packed_facts(reason: str, queue: str, sent_us: int, deliveries: int, error: str | None = None) -> Facts:
@@ -69,7 +84,7 @@ def packed_facts(reason: str, queue: str, sent_us: int, deliveries: int, error: 
     if error is not None:
         headers[ERROR] = error
     packed = b"".join(packed for item in headers.items() for packed in map(msgpack.packb, item))
-    return Facts(len(headers), packed)
+    return Facts(len(headers), packed, reason == EXPIRED)
 
 
 def with_facts(batch: MessageBatch, facts: Facts) -> MessageBatch:
@@ -84,10 +99,36 @@ def with_facts(batch: MessageBatch, facts: Facts) -> MessageBatch:
     return MessageBatch(batch.payloads, batch.ids, batch.keys, column)
 
 
+def readdressed(batch: MessageBatch, key: str) -> MessageBatch:
+    """Dead letters with another key, which their headers say that they had before. A key too long to route by stays in its place."""
+    encoded, count = key.encode(), len(batch)
+    if batch.keys is None:
+        offsets = array("i", range(0, (count + 1) * len(encoded), len(encoded)))
+        return MessageBatch(
+            batch.payloads, batch.ids, BinaryColumn(memoryview(offsets), memoryview(encoded * count)), batch.headers
+        )
+    before = batch.keys.tolist()
+    keys = [encoded if len(old) <= MAX_ROUTING_KEY_BYTES else old for old in before]
+    headers = [b""] * count if batch.headers is None else batch.headers.tolist()
+    said = [
+        packed if not old or new == old else _extended(packed, Facts(1, _PACKED_KEY + msgpack.packb(old)))
+        for packed, old, new in zip(headers, before, keys, strict=True)
+    ]
+    return MessageBatch(batch.payloads, batch.ids, BinaryColumn.from_values(keys), BinaryColumn.from_values(said))
+
+
 def _added(packed: bytes, facts: Facts) -> bytes:
-    """One message's headers with ``facts``, which replace those of an earlier death; what is no map of headers stays as it is."""
-    if _REASON_KEY in packed:
-        packed = _without_facts(packed)
+    """One message's headers with ``facts``, which replace those of an earlier death."""
+    if _REASON_KEY not in packed:
+        return _extended(packed, facts)
+    rest, before = _without_facts(packed)
+    if before and facts.expired:
+        facts = Facts(facts.names + 1, facts.packed + _PACKED_BEFORE + msgpack.packb(before))
+    return _extended(rest, facts)
+
+
+def _extended(packed: bytes, facts: Facts) -> bytes:
+    """One message's headers with more of them; what is no map of headers stays as it is."""
     if not packed:
         return _map(facts.names) + facts.packed
     if FIXMAP <= packed[0] <= FIXMAP + FIXMAP_MOST:
@@ -97,14 +138,31 @@ def _added(packed: bytes, facts: Facts) -> bytes:
     return packed
 
 
-def _without_facts(packed: bytes) -> bytes:
+def _without_facts(packed: bytes) -> tuple[bytes, str]:
+    """One message's headers without those of an earlier death; and where it has expired by then, if nobody has tried it since."""
     try:
         headers: dict[str, HeaderValue] = unpack_headers(packed) or {}
     except BatchError:
-        return packed
-    kept = {name: value for name, value in headers.items() if name not in NAMES and name != ERROR}
+        return packed, ""
+    kept = {name: value for name, value in headers.items() if name not in (*NAMES, ERROR, KEY, BEFORE)}
     rest: bytes = msgpack.packb(kept) if kept else b""
-    return rest
+    queue = headers.get(QUEUE)
+    if headers.get(REASON) != EXPIRED or not isinstance(queue, str) or len(queue) > MAX_NAME_BYTES:
+        return rest, ""
+    return rest, " ".join([*expired_before(headers), queue][-MOST_BEFORE:])
+
+
+def expired_before(headers: Mapping[str, HeaderValue] | None) -> tuple[str, ...]:
+    """The queues that a dead letter's headers name as `BEFORE`."""
+    before = (headers or {}).get(BEFORE)
+    if not isinstance(before, str) or len(before) > MOST_BEFORE * (MAX_NAME_BYTES + 1):
+        return ()
+    return tuple(before.split(" ")[-MOST_BEFORE:])
+
+
+def say_before(batch: MessageBatch) -> bool:
+    """Whether any of these dead letters may have expired somewhere before; it costs no loop over them."""
+    return batch.headers is not None and _PACKED_BEFORE in bytes(batch.headers.data)
 
 
 def _map(count: int) -> bytes:
@@ -113,6 +171,10 @@ def _map(count: int) -> bytes:
 
 MAP_BYTES = 3 + OFFSET_BYTES
 """What headers take beside themselves: a map around them, and an offset."""
+BEFORE_BYTES = len(_PACKED_BEFORE) + 3 + MAX_NAME_BYTES + 1
+"""What the name of one queue more takes, of those where it has expired before."""
+KEY_BYTES = OFFSET_BYTES + len(_PACKED_KEY) + 2 + 2 * MAX_ROUTING_KEY_BYTES
+"""What another key takes, at most, and the one before in the headers."""
 
 
 def hand_over(core: QueueCore, now: float) -> None:
@@ -133,18 +195,23 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
     entry = span.entry
     batch = entry.part(span.start, span.stop)
     facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries, error)
-    count = fitting(batch, len(facts.packed) + MAP_BYTES)
+    settings = core.settings
+    more = len(facts.packed) + MAP_BYTES + (0 if settings.dead_letter_routing_key is None else KEY_BYTES)
+    # What it says of earlier deaths is in the batch but for the last of them.
+    count = fitting(batch, more + (BEFORE_BYTES if facts.expired and batch.headers is not None else 0))
     if count < len(batch):
         core.outbox.add(span.part(span.start + count, span.stop))
         span, batch = span.part(span.start, span.start + count), batch.slice(0, count)
     core.outbox.sent.insert(span, now + DEAD_LETTER_TIMEOUT)
     core.effects.append(
         DeadLetter(
-            core.settings.dead_letter_queue,
+            settings.dead_letter_queue,
             with_facts(batch, facts),
             ((span.start, span.stop),),
             max(entry.event, core.barrier),
             entry.published,
+            settings.dead_letter_exchange,
+            settings.dead_letter_routing_key,
         )
     )
 
@@ -173,6 +240,34 @@ def store_dead_letters(core: QueueCore, command: StoreDeadLetters, now: float) -
     if ttl_us is not None:
         core.ttl_below = log.next_sequence
     core.effects.append(Tell(command.source, DeadLettersMoved(origin.ranges), core.last_event))
+
+
+def has_room(core: QueueCore) -> bool:
+    """Whether the queue takes dead letters that an exchange has for it: as its senders see it, once full not before a good piece is free.
+
+    What senders were granted and have not sent is not counted: they may hold all there is for as long as they like.
+    """
+    log = core.log
+    return core.capacity.note_stored(
+        log.stored_messages + core.incoming_messages, log.stored_bytes + core.incoming_bytes
+    )
+
+
+def room_for_letters(core: QueueCore, batch: MessageBatch) -> int:
+    """How many of the first of these dead letters the queue has room for; the last may lead beyond its bytes, as a sender's may."""
+    if not has_room(core):
+        return 0
+    log, settings = core.log, core.settings
+    messages = settings.max_messages - log.stored_messages - core.incoming_messages
+    size = settings.max_bytes - log.stored_bytes - core.incoming_bytes - core.batch_overhead
+    return max(1, min(len(batch), messages, batch.count_within(size)))
+
+
+def take_back(core: QueueCore, start: int, stop: int) -> None:
+    """Have what was handed over, and is stored nowhere, be judged by the settings that there are now: it leaves again, or stays."""
+    for span in core.outbox.sent.cut(start, stop):
+        for part in core.log.acknowledged.gaps(span.start, span.stop):
+            core.put_back(span.part(*part), None)
 
 
 def dead_letters_moved(core: QueueCore, command: DeadLettersMoved, now: float) -> None:

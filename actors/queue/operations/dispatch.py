@@ -96,8 +96,8 @@ def _drop_expired(core: QueueCore, now: float, minimum: int) -> Span | None:
 
 
 def _has_dead_letter_queue(core: QueueCore) -> bool:
-    """Whether what expires goes to another queue: only where one is named, since dropping is what a time to live is for."""
-    return core.settings.dead_letter_queue is not None
+    """Whether what expires goes to another queue: only where one is named, or an exchange, since dropping is what a time to live is for."""
+    return core.settings.dead_letters_named
 
 
 def dispatch(core: QueueCore, now: float) -> None:

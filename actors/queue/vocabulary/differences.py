@@ -29,7 +29,7 @@ def differences(queue: str, there: QueueSettings, asked: QueueSettings) -> str:
 
 def _words(setting: Setting, value: object) -> str:
     if value is None:
-        return "never" if setting.none == NEVER else "its own"
+        return "never" if setting.none == NEVER else "none" if setting.unit is Unit.EXCHANGE else "its own"
     text = _text(value)
     return f"{text} s" if setting.unit is Unit.SECONDS else text
 

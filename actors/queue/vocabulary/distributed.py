@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from actors.queue.vocabulary.stages import StageKey
+    from actors.runtime.loop_ref import LoopActorRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,18 @@ class StageTallied:
     queues: tuple[tuple[str, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class AwaitRoom:
+    """The queue ``source`` has dead letters for this one, which is full. Reply, to ``source``: RoomMade, once."""
+
+    source: LoopActorRef[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RoomMade:
+    """There is room again in a queue that was full: whoever waited for it looks again."""
+
+
 class Distributed(NamedTuple):
     """What became of a batch for several queues.
 
@@ -84,3 +97,7 @@ class Distributed(NamedTuple):
     event: int
     queues: tuple[str, ...]
     rejected: Mapping[str, str]
+
+
+OfPublishing: TypeAlias = Unroutable | StageTallied
+"""What a connection that publishes to an exchange is told, and no other."""

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
 from actors.queue.vocabulary.commands import DeadLettersMoved
-from actors.queue.vocabulary.distributed import StageTallied, Unroutable
+from actors.queue.vocabulary.distributed import OfPublishing
 from actors.queue.vocabulary.moves import ParcelsStored
 from actors.queue.vocabulary.published import Published
 
@@ -261,7 +261,7 @@ Reply: TypeAlias = (
     | CapacityGranted
     | RoomGranted
     | SentMessages
-    | Unroutable
+    | OfPublishing
     | Superseded
     | ReceiverAttached
     | ReceivedMessages
@@ -276,7 +276,6 @@ Reply: TypeAlias = (
     | MessagesTaken
     | TakenSettled
     | NothingHeld
-    | StageTallied
 )
 """The closed family of what a queue tells its connections."""
 
@@ -309,6 +308,7 @@ class DeadLetter:
         queue: the dead-letter queue's name; None for this queue's own with ``.dead`` after it.
         ranges: their numbers here, which the answer names.
         published: through which exchange they came here; None for none.
+        exchange: where they are published instead, by ``routing_key`` or the key of each; None where they go to the queue.
     """
 
     queue: str | None
@@ -316,6 +316,8 @@ class DeadLetter:
     ranges: tuple[Range, ...]
     after: int = 0
     published: Published | None = None
+    exchange: str | None = None
+    routing_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

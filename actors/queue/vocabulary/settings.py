@@ -97,6 +97,8 @@ class QueueSettings:
         subscription_expiry: seconds without owner or reader after which a subscription is forgotten; None for never.
         durable: whether the queue and what it holds outlive the broker's end. One that does not is transient: it pages to disk like the
             others, nothing waits for the disk, and a start forgets it. In a broker without a journal no queue outlives it.
+        dead_letter_exchange: where dead letters are published instead; None for none.
+        dead_letter_routing_key: by what it routes them, and their key from then on; None for the key that each has, or the queue's name.
 
     Raises:
         ValueError: a value that cannot be; the text names it.
@@ -115,6 +117,8 @@ class QueueSettings:
     max_staged_bytes: int | None = None
     subscription_expiry: float | None = None
     durable: bool = True
+    dead_letter_exchange: str | None = None
+    dead_letter_routing_key: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_messages", "max_bytes", "max_staged_messages", "max_staged_bytes"):
@@ -142,6 +146,32 @@ class QueueSettings:
             )
         if self.dead_letter_queue is not None and self.max_receives is None and self.ttl is None:
             raise ValueError("a dead-letter queue is given, but neither max_receives nor ttl sends anything there")
+        self._check_dead_letter_exchange()
+
+    def _check_dead_letter_exchange(self) -> None:
+        if self.dead_letter_exchange is None:
+            if self.dead_letter_routing_key is not None:
+                raise ValueError("a dead-letter routing key is given, but no dead-letter exchange that would go by it")
+            return
+        if self.dead_letter_routing_key is not None:
+            from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES  # noqa: PLC0415 - a client loads nothing of exchanges
+
+            size = len(self.dead_letter_routing_key.encode("utf-8", "surrogatepass"))
+            if size > MAX_ROUTING_KEY_BYTES:
+                raise ValueError(
+                    f"a dead-letter routing key of {size} bytes is longer than a routing key may be, {MAX_ROUTING_KEY_BYTES}"
+                )
+        if self.dead_letter_queue is not None:
+            raise ValueError(
+                "a dead-letter queue and a dead-letter exchange are given: dead letters go to one of them, so leave the other empty"
+            )
+        if self.max_receives is None and self.ttl is None:
+            raise ValueError("a dead-letter exchange is given, but neither max_receives nor ttl sends anything there")
+
+    @property
+    def dead_letters_named(self) -> bool:
+        """Whether a queue or an exchange is named for dead letters: what expires goes there too, and is dropped otherwise."""
+        return self.dead_letter_queue is not None or self.dead_letter_exchange is not None
 
     def worn_out(self, failures: int) -> bool:
         """Whether messages that have failed so often may not be delivered again."""
@@ -159,6 +189,8 @@ def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
         ttl=None,
         exclusive=False,
         durable=True,
+        dead_letter_exchange=None,
+        dead_letter_routing_key=None,
     )
 
 
@@ -171,6 +203,8 @@ class Unit(Enum):
     FLAG = "true or false"
     CHOICE = "one of a few words"
     QUEUE = "a queue's name"
+    EXCHANGE = "an exchange's name"
+    KEY = "a routing key"
 
 
 class Setting(NamedTuple):
@@ -223,6 +257,20 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
     Setting("max_staged_bytes", Unit.BYTES, "Bytes that open transactions hold of one queue."),
     Setting("subscription_expiry", Unit.SECONDS, "After which a subscription that nobody uses is forgotten.", none=0),
     Setting("durable", Unit.FLAG, "Queues outlive the broker's end; if not, a start forgets them."),
+    Setting(
+        "dead_letter_exchange",
+        Unit.EXCHANGE,
+        "Where dead letters are published, instead of a queue; none by default.",
+        none="",
+        label="dead-letter exchange",
+    ),
+    Setting(
+        "dead_letter_routing_key",
+        Unit.KEY,
+        "What that routes them by; the key that each has by default.",
+        none="",
+        label="dead-letter key",
+    ),
 )
 """Every setting of a queue, in the order of ``QueueSettings``."""
 UNALTERABLE = {

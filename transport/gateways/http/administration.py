@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT, Unit
 from transport.gateways.http import described, requests
@@ -43,6 +44,8 @@ _LIMITS: Final[Mapping[str, Shape]] = {
     "exclusive": {},
     "durable": {},
     "dead_letter_queue": {"maxLength": MAX_NAME_BYTES},
+    "dead_letter_exchange": {"maxLength": MAX_NAME_BYTES},
+    "dead_letter_routing_key": {"maxLength": MAX_ROUTING_KEY_BYTES},
     "subscription_expiry": {"minimum": 0, "maximum": _A_LEAP_YEAR},
 }
 """Of settings; those that are not here are 1 or more."""

@@ -1,0 +1,361 @@
+"""The dead letters of a queue on their way to an exchange: routed, and stored in all queues that they go to, step by step.
+
+A step is a turn of the queue that they leave: it has them routed, and what goes to the same queues is one record, by which they are in each
+of these queues and here no more. All queues are on one loop, so it is known at once what became of them.
+
+Nothing is lost for want of a way: what the exchange has no queue for, or does not take, and what there is no exchange for, goes to the
+queue's own dead-letter queue. A dead letter does not go back to the queue that it has just left, nor one that has expired to where it has
+expired before: it would come round for ever, and nobody would have tried it.
+
+The queues that an exchange leads to are others' too, so they have limits. Where one of them is full, the letters wait here, all of them, so
+that each queue gets them in order. The full queue is told, and says when there is room.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import groupby, repeat
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+
+import pykka
+
+from actors.batch import unpack_headers
+from actors.errors import BatchError, InboxOverflowError, QueueError, RecordTooLargeError, TooMuchTogetherError
+from actors.exchanges.errors import ExchangeNotFoundError
+from actors.queue.operations.dead_letters import (
+    MOST_BEFORE,
+    expired_before,
+    readdressed,
+    room_for_letters,
+    say_before,
+    take_back,
+)
+from actors.queue.operations.dispatch import dispatch
+from actors.queue.state.routed import Routed, grouped
+from actors.queue.state.senders import joined_batches
+from actors.queue.structures.ranges import merged
+from actors.queue.vocabulary.commands import DeadLettersMoved
+from actors.queue.vocabulary.distributed import AwaitRoom
+from actors.queue.vocabulary.published import Published
+from actors.queue.vocabulary.settings import dead_letter_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from actors.batch import MessageBatch
+    from actors.exchanges.exchanges import Exchanges
+    from actors.exchanges.tables import Table
+    from actors.queue.distribution import Distributor
+    from actors.queue.queue_output import QueueOutput
+    from actors.queue.queue_state import QueueState
+    from actors.queue.state.routed import Queues as Names
+    from actors.queue.structures.ranges import Range
+    from actors.queue.vocabulary.replies import DeadLetter
+    from actors.runtime._loop_inbox import Watch
+    from actors.runtime.loop_actor import LoopActor
+    from actors.runtime.loop_ref import LoopActorRef
+
+STEP_MESSAGES: Final = 2_048
+"""Messages that are routed one by one in a step, by their keys or headers: some milliseconds of work, and facts that fit a record."""
+STEP_RECORDS: Final = 64
+"""Records of a step."""
+OWN: Final = ("",)
+"""Stands for the queue's own dead-letter queue among the names of queues, which are never empty."""
+
+logger = logging.getLogger("penstock.queue")
+
+
+class Queues(Protocol):
+    """What it asks of the broker's queues; see ``QueueDirectory``."""
+
+    def get(self, name: str) -> LoopActorRef[Any]:
+        """A queue that there is, started anew where it has failed."""
+
+    def state(self, name: str) -> QueueState | None:
+        """A queue's state; None where there is no such queue."""
+
+
+class Routes(NamedTuple):
+    """What dead letters find their way by; the broker's.
+
+    Attributes:
+        exchanges: where they go.
+        queues: what may be there.
+        distributor: stores.
+        own_queue: the dead-letter queue of a name, made if it is not there.
+    """
+
+    exchanges: Exchanges
+    queues: Queues
+    distributor: Distributor
+    own_queue: Callable[[str], LoopActorRef[Any]]
+
+
+class LettersStep:
+    """To the queue itself: the next step."""
+
+    __slots__ = ()
+
+
+_STEP: Final = LettersStep()
+
+
+class LettersOut:
+    """Those of one queue that were handed over and are stored nowhere yet: as many as its outbox lets be under way.
+
+    The queue's actor is given with each call: a way back from here would keep it from being free as soon as it has stopped.
+
+    Args:
+        state: what the queue holds.
+        output: its way to itself, behind what has to be durable.
+        routes: how they get there; None for a queue that stands alone, which has no exchanges.
+    """
+
+    def __init__(self, state: QueueState, output: QueueOutput, routes: Routes | None) -> None:
+        self._state = state
+        self._output = output
+        self._routes = routes
+        # By the first number of each.
+        self._pending: dict[int, DeadLetter] = {}
+        self._step_due = False
+        # Whether the next step waits for room, or for the next time that what was not stored is handed over.
+        self._held = False
+        self._watch: Watch | None = None
+        self._said: set[str] = set()
+
+    def add(self, actor: LoopActor, letters: list[DeadLetter]) -> None:
+        """Have these leave; those that come again, since nothing was heard of them, are tried again."""
+        again = False
+        for letter in letters:
+            ((start, stop),) = letter.ranges
+            known = [first for first, one in self._pending.items() if first < stop and start < one.ranges[0][1]]
+            for first in known:
+                del self._pending[first]
+            again = again or bool(known)
+            self._pending[start] = letter
+        letters.clear()
+        if again or not self._held:
+            self._plan(actor)
+
+    def step(self, actor: LoopActor) -> None:
+        """Store the first of them, or a part of it."""
+        self._step_due = False
+        self._end_wait()
+        if not self._pending or self._routes is None:
+            return
+        start = min(self._pending)
+        letter, log = self._pending[start], self._state.log
+        ((_, stop),) = letter.ranges
+        left = log.acknowledged.gaps(start, stop)
+        try:
+            full = self._store(actor, self._routes, letter, left)
+        except (QueueError, pykka.ActorDeadError) as error:
+            # They are still where they were, and come again.
+            logger.warning("dead letters of %s wait: %s", self._state.name, error)
+            self._held = True
+            return
+        rest = log.acknowledged.gaps(start, stop)
+        if not rest:
+            del self._pending[start]
+        if full is not None:
+            self._await_room(actor, full)
+        elif rest and rest == left:
+            self._held = True
+        elif self._pending:
+            self._plan(actor)
+
+    def room_made(self, actor: LoopActor) -> None:
+        """The queue that was full is so no more, or has ended: look again."""
+        if self._held:
+            self._plan(actor)
+
+    def altered(self, actor: LoopActor) -> None:
+        """There are other settings: what is stored nowhere goes by them."""
+        self._said.clear()
+        if not self._pending:
+            return
+        self._end_wait()
+        state, pending = self._state, list(self._pending.values())
+        settings = state.settings
+        if all((one.exchange, one.routing_key) == _way(settings) for one in pending):
+            self._plan(actor)
+            return
+        self._pending.clear()
+        for letter in pending:
+            take_back(state, *letter.ranges[0])
+        # As of what it leaves in another way: what is ready is delivered, and the rest is handed over.
+        dispatch(state, actor.loop.time())
+
+    def forget(self) -> None:
+        """The queue has stopped, or has failed and begins again with what is known for sure."""
+        self._pending.clear()
+        self._end_wait()
+
+    # Room.
+
+    def _plan(self, actor: LoopActor) -> None:
+        """The next step comes in a turn of its own: everybody else has theirs between two of them."""
+        if not self._step_due:
+            self._step_due = True
+            actor.actor_inbox.offer_beyond_bound(_STEP)
+
+    def _await_room(self, actor: LoopActor, name: str) -> None:
+        assert self._routes is not None
+        self._held = True
+        # Where the word is lost, what is not stored is handed over again in time.
+        with suppress(pykka.ActorDeadError, InboxOverflowError, QueueError):
+            queue = self._routes.queues.get(name)
+            self._watch = actor.watch(queue, lambda _failure: self.room_made(actor))
+            queue.tell(AwaitRoom(actor.actor_ref))
+
+    def _end_wait(self) -> None:
+        self._held = False
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    # Where they go.
+
+    def _store(self, actor: LoopActor, routes: Routes, letter: DeadLetter, left: Iterable[Range]) -> str | None:
+        """Store what is left of one, or as much as a step does; the name of a queue that has no room for the next."""
+        ((start, _),) = letter.ranges
+        parts: list[Routed] = []
+        for low, high in left:
+            batch = letter.batch.slice(low - start, high - start)
+            taken = sum(len(part.batch) for part in parts)
+            parts += _parts(self._queues_of(routes, letter, batch, STEP_MESSAGES - taken), batch, low)
+            if taken + len(batch) >= STEP_MESSAGES:
+                break
+        for group in grouped(parts)[:STEP_RECORDS]:
+            full = self._store_group(actor, routes, letter, group.parts)
+            if full is not None:
+                return full
+        return None
+
+    def _queues_of(self, routes: Routes, letter: DeadLetter, batch: MessageBatch, most: int) -> Iterator[Names]:
+        """Where each message goes, one by one; of those that are looked at singly, the first."""
+        exchange = cast("str", letter.exchange)
+        common = self._common(letter)
+        keys = batch.keys if letter.routing_key is None else None
+        by_headers = routes.exchanges.get(exchange) is not None and routes.exchanges.reached(exchange).by_headers
+        again = say_before(batch)
+        if keys is None and not by_headers and not again:
+            yield from repeat(self._route(routes, exchange, common, None, ()), len(batch))
+            return
+        found: dict[tuple[bytes, Names], Names] = {}
+        for index in range(min(most, len(batch))):
+            key = keys[index] if keys is not None else b""
+            headers = _headers(batch, index) if by_headers or again else None
+            before = expired_before(headers)
+            queues = None if by_headers else found.get((key, before))
+            if queues is None:
+                text = key.decode("utf-8", "replace") if key else common
+                queues = self._route(routes, exchange, text, headers, before)
+                found[key, before] = queues
+            yield queues
+
+    def _common(self, letter: DeadLetter) -> str:
+        """The routing key of those that have no key of their own: the setting's, or the one that they came with, or the queue's name."""
+        if letter.routing_key is not None:
+            return letter.routing_key
+        return (letter.published and letter.published.routing_key) or self._state.name
+
+    def _route(self, routes: Routes, exchange: str, key: str, headers: Table | None, before: Names) -> Names:
+        """Where a message goes that has expired ``before`` in these queues, one behind the other."""
+        if len(before) >= MOST_BEFORE:
+            return self._own("far", f"they have expired in {len(before)} queues before, and nobody has tried them")
+        try:
+            names = routes.exchanges.route(exchange, (key,), headers, outside=False)
+        except ExchangeNotFoundError as error:
+            return self._own("missing", str(error))
+        except QueueError as error:
+            return self._own(error.code, str(error))
+        self._said.discard("missing")
+        there = tuple([name for name in names if routes.queues.state(name) is not None])
+        others = tuple([name for name in there if name != self._state.name and name not in before])
+        if others:
+            return others
+        if there:
+            return self._own("back", f"exchange {exchange!r} leads them only to where they come from")
+        return self._own("unrouted", f"exchange {exchange!r} has no queue for them")
+
+    def _own(self, kind: str, why: str) -> Names:
+        """The queue's own dead-letter queue; the log is told once for each kind of reason."""
+        if kind not in self._said:
+            self._said.add(kind)
+            name = self._state.name
+            logger.warning("dead letters of %s go to %s: %s", name, dead_letter_name(name), why)
+        return OWN
+
+    def _store_group(self, actor: LoopActor, routes: Routes, letter: DeadLetter, parts: list[Routed]) -> str | None:
+        """Store what goes to the same queues; the name of one that has no room for all of it."""
+        names = parts[0].queues
+        batches = [part.batch for part in parts]
+        batch = batches[0] if len(batches) == 1 else joined_batches(batches)
+        ranges = merged([(part.up_to - len(part.batch), part.up_to) for part in parts])
+        full: str | None = None
+        if names != OWN:
+            count, full = self._room(routes, names, batch)
+            if not count:
+                return full
+            if count < len(batch):
+                batch, ranges = batch.slice(0, count), _first(ranges, count)
+        try:
+            if names != OWN:
+                sent = batch if letter.routing_key is None else readdressed(batch, letter.routing_key)
+                published = Published(letter.exchange or "", self._common(letter))
+                event = routes.distributor.move_dead_letters(self._state, ranges, names, sent, published)
+        except (RecordTooLargeError, TooMuchTogetherError) as error:
+            names, full = self._own(error.code, str(error)), None
+        if names == OWN:
+            name = dead_letter_name(self._state.name)
+            routes.own_queue(name)
+            event = routes.distributor.move_dead_letters(self._state, ranges, (name,), batch, letter.published)
+        self._output.tell(actor.actor_ref, DeadLettersMoved(ranges), event)
+        return full
+
+    @staticmethod
+    def _room(routes: Routes, names: Names, batch: MessageBatch) -> tuple[int, str | None]:
+        """How many of the first all of the queues have room for; where that is not all, which of them has least."""
+        count, full = len(batch), None
+        for name in names:
+            routes.queues.get(name)
+            state = routes.queues.state(name)
+            assert state is not None
+            room = room_for_letters(state, batch)
+            if room < count:
+                count, full = room, name
+        return count, full
+
+
+def _way(settings: Any) -> tuple[str | None, str | None]:
+    return settings.dead_letter_exchange, settings.dead_letter_routing_key
+
+
+def _parts(queues: Iterable[Names], batch: MessageBatch, first: int) -> Iterator[Routed]:
+    """Neighbours that go to the same queues together, each part with the number behind its last."""
+    start = 0
+    for names, messages in groupby(queues):
+        stop = start + len(list(messages))
+        yield Routed(cast("Any", None), names, batch.slice(start, stop), first + stop)
+        start = stop
+
+
+def _first(ranges: Iterable[Range], count: int) -> tuple[Range, ...]:
+    """The first ``count`` numbers of ranges."""
+    found = []
+    for start, stop in ranges:
+        if count <= 0:
+            break
+        found.append((start, min(stop, start + count)))
+        count -= stop - start
+    return tuple(found)
+
+
+def _headers(batch: MessageBatch, index: int) -> Table | None:
+    try:
+        return unpack_headers(batch.headers[index]) if batch.headers is not None else None
+    except BatchError:
+        return None
