@@ -160,11 +160,21 @@ class Operations:
         found = self._queue("sender", queue, make=make, settings=settings)
         return SendToQueueSubscriber.start(found, producer, port, stage, temporary)
 
-    def exchange_sender(self, to: PublishesTo, port: Port, producer: str | None, *, temporary: bool = False) -> Ref:
-        """Attach what publishes to an exchange; ``port``, ``producer`` and ``temporary`` are as of `sender`.
+    def exchange_sender(
+        self,
+        to: PublishesTo,
+        port: Port,
+        producer: str | None,
+        stage: StageKey | None = None,
+        *,
+        temporary: bool = False,
+    ) -> Ref:
+        """Attach what publishes to an exchange; ``port``, ``producer``, ``stage`` and ``temporary`` are as of `sender`.
 
         That the exchange is not there, or takes nothing from outside, its port is told.
         """
+        if stage is not None:
+            self._attach(Right.WRITE, stage.writer, "sender", WRITER)
         self._attach(Right.WRITE, exchange_resource(to.exchange), "sender", EXCHANGE)
         return ExchangeSender.start(
             self._services.queues.exchanges.publishing,
@@ -172,6 +182,7 @@ class Operations:
             to.routing_key,
             producer,
             port,
+            stage=stage,
             temporary=temporary,
             mandatory=to.mandatory,
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 from actors import LoopActorRef, OfferBatch, QueueError, StorageError
 from actors.queue.vocabulary.commands import ExplainWait
-from actors.queue.vocabulary.distributed import Unroutable
+from actors.queue.vocabulary.distributed import StageTallied, TallyStage, Unroutable
 from actors.queue.vocabulary.replies import CapacityGranted, Reply, SenderAttached, SentMessages, WaitExplained
 from transport.broker.commands import refusal
 from transport.broker.operations import OPERATIONS, Operations
@@ -38,6 +38,7 @@ class SendingPort(Port):
         super().__init__(client)
         self._demand = GrantedDemand()
         self._grants = True
+        self._publishes = False
         client.hold_to(self._demand)
         self._stage = read_stage(hello.options)
         temporary = hello.options.get("temporary", False)
@@ -49,24 +50,32 @@ class SendingPort(Port):
         """The actor that sends to a queue, or publishes to an exchange."""
         to = read_target(hello)
         if to is not None:
-            if self._stage is not None:
-                raise RemoteProtocolError("HELLO: what is staged goes to a queue: name the queue, and no exchange")
-            return operations.exchange_sender(to, self, hello.client_id, temporary=temporary)
+            self._publishes = True
+            return operations.exchange_sender(to, self, hello.client_id, self._stage, temporary=temporary)
         make = hello.options.get(EXISTING_QUEUE) is None
         return operations.sender(hello.queue or "", self, hello.client_id, self._stage, temporary=temporary, make=make)
 
     def received(self, frame: wire.Frame) -> None:
-        """SEND, and WHY."""
+        """SEND, WHY and TALLY."""
         assert self.actor is not None
         if not isinstance(frame, wire.Send):
-            assert isinstance(frame, wire.Why), "the protocol allows no other"
-            self.actor.deliver(ExplainWait(frame.request, self.actor))
+            self._asked(self.actor, frame)
             return
         size = frame.batch.nbytes
         if size > MAX_BODY_BYTES:
             raise FrameTooLargeError(size, MAX_BODY_BYTES, what="SEND body")
         timing = Timing.from_properties(frame.properties)
         self.actor.deliver(OfferBatch(frame.sequence, frame.batch, timing.delay, timing.ttl, self.actor))
+
+    def _asked(self, actor: LoopActorRef[Any], frame: wire.Frame) -> None:
+        """WHY, and TALLY."""
+        if isinstance(frame, wire.Why):
+            actor.deliver(ExplainWait(frame.request, actor))
+            return
+        assert isinstance(frame, wire.Tally), "the protocol allows no other"
+        if self._stage is None or not self._publishes:
+            raise RemoteProtocolError("TALLY belongs to a stage that is written through an exchange")
+        actor.deliver(TallyStage(frame.request))
 
     def tell(self, reply: Reply) -> None:
         """SENT, DEMAND, which is cumulative, BECAUSE, and WELCOME once the queue knows the sender."""
@@ -80,6 +89,10 @@ class SendingPort(Port):
             case Unroutable():
                 for ranges in wire.split_ranges(list(reply.ranges)):
                     self._client.send(wire.Returned(ranges, reply.reason))
+            case StageTallied():
+                for queue, messages in reply.queues:
+                    self._client.send(wire.Tallied(reply.request, queue, messages))
+                self._client.send(wire.Tallied(reply.request, None, 0))
             case WaitExplained():
                 self._client.send(wire.Because(reply.request, reply.reason, reply.text[: wire.MAX_ERROR_TEXT]))
             case SenderAttached():

@@ -32,7 +32,7 @@ from transport.errors import (
 from transport.security.access import Access
 from transport.wire.address import Address
 from transport.wire.cumulative import CumulativeDemand
-from transport.wire.messages import VERSION, Demand, Error, Frame, Hello, Options, Sent
+from transport.wire.messages import VERSION, Demand, Error, Frame, Hello, Options, Sent, Tallied, Tally
 from transport.wire.names import check_name
 from transport.wire.transaction_options import STAGE, transaction_options
 
@@ -54,6 +54,9 @@ class StageConnection(BlockingConnection):
         committed: whether the transaction's version is committed already.
         stored: how many messages of the stage the broker had when the connection opened.
         heard: how many demands and confirmations came.
+        tallied: through an exchange, which queues hold how many messages of the stage, as far as that has come.
+        tally_of: the request for which all of that has come; None for none.
+        asked_of: the last request for it; None for none. Requests are named by how many messages the stage had been given.
 
     Args:
         address: the broker's.
@@ -76,8 +79,11 @@ class StageConnection(BlockingConnection):
         confirmed: Callable[[], None],
         credentials: Credentials = NO_CREDENTIALS,
     ) -> None:
-        self._queue = hello.queue or ""
+        self._what = hello.queue or str(hello.options.get("exchange"))
         self._session = session
+        self.tallied: list[tuple[str, int]] = []
+        self.tally_of: int | None = None
+        self.asked_of: int | None = None
         self._tell_confirmed = confirmed
         self._granted = CumulativeDemand()
         self.heard = 0
@@ -125,6 +131,10 @@ class StageConnection(BlockingConnection):
             raise BrokerError(frame.code, frame.text)
         elif isinstance(frame, Sent):
             self._answered(frame)
+        elif isinstance(frame, Tallied) and frame.queue is not None:
+            self.tallied.append((frame.queue, frame.messages))
+        elif isinstance(frame, Tallied):
+            self.tally_of = frame.request
         else:
             raise RemoteProtocolError(f"{type(frame).__name__.upper()} answers nothing that was sent")
 
@@ -132,7 +142,7 @@ class StageConnection(BlockingConnection):
         session, stored = self._session, self._session.confirmed_up_to
         if frame.rejected is not None and stored < frame.up_to <= session.next_number:
             # The session keeps the batch: it is sent again, on another connection.
-            raise QueueFullError(self._queue, stored, frame.up_to - stored, frame.rejected)
+            raise QueueFullError(self._what, stored, frame.up_to - stored, frame.rejected)
         if not session.sent(frame):
             raise RemoteProtocolError("SENT answers nothing that was sent")
         self._tell_confirmed()
@@ -149,13 +159,15 @@ class StageConnection(BlockingConnection):
 
 
 class StageClient(BlockingClient[StageConnection]):
-    """One stage of one queue. Connects with its first use; a context manager that closes.
+    """One stage of one queue, or of all queues behind an exchange. Connects with its first use; a context manager that closes.
 
     What is staged stays until its transaction ends or times out.
 
     Args:
         addresses: the broker's sending addresses, tried in turn.
-        queue: the queue's name.
+        queue: the queue's name; None with an exchange.
+        exchange: the exchange's name, in place of a queue's.
+        routing_key: of messages that have no key of their own; only with ``exchange``.
         writer: who writes, for all its transactions.
         version: the number of the transaction; a writer's versions grow.
         stage: unique for each attempt of each task.
@@ -179,7 +191,9 @@ class StageClient(BlockingClient[StageConnection]):
         self,
         addresses: str | Sequence[str],
         *,
-        queue: str,
+        queue: str | None = None,
+        exchange: str | None = None,
+        routing_key: str | None = None,
         writer: str,
         version: int,
         stage: str,
@@ -190,17 +204,30 @@ class StageClient(BlockingClient[StageConnection]):
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        check_name(queue, "queue")
+        if (queue is None) == (exchange is None) or (exchange is None and routing_key is not None):
+            raise LocalProtocolError(
+                "a stage is of one place: give either queue, or exchange with a routing_key or without"
+            )
         self._options = transaction_options(writer, version) | {STAGE: check_name(stage, "stage")}
+        self._publishes = exchange is not None
+        if exchange is not None:
+            from transport.wire.exchange_named import checked_target, publishing_options  # noqa: PLC0415 - most stage for queues
+
+            self._options |= publishing_options(checked_target(exchange, routing_key, mandatory=False))
+        elif queue is not None:
+            check_name(queue, "queue")
         if not demand_timeout > 0:
             raise LocalProtocolError(f"a demand timeout of {demand_timeout} s is not above zero")
         self._queue = queue
+        self._what = queue or exchange or "amq.default"
         self._stage = stage
         self._demand_timeout = demand_timeout
-        super().__init__(addresses, f"queue {queue!r}", retry, clock, chance, Credentials(access, token))
+        what = f"queue {queue!r}" if exchange is None else f"exchange {exchange!r}"
+        super().__init__(addresses, what, retry, clock, chance, Credentials(access, token))
         self._committed = False
-        self._session = SenderSession(client_id=stage)
+        self._session = SenderSession(client_id=stage, numbered=not self._publishes)
         self._given = 0
+        self._tally: list[tuple[str, int]] | None = None
         self._moved_at = 0.0
         self._patience = Patience(self._link)
 
@@ -224,9 +251,24 @@ class StageClient(BlockingClient[StageConnection]):
         self._work(lambda: not self._session.unsent_messages)
 
     def finish(self) -> EnlistedStage:
-        """Wait until everything is stored, durably where the broker is durable; what a `TransactionClient` commits."""
+        """Wait until everything is stored, durably where the broker is durable; what a `TransactionClient` commits.
+
+        Raises:
+            LocalProtocolError: it is a stage of an exchange, which may be in several queues: `finish_all` has them.
+        """
+        if self._queue is None:
+            raise LocalProtocolError(
+                "a stage of an exchange is in as many queues as it was routed to: call finish_all()"
+            )
         self._work(lambda: self._session.idle)
         return EnlistedStage(self._queue, self._stage, self._given)
+
+    def finish_all(self) -> tuple[EnlistedStage, ...]:
+        """As `finish`, of a stage of an exchange too: one for each queue that holds messages of it. All of them are to be committed."""
+        if self._queue is not None:
+            return (self.finish(),)
+        self._work(lambda: self._session.idle and (self._tally is not None or not self._given or self._committed))
+        return tuple(EnlistedStage(queue, self._stage, messages) for queue, messages in self._tally or ())
 
     def _work(self, done: Callable[[], bool]) -> None:
         """Send and listen until ``done``, on as many connections as it takes."""
@@ -249,7 +291,7 @@ class StageClient(BlockingClient[StageConnection]):
                 self._link.drop()
                 if isinstance(error, BrokerError) and error.code == COMMITTED_CODE:
                     self._committed = True
-                elif not self._session.idle:
+                elif not done():
                     self._patience.bear(error)
             except BaseException:
                 self._link.drop()  # interrupted inside a frame: what follows could not be told from its rest
@@ -260,11 +302,23 @@ class StageClient(BlockingClient[StageConnection]):
         while not done():
             heard = connection.heard
             pushed = connection.push(MAX_UNCONFIRMED_BYTES)
+            if self._queue is None and self._session.idle:
+                self._ask_for_tally(connection)
             if pushed:
                 self._moved_at = self._clock()
             connection.catch_up()
             if not (pushed or done()):
                 self._wait(connection, heard)
+
+    def _ask_for_tally(self, connection: StageConnection) -> None:
+        """Everything is confirmed: ask in which queues it is, once on each connection, and take the answer."""
+        if connection.tally_of == self._given:
+            self._tally = connection.tallied
+        elif connection.asked_of != self._given:
+            connection.asked_of = self._given
+            connection.tallied = []
+            connection.send(Tally(self._given))
+            self._moved_at = self._clock()
 
     def _confirmed(self) -> None:
         """The broker has stored something."""
@@ -278,7 +332,7 @@ class StageClient(BlockingClient[StageConnection]):
         however much the broker says meanwhile.
         """
         now = self._clock()
-        owed = self._session.unconfirmed_messages > 0
+        owed = self._session.unconfirmed_messages > 0 or connection.asked_of != connection.tally_of
         deadline = self._moved_at + (CONFIRM_TIMEOUT if owed else self._demand_timeout)
         try:
             if connection.heard == heard:
@@ -288,7 +342,7 @@ class StageClient(BlockingClient[StageConnection]):
         except PeerTimeoutError as error:
             if owed or self._clock() < deadline:
                 raise
-            raise DemandTimeoutError(self._queue, self._demand_timeout) from error
+            raise DemandTimeoutError(self._what, self._demand_timeout) from error
         if not owed:
             self._patience.excuse(self._clock() - now)
 
@@ -310,7 +364,7 @@ class StageClient(BlockingClient[StageConnection]):
             return
         stored, confirmed = connection.stored, self._session.confirmed_up_to
         if stored < confirmed:
-            raise StageLostError(self._queue, self._stage, stored, confirmed)
+            raise StageLostError(self._what, self._stage, stored, confirmed)
         if stored > (sent := self._session.highest_sent):
             raise RemoteProtocolError(
                 f"stage {self._stage!r} holds {stored} messages, of which {sent} were sent here: another task uses its name"
@@ -319,4 +373,4 @@ class StageClient(BlockingClient[StageConnection]):
 
     def _forget(self) -> None:
         """Nobody needs it any more: the version is committed, with another attempt's stage."""
-        self._session = SenderSession(client_id=self._stage)
+        self._session = SenderSession(client_id=self._stage, numbered=not self._publishes)

@@ -188,6 +188,22 @@ class Returned(Frame):
         object.__setattr__(self, "reason", self.reason[:MAX_ERROR_TEXT])
 
 
+@frame(20)
+class Tally(Frame):
+    """A sender that stages through an exchange asks how many messages of its stage each queue holds."""
+
+    request: int
+
+
+@frame(21)
+class Tallied(Frame):
+    """A queue holds so many; one for each, and behind them one without a queue."""
+
+    request: int
+    queue: Name | None
+    messages: int
+
+
 @frame(32)
 class Request(Frame):
     """What may have been delivered in total since the connection opened."""

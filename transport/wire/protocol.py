@@ -44,7 +44,7 @@ class State(Enum):
 ALWAYS: frozenset[type[wire.Frame]] = frozenset({wire.Ping, wire.Pong, wire.Error})
 
 FROM_CLIENT: dict[str, frozenset[type[wire.Frame]]] = {
-    "sender": frozenset({wire.Send, wire.Why}),
+    "sender": frozenset({wire.Send, wire.Why, wire.Tally}),
     "receiver": frozenset({wire.Request, wire.Ack, wire.Nack, wire.Extend, wire.Cancel, wire.Why}),
     "subscription": frozenset({wire.Reserve, wire.Commit, wire.Fetch, wire.Request, wire.Cancel}),
     "admin": frozenset({wire.Command}),
@@ -53,7 +53,7 @@ FROM_CLIENT: dict[str, frozenset[type[wire.Frame]]] = {
 """What an open client of each role may send."""
 
 FROM_BROKER: dict[str, frozenset[type[wire.Frame]]] = {
-    "sender": frozenset({wire.Demand, wire.Sent, wire.Returned, wire.Because}),
+    "sender": frozenset({wire.Demand, wire.Sent, wire.Returned, wire.Tallied, wire.Because}),
     "receiver": frozenset({wire.Deliver, wire.Because}),
     "subscription": frozenset({wire.Reserved, wire.Committed, wire.Fetched, wire.FetchEnd}),
     "admin": frozenset({wire.Result}),

@@ -18,6 +18,7 @@ from transport.wire.messages import (
     Nack,
     Reserve,
     Send,
+    Tally,
     Why,
 )
 from transport.wire.receiving import SHARED_BUFFER_BYTES
@@ -35,7 +36,7 @@ LONG_WORK = 16
 
 _WITH_RANGES = frozenset(frame.TYPE for frame in (Ack, Nack, Extend))
 _WORK = {Enlist.TYPE: NAMES_WORK} | dict.fromkeys(
-    (frame.TYPE for frame in (Hello, Auth, Reserve, Fetch, Command, CommitTransaction, AbortTransaction, Why)),
+    (frame.TYPE for frame in (Hello, Auth, Reserve, Fetch, Command, CommitTransaction, AbortTransaction, Why, Tally)),
     LONG_WORK,
 )
 
