@@ -26,6 +26,7 @@ from spark_bridge.errors import SchemaError
 VALUE = "value"
 KEY = "key"
 QUEUE = "queue"
+ROUTING_KEY = "routingKey"
 POSITION = "position"
 ENQUEUED_AT = "enqueued_at"
 MESSAGE_ID = "message_id"

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from spark_bridge.errors import WriteError
 from spark_bridge.option_values import name as checked_name
-from spark_bridge.schema import HEADERS, KEY, QUEUE, VALUE
+from spark_bridge.schema import HEADERS, KEY, QUEUE, ROUTING_KEY, VALUE
 from transport import BinaryColumn, MessageBatch
 from transport.clients.arrow_headers import wrong_with
 
@@ -32,7 +32,7 @@ class MessageBatchBuilder:
     """Makes message batches of the record batches of one task.
 
     Args:
-        queue: where a row goes that names no queue; None if every row must name one.
+        queue: where a row goes that names no queue, an exchange's name where all go there; None if every row must name one.
         max_column_bytes: bytes of one column of a message batch at most.
     """
 
@@ -120,8 +120,9 @@ def _message_columns(records: pa.RecordBatch, first: int) -> pa.RecordBatch:
         )
     columns = {VALUE: value}
     names = records.schema.names
-    if KEY in names:
-        key = _binary(records.column(KEY))
+    named = ROUTING_KEY if ROUTING_KEY in names else KEY
+    if named in names:
+        key = _binary(records.column(named))
         if key.null_count:
             key = pc.fill_null(key, pa.scalar(b"", key.type))
         columns[KEY] = key

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from spark_bridge.access_options import ACCESS_OPTIONS, with_access
 from spark_bridge.errors import OptionError
 from spark_bridge.option_values import Option, addresses, duration_ms, name, parse_options, whole_number
-from transport import DEFAULT_SEND_ADDRESS
+from transport import DEFAULT_SEND_ADDRESS, LocalProtocolError
 from transport.security.access_sources import GivenAccess
+from transport.wire.exchange_named import check_routing_key
 
 DEFAULT_DEMAND_TIMEOUT_MS = 300_000
 """How long a task waits for room: a receiver that is restarted is back by then, and a query that hangs is noticed."""
@@ -34,6 +35,8 @@ class SinkOptions:
 
     Attributes:
         queue: where a row goes that has no ``queue`` of its own; None where every row has.
+        exchange: where all rows are published, in place of queues; None for none.
+        routing_key: of rows that have no key of their own; only with ``exchange``.
         brokers: sending addresses of one broker, ``host:port``, tried in turn.
         demand_timeout_ms: how long a task waits for room in a queue before it fails.
         writer: the name under which a batch write is done once; None for a new one each time.
@@ -42,6 +45,8 @@ class SinkOptions:
     """
 
     queue: str | None = None
+    exchange: str | None = None
+    routing_key: str | None = None
     brokers: tuple[str, ...] = (DEFAULT_SEND_ADDRESS,)
     demand_timeout_ms: int = DEFAULT_DEMAND_TIMEOUT_MS
     writer: str | None = None
@@ -63,6 +68,10 @@ class SinkOptions:
                 "and they would be taken for those that are written already"
             )
         options = replace(cls(), **with_access(parse_options(_OPTIONS, given, SPARKS_OWN, explain=_explained)))
+        if options.exchange is not None and options.queue is not None:
+            raise OptionError("options queue and exchange are both there: rows go to one of them; leave one out")
+        if options.exchange is None and options.routing_key is not None:
+            raise OptionError("option routingKey belongs to an exchange: give option exchange too, or leave it out")
         if (options.writer is None) != (options.version is None):
             raise OptionError(
                 "options writer and version go together: the name of what writes, "
@@ -90,12 +99,21 @@ def _explained(unknown: Sequence[str]) -> Sequence[str]:
     return refused(unknown, _OPTIONS, options.NAMES, "source (readStream, spark.read)")
 
 
+def _routing_key(text: str) -> str:
+    try:
+        return check_routing_key(text)
+    except LocalProtocolError as error:
+        raise ValueError(str(error)) from None
+
+
 def _version(text: str) -> int:
     return whole_number(text, most=MAX_VERSION)
 
 
 _OPTIONS = (
     Option("queue", ("queue",), name),
+    Option("exchange", ("exchange",), name),
+    Option("routing_key", ("routingKey",), _routing_key),
     Option("brokers", ("brokers",), addresses),
     Option("demand_timeout_ms", ("demandTimeout",), duration_ms),
     Option("writer", ("writer",), name),

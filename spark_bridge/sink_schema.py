@@ -1,4 +1,4 @@
-"""The columns that a sink takes: ``value``, and where they are wanted ``key``, ``headers`` and ``queue``."""
+"""The columns that a sink takes: ``value``, and where they are wanted ``key`` or ``routingKey``, ``headers`` and ``queue``."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from typing import Any
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
 from spark_bridge.errors import OptionError, SchemaError
-from spark_bridge.schema import HEADERS, KEY, QUEUE, VALUE
+from spark_bridge.schema import HEADERS, KEY, QUEUE, ROUTING_KEY, VALUE
 
 _TYPES = {
     VALUE: "string or binary",
     KEY: "string or binary",
     HEADERS: "array<struct<key:string,value:binary>>, map<string,binary> or map<string,string>",
     QUEUE: "string",
+    ROUTING_KEY: "string",
 }
 """Column -> what it may be."""
 
 
-def check_sink_schema(schema: Any, queue: str | None) -> None:
+def check_sink_schema(schema: Any, queue: str | None, exchange: str | None = None) -> None:
     """Check the StructType of what is to be written, before any task runs.
 
     Args:
         schema: the frame's.
         queue: the option ``queue``.
+        exchange: the option ``exchange``.
 
     Raises:
         SchemaError: a column is unknown, missing, there twice, or of a type that it cannot have.
@@ -46,12 +48,26 @@ def check_sink_schema(schema: Any, queue: str | None) -> None:
             )
     if VALUE not in seen:
         raise SchemaError(f"there is no column value; a sink takes {_described()}")
+    if KEY in seen and ROUTING_KEY in seen:
+        raise SchemaError(
+            f"columns {KEY} and {ROUTING_KEY} are both there, and a message has one key: select one of them"
+        )
+    if exchange is not None:
+        if QUEUE in seen:
+            raise SchemaError(
+                f"there is a column {QUEUE}, and option exchange: rows go to the exchange; leave one of the two out"
+            )
+        return
+    if ROUTING_KEY in seen:
+        raise SchemaError(
+            f"column {ROUTING_KEY} belongs to an exchange: give option exchange, or call the column {KEY}"
+        )
     if queue is None and QUEUE not in seen:
         raise OptionError('option queue is missing, and no column queue is there: .option("queue", "orders")')
 
 
 def _fits(column: str, kind: Any) -> bool:
-    if column == QUEUE:
+    if column in (QUEUE, ROUTING_KEY):
         return isinstance(kind, StringType)
     if column == HEADERS:
         return _are_headers(kind)

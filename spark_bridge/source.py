@@ -88,7 +88,7 @@ class PenstockDataSource(DataSource):  # type: ignore[misc]  # PySpark has no ty
                 "writer and version (the batch id)"
             )
         options = SinkOptions.parse(self.options).for_streaming()
-        check_sink_schema(schema, options.queue)
+        check_sink_schema(schema, options.queue, options.exchange)
         return PenstockStreamWriter(options)
 
     @plainly
@@ -107,5 +107,5 @@ class PenstockDataSource(DataSource):  # type: ignore[misc]  # PySpark has no ty
                 "and penstock queue purge before it where the queue is to be empty"
             )
         options = SinkOptions.parse(self.options)
-        check_sink_schema(schema, options.queue)
+        check_sink_schema(schema, options.queue, options.exchange)
         return PenstockBatchWriter(options)

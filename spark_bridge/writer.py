@@ -152,6 +152,7 @@ class _TaskStages:
         self._writer = writer
         self._version = version
         self._name = name
+        self._kind = "queue" if options.exchange is None else "exchange"
         self._clients: dict[str, StageClient] = {}
         self._open = ExitStack()
         self.committed = False
@@ -170,7 +171,7 @@ class _TaskStages:
 
     def send(self, queue: str, messages: MessageBatch) -> None:
         """Stage ``messages``; nothing if the version is committed already."""
-        with explained(f"writing to queue {queue!r}"):
+        with explained(f"writing to {self._kind} {queue!r}"):
             client = self._clients.get(queue) or self._opened(queue)
             if not self.committed:
                 client.send(messages)
@@ -181,11 +182,11 @@ class _TaskStages:
         A driver that outlived its time may commit the version while this task writes. The client then drops what it has, and the
         commit of the stage that it names changes nothing.
         """
-        stages = []
+        stages: list[EnlistedStage] = []
         for queue, client in self._clients.items():
-            with explained(f"writing to queue {queue!r}"):
+            with explained(f"writing to {self._kind} {queue!r}"):
                 if not self.committed:
-                    stages.append(client.finish())
+                    stages += client.finish_all()
         return tuple(stages)
 
     def _opened(self, queue: str) -> StageClient:
@@ -195,11 +196,13 @@ class _TaskStages:
                 f"one task writes to more than {MAX_QUEUES_PER_TASK} queues, {queue!r} is the next; "
                 "repartition by column queue, or write fewer queues and put what is in the column into key"
             )
-        with explained(f"writing to queue {queue!r}"):
+        with explained(f"writing to {self._kind} {queue!r}"):
             access = access_here(options.access)
         client = StageClient(
             options.brokers,
-            queue=queue,
+            queue=queue if options.exchange is None else None,
+            exchange=options.exchange,
+            routing_key=options.routing_key,
             writer=self._writer,
             version=self._version,
             stage=self._name,
@@ -220,7 +223,7 @@ def _write(
 
     context = TaskContext.get()
     name = f"{context.partitionId()}-{context.attemptNumber()}-{secrets.token_hex(4)}"
-    builder = MessageBatchBuilder(options.queue)
+    builder = MessageBatchBuilder(options.exchange or options.queue)
     with _TaskStages(options, writer, version, name) as stages:
         for records in iterator:
             # Rows of a committed batch are read all the same: what computes them may keep state that must be complete.

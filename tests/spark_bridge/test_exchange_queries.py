@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from spark_bridge import OptionError
+from spark_bridge.errors import SchemaError
 from spark_bridge.options import SourceOptions
+from spark_bridge.sink_options import SinkOptions
+from spark_bridge.sink_schema import check_sink_schema
 from streams import Source
 from tests.spark_bridge.queries import MARKS, Batches, failure, finish, start
+from tests.spark_bridge.sinks import payloads
 from transport import Administration, Message, Sender
 
 
@@ -46,8 +50,88 @@ def test_options_that_cannot_be_are_told(given: dict[str, str], text: str) -> No
         SourceOptions.parse(given)
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"exchange": "e", "queue": "q"}, "rows go to one of them"),
+        ({"routingKey": "k"}, "belongs to an exchange"),
+        ({"exchange": "e", "routingKey": "k" * 256}, "256 bytes exceeds 255"),
+    ],
+)
+def test_options_of_a_sink_that_cannot_be_are_told(given: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        SinkOptions.parse(given)
+
+
+@pytest.mark.parametrize(
+    ("columns", "exchange", "text"),
+    [
+        (("value", "key", "routingKey"), "e", "a message has one key"),
+        (("value", "queue"), "e", "rows go to the exchange"),
+        (("value", "routingKey"), None, "belongs to an exchange"),
+    ],
+)
+def test_columns_of_a_sink_that_cannot_be_are_told(columns: tuple[str, ...], exchange: str | None, text: str) -> None:
+    types = pytest.importorskip("pyspark.sql.types")
+    schema = types.StructType([types.StructField(name, types.StringType()) for name in columns])
+    with pytest.raises(SchemaError, match=text):
+        check_sink_schema(schema, None if exchange else "q", exchange)
+
+
 class TestQueries:
     pytestmark = MARKS
+
+    def test_a_frame_is_published_to_an_exchange_all_of_it_at_once_and_once(
+        self, spark: Any, make_broker: Any, tmp_path: Path
+    ) -> None:
+        broker = make_broker(directory=str(tmp_path / "data"))
+
+        async def declare() -> None:
+            async with Administration(broker.sending) as administration:
+                for queue, key in (("eu", "eu.*"), ("all", "#")):
+                    await administration.create_queue(queue)
+                    await administration.bind("amq.topic", queue, key)
+
+        asyncio.run(declare())
+        rows = [(b"%d" % number, "eu.tea" if number % 2 else None) for number in range(100)]
+        frame = spark.createDataFrame(rows, "value binary, routingKey string").repartition(3)
+        options = {
+            "exchange": "amq.topic",
+            "routingKey": "us.tea",
+            "brokers": broker.sending,
+            "writer": "w",
+            "version": "1",
+        }
+        for _ in range(2):
+            frame.write.format("penstock").mode("append").options(**options).save()
+
+        async def stored() -> dict[str, int]:
+            async with Administration(broker.sending) as administration:
+                return {row["name"]: row["ready"] for row in await administration.queues()}
+
+        assert asyncio.run(stored()) == {"eu": 50, "all": 100}
+
+    def test_a_query_publishes_each_batch_to_an_exchange_once(
+        self, spark: Any, make_broker: Any, tmp_path: Path
+    ) -> None:
+        broker = make_broker(directory=str(tmp_path / "data"))
+
+        async def declare() -> None:
+            async with Administration(broker.sending) as administration:
+                for queue in ("one", "two"):
+                    await administration.create_queue(queue)
+                    await administration.bind("amq.fanout", queue)
+
+        asyncio.run(declare())
+        broker.send("q", [b"1", b"2", b"3"])
+        frame = (
+            spark.readStream.format("penstock").options(queue="q", subscription="s", brokers=broker.receiving).load()
+        )
+        writer = frame.select("value").writeStream.format("penstock").trigger(availableNow=True)
+        writer = writer.options(exchange="amq.fanout", brokers=broker.sending)
+        finish(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start())
+        for queue in ("one", "two"):
+            assert sorted(payloads(broker, queue)) == [b"1", b"2", b"3"]
 
     def test_two_queries_that_name_one_exchange_each_get_everything(
         self, spark: Any, make_broker: Any, tmp_path: Path

@@ -56,7 +56,7 @@ def test_what_spark_adds_to_a_streaming_query_is_passed_over() -> None:
         ),
         (
             {"tpoci": "q"},
-            "unknown option 'tpoci'; known are queue, brokers, demandTimeout, writer, version, user, password, ",
+            "unknown option 'tpoci'; known are queue, exchange, routingKey, brokers, demandTimeout, writer, version, user, password, ",
         ),
         (
             {"Subscription": "s"},
