@@ -31,7 +31,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "send": (
         Example("echo hello | penstock send --queue greetings", "Send one line of the standard input."),
         Example("penstock send --queue orders orders.txt", "Send each line of a file."),
-        Example("penstock send --queue orders --context prod orders.txt", "Send them to the broker of a context."),
+        Example("penstock send --exchange orders --routing-key eu.tea orders.txt", "Publish them to an exchange."),
     ),
     "receive": (
         Example("penstock receive --queue greetings --count 1", "Print one message, and end."),

@@ -220,7 +220,9 @@ def _full(error: QueueFullError) -> str:
     """For who has a shell: what a program would do about it is no help there."""
     why = error.reason.partition(": send")[0]
     many = f"{error.messages:,} message{'' if error.messages == 1 else 's'}"
-    return f"{many} refused: {why}; receive from it, or `penstock queue alter {error.queue} --max-messages N`"
+    # Of a queue behind an exchange the reason has the name.
+    queue = "QUEUE" if error.exchange else error.queue
+    return f"{many} refused: {why}; receive from it, or `penstock queue alter {queue} --max-messages N`"
 
 
 def _system_text(error: Exception) -> str:

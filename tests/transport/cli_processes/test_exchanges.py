@@ -181,3 +181,64 @@ def test_a_shell_is_offered_exchanges_but_the_default_one_and_those_that_it_woul
     names = exchange_names({"address": broker.sending})
     assert {exchange, "amq.topic"} <= set(names)
     assert not {"", "$(touch-x)"} & set(names)
+
+
+def test_what_is_sent_to_an_exchange_is_in_each_queue_that_is_bound_to_it(
+    broker: BrokerProcess, exchange: str, queue: str
+) -> None:
+    for each in (made(broker, queue), made(broker, f"{queue}.all")):
+        assert broker.run("binding create", exchange, each, "#" if each.endswith("all") else "eu.*")[0] == 0
+    code, out, err = broker.run("send", "--exchange", exchange, "--routing-key", "eu.tea", stdin=b"a\nb\n")
+    assert (code, out) == (0, b"")
+    assert err.startswith(f"penstock send: 2 messages confirmed by exchange {exchange} at {broker.sending}, 2 B in ")
+    lines = b'{"payload":"c","key":"us.soup"}\n{"payload":"d"}\n'
+    assert broker.run("send", "--exchange", exchange, "--routing-key", "eu.d", "--jsonl", stdin=lines)[0] == 0
+    assert broker.run("send", "--exchange", exchange, "--key", "eu.e", stdin=b"e\n")[0] == 0
+    assert broker.run("receive", "--queue", queue, "--count", "4")[:2] == (0, b"a\nb\nd\ne\n")
+    assert broker.run("receive", "--queue", f"{queue}.all", "--count", "5")[:2] == (0, b"a\nb\nc\nd\ne\n")
+    assert broker.run("send", "--exchange", "", "--key", queue, stdin=b"f\n")[0] == 0
+    assert broker.run("receive", "--queue", queue, "--count", "1")[:2] == (0, b"f\n")
+
+
+def test_what_no_queue_takes_is_dropped_in_silence_unless_it_is_mandatory(
+    broker: BrokerProcess, exchange: str, queue: str
+) -> None:
+    assert broker.run("binding create", exchange, made(broker, queue), "eu.*")[0] == 0
+    lines = b"".join(b'{"payload":"x","key":"%s"}\n' % key for key in (b"eu.tea", b"us.tea", b"us.tea", b"us.soup"))
+    assert broker.run("send", "--exchange", exchange, "--jsonl", stdin=lines)[0] == 0
+    code, out, err = broker.run("send", "--exchange", exchange, "--jsonl", "--mandatory", stdin=lines)
+    assert (code, out) == (1, b"")
+    reason = f"no queue is bound to exchange '{exchange}' that takes the routing key 'us.tea'"
+    *told, summary = err.splitlines()
+    assert told == [
+        f"penstock send: message 2, key us.tea, came back: {reason}",
+        f"penstock send: message 3, key us.tea, came back: {reason}",
+        "penstock send: message 4, key us.soup, came back too",
+    ]
+    assert summary.startswith(f"penstock send: 4 messages confirmed by exchange {exchange} at ")
+    assert summary.endswith("; 3 of them came back, for no queue took them")
+    code, out, err = broker.run("send", "--exchange", exchange, "--mandatory", "--quiet", stdin=b"x\n")
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.startswith("penstock send: message 1 came back: ")
+
+
+def test_of_very_many_that_come_back_ten_are_named_and_the_others_counted(broker: BrokerProcess, exchange: str) -> None:
+    code, _, err = broker.run("send", "--exchange", exchange, "--mandatory", stdin=b"x\n" * 5000)
+    assert code == 1
+    *told, rest, summary = err.splitlines()
+    assert [line.split()[3] for line in told] == [str(number) for number in range(1, 11)]
+    assert rest == "penstock send: 4,990 more came back"
+    assert summary.endswith("; 5,000 of them came back, for no queue took them")
+
+
+def test_an_exchange_that_there_is_not_and_a_full_queue_behind_one_are_told(
+    broker: BrokerProcess, exchange: str, queue: str
+) -> None:
+    code, _, err = broker.run("send", "--exchange", "none", stdin=b"x\n")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "there is no exchange 'none': declare it first; `penstock exchange list` shows what there is" in err
+    assert broker.run("queue create", queue, "--max-messages", "1", "--overflow", "reject")[0] == 0
+    assert broker.run("binding create", exchange, queue, "#")[0] == 0
+    code, _, err = broker.run("send", "--exchange", exchange, stdin=b"x\n" * 10)
+    assert (code, "or `penstock queue alter QUEUE --max-messages N`" in err) == (1, True)
+    assert f"than queue '{queue}' may hold" in err
