@@ -130,6 +130,7 @@ class QueueFullError(TransportError):
 
     Attributes:
         queue: its name; of what is published to an exchange, the exchange's.
+        exchange: whether that is so.
         sequence: the producer's number of the first message that was not stored.
         messages: how many messages the rejected batch has.
         reason: the broker's words.
@@ -145,6 +146,7 @@ class QueueFullError(TransportError):
             "more slowly, let receivers acknowledge, raise the queue's limits, or let the sender drop what is rejected (on_rejected='drop')"
         )
         self.queue = queue
+        self.exchange = exchange
         self.sequence = sequence
         self.messages = messages
         self.reason = reason

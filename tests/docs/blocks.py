@@ -171,6 +171,7 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "[python]": CLIENTS,
         "[text]": CLIENTS,
         "[]": Excuse.PICTURE,
+        "[console]": "tests/docs/test_exchanges.py::test_the_shell_prints_what_the_page_shows",
     },
     "docs/sender.md": {"[python]": CLIENTS, "[text]": CLIENTS},
     "docs/service.md": {

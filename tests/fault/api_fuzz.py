@@ -218,7 +218,15 @@ class Asker:
     def _any_bodies(self, operation: Any) -> Callable[[], None]:
         """Bodies of any kind, under any type; the answer is to be as described all the same."""
         (route,) = [each for each in ROUTES if (each.method, each.path) == (operation.method.upper(), operation.path)]
-        names = {"name": QUEUE, "queue": QUEUE, "id": 999_999, "version": 3, "subscription": "s", "writer": "w"}
+        names = {
+            "name": QUEUE,
+            "queue": QUEUE,
+            "exchange": "e",
+            "id": 999_999,
+            "version": 3,
+            "subscription": "s",
+            "writer": "w",
+        }
         place = self._url + operation.path.format(**names)
 
         @self._settings

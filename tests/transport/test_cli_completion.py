@@ -44,6 +44,19 @@ def queues(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     return asked
 
 
+@pytest.fixture
+def exchanges(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The same of exchanges."""
+    asked: list[dict[str, str]] = []
+
+    def names(said: dict[str, str]) -> list[str]:
+        asked.append(said)
+        return ["amq.topic", "news"]
+
+    monkeypatch.setattr(_completion_names, "exchange_names", names)
+    return asked
+
+
 def offered(*line: str, split: bool = False) -> list[str]:
     return [word for word, _ in complete(COMMAND, list(line), split=split)[1]]
 
@@ -99,6 +112,19 @@ def test_queues_are_offered_where_one_is_named_at_the_broker_of_the_line(queues:
     assert offered("subscription", "release", "orders", "") == []
     assert offered("queue", "delete", "--context", "prod", "orders:e") == ["orders:eu"]
     assert [said.get("address") or said.get("context") for said in queues] == [None, "a:1", None, "prod"]
+
+
+def test_exchanges_are_offered_where_one_is_named(
+    queues: list[dict[str, str]], exchanges: list[dict[str, str]]
+) -> None:
+    assert offered("exchange", "delete", "") == ["amq.topic", "news"]
+    assert offered("exchange", "create", "e", "--alternate", "n") == ["news"]
+    assert offered("binding", "list", "--exchange=a") == ["--exchange=amq.topic"]
+    assert offered("binding", "create", "--address", "a:1", "news", "or") == ["orders", "orders:eu"]
+    assert offered("binding", "create", "--to-exchange", "news", "") == ["amq.topic", "news"]
+    assert offered("exchange", "create", "e", "--kind", "f") == ["fanout"]
+    assert [len(queues), len(exchanges)] == [1, 4]
+    assert queues[0]["address"] == "a:1"
 
 
 def test_bash_gets_what_is_behind_its_last_break(queues: list[dict[str, str]]) -> None:

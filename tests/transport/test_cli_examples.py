@@ -30,7 +30,19 @@ echo hello | penstock send --queue greetings
 penstock receive --queue greetings --count 1
 penstock send --queue orders orders.txt
 penstock receive --queue orders --idle-exit 0.2
-penstock send --queue orders --context prod orders.txt
+penstock exchange create orders --kind topic
+penstock exchange create news --kind fanout --alternate rest
+penstock send --exchange orders --routing-key eu.tea orders.txt
+penstock exchange list
+penstock exchange list --wide
+penstock exchange show orders
+penstock exchange show orders --json
+penstock exchange route orders eu.tea
+penstock exchange route amq.headers '' --header kind=tea
+penstock binding list --exchange orders
+penstock binding list --queue europe
+penstock binding delete orders europe 'eu.*'
+penstock exchange delete orders --if-unused
 penstock queue create tasks --max-receives 5 --dead-letter-queue failed
 penstock queue alter orders --max-messages 5000
 penstock queue alter orders --ttl never

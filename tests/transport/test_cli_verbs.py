@@ -15,7 +15,16 @@ from transport.cli.app import app
 ROOT: Any = typer.main.get_command(app)
 HEAVY = ("asyncio", "rich", "pydantic", "transport.config.settings", "transport.clients.administration", "msgpack")
 """What no help of a verb without settings needs."""
-LIGHT = [["send"], ["receive"], ["bench"], ["user", "add"], ["connection", "list"], ["journal", "backup"], []]
+LIGHT = [
+    ["send"],
+    ["receive"],
+    ["bench"],
+    ["user", "add"],
+    ["connection", "list"],
+    ["journal", "backup"],
+    ["exchange", "create"],
+    [],
+]
 
 
 @pytest.mark.parametrize("name", VERBS)

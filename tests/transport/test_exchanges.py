@@ -359,6 +359,7 @@ def test_a_key_that_is_too_long_ends_its_sender_and_what_was_before_it_is_stored
             "a binding",
         ),
         ("binding.list", {"source": 7}, "protocol-error", "source must be a string"),
+        ("exchange.list", {"name": 7}, "protocol-error", "name must be a string"),
     ],
 )
 def test_a_command_that_cannot_be_is_refused_and_changes_nothing(
@@ -406,6 +407,24 @@ def test_bindings_are_listed_in_pages_each_once_by_their_ends(run: Any, serve: A
             assert len(await administration.bindings("amq.direct", "one")) == 10
             assert len(await administration.bindings(destination="two")) == 10
             assert await administration.bindings("amq.topic") == []
+
+    run(main)
+
+
+def test_one_exchange_is_asked_for_by_its_name(run: Any, serve: Any, peers: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker, peers() as opened, Administration(broker.send_address) as administration:
+            await administration.declare_exchange("news", "fanout", alternate="rest")
+            every = {row["name"]: row for row in await administration.exchanges()}
+            for name in ("news", "", "amq.topic"):
+                assert await administration.exchange(name) == every[name]
+            with pytest.raises(BrokerError, match="there is no exchange 'nothing'") as raised:
+                await administration.exchange("nothing")
+            assert raised.value.code == "not-found"
+            admin = await opened.open(broker.send_address, "admin", None)
+            admin.send(Command(1, "exchange.list", {"name": "news"}), Command(2, "exchange.list", {"name": "none"}))
+            assert json.loads((await admin.expect(Result)).json) == [every["news"]]
+            assert json.loads((await admin.expect(Result)).json) == []
 
     run(main)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from actors.exchanges.errors import ExchangeNotFoundError
 from actors.exchanges.vocabulary import ALTERNATE, Destination
-from transport.broker.exchange_listings import binding_rows
+from transport.broker.exchange_listings import binding_rows, exchange_rows
 from transport.broker.listings import ANSWER_TIMEOUT
 from transport.errors import RemoteProtocolError
 from transport.wire.arguments import flag_of, string_of
@@ -24,6 +24,12 @@ CREATES: Final = ("name", "kind", "durable", "auto_delete", "internal", "argumen
 """The arguments of ``exchange.create``."""
 BINDS: Final = ("source", "destination", "key", "arguments", "to_exchange")
 """Those of ``binding.create`` and ``binding.delete``."""
+
+
+async def exchange_list(commands: Commands, arguments: Options) -> bytes:
+    """Every exchange, or the one of a name."""
+    only = None if arguments.get("name") is None else string_of(arguments, "name")
+    return await commands.list_rows(partial(exchange_rows, only=only), (str,), arguments)
 
 
 async def exchange_create(commands: Commands, arguments: Options) -> Any:

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from transport.broker.listings import Key, Listed, Rows
 
 
-async def exchange_rows(of: Listed, after: Key | None) -> Rows:
-    """Every exchange, by name; the default exchange, whose name is empty, comes first."""
+async def exchange_rows(of: Listed, after: Key | None, only: str | None = None) -> Rows:
+    """Every exchange, by name; the default exchange, whose name is empty, comes first. Or the one called ``only``."""
     directory = of.exchanges
-    for exchange in list(directory.exchanges):
+    one = None if only is None else directory.exchanges.get(only)
+    found = list(directory.exchanges) if only is None else [] if one is None else [one]
+    for exchange in found:
         if after is not None and exchange.name <= after[0]:
             continue
         count = directory.publishing.counts.read(exchange.name)

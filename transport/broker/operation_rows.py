@@ -13,7 +13,6 @@ from actors.queue.vocabulary.settings import dead_letter_name
 from transport.broker import exchange_commands
 from transport.broker.commands import Commands, lists
 from transport.broker.exchange_commands import alternate_of
-from transport.broker.exchange_listings import exchange_rows
 from transport.broker.listings import connection_rows, subscription_rows, transaction_rows, user_rows
 from transport.security.principal import Right
 from transport.wire.arguments import flag_of, string_of
@@ -129,7 +128,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
         Right.READ, "from", Commands.queue_move, also=_move, takes=("from", "to", "count", "create", "after")
     ),
     "queue.peek": Operation(Right.READ, "name", Commands.queue_peek, long=True),
-    "exchange.list": Operation(Right.MONITOR, None, lists(exchange_rows, str), long=True),
+    "exchange.list": Operation(Right.MONITOR, None, exchange_commands.exchange_list, long=True),
     "exchange.create": Operation(
         Right.CONFIGURE, "name", exchange_commands.exchange_create, also=_exchange_made, takes=exchange_commands.CREATES
     ),

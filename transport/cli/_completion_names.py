@@ -1,4 +1,4 @@
-"""The names of a broker's queues, for a shell that completes one: soon, or none, and never a word to anybody."""
+"""The names of a broker's queues and exchanges, for a shell that completes one: soon, or none, and never a word to anybody."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, redirect_stderr
 from types import FrameType
 from typing import Any, Final, NoReturn
@@ -30,6 +30,15 @@ def queue_names(said: dict[str, str]) -> list[str]:
     Args:
         said: the options on the line, by their names.
     """
+    return _names(said, _asked)
+
+
+def exchange_names(said: dict[str, str]) -> list[str]:
+    """The names of the exchanges there, likewise."""
+    return _names(said, _asked_for_exchanges)
+
+
+def _names(said: dict[str, str], asked: Callable[[str, Any], Coroutine[Any, Any, list[str]]]) -> list[str]:
     given: dict[str, Any] = {name: said.get(name) for name in ACCESS}
     given["tls"] = "tls" in said or None
     # Where it was said it is the verb's own; a receiver's answers no commands, and then there are no names.
@@ -37,7 +46,7 @@ def queue_names(said: dict[str, str]) -> list[str]:
     try:
         with _in_time(), _in_silence():
             access = take_access("completion", given)
-            names = asyncio.run(_asked(given["address"], access))
+            names = asyncio.run(asked(given["address"], access))
     except (typer.Exit, TransportError, OSError):
         return []
     return sorted(name for name in names if HARMLESS.fullmatch(name))[:MOST_NAMES]
@@ -48,6 +57,13 @@ async def _asked(address: str, access: Any) -> list[str]:
 
     async with Administration(address, connect_timeout=SECONDS, timeout=SECONDS, access=access) as administration:
         return [str(facts.get("name")) for facts in await administration.queues()]
+
+
+async def _asked_for_exchanges(address: str, access: Any) -> list[str]:
+    from transport.clients.administration import Administration  # noqa: PLC0415 - as above
+
+    async with Administration(address, connect_timeout=SECONDS, timeout=SECONDS, access=access) as administration:
+        return [str(facts.get("name")) for facts in await administration.exchanges()]
 
 
 @contextmanager

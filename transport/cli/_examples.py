@@ -31,7 +31,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "send": (
         Example("echo hello | penstock send --queue greetings", "Send one line of the standard input."),
         Example("penstock send --queue orders orders.txt", "Send each line of a file."),
-        Example("penstock send --queue orders --context prod orders.txt", "Send them to the broker of a context."),
+        Example("penstock send --exchange orders --routing-key eu.tea orders.txt", "Publish them to an exchange."),
     ),
     "receive": (
         Example("penstock receive --queue greetings --count 1", "Print one message, and end."),
@@ -98,6 +98,50 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "queue purge": (
         Example("penstock queue purge orders", "Drop what waits; the queue stays."),
         Example("penstock queue purge orders --context prod", "At the broker of a context."),
+    ),
+    "exchange": (
+        Example("penstock exchange list", "List the exchanges."),
+        Example("penstock exchange create orders --kind topic", "Declare one that goes by patterns."),
+    ),
+    "exchange list": (
+        Example("penstock exchange list", "See what came to each, and what of that no queue took."),
+        Example("penstock exchange list --wide", "With all that was declared."),
+    ),
+    "exchange show": (
+        Example("penstock exchange show orders", "See what it is, and where it leads."),
+        Example("penstock exchange show orders --json", "The same, for programs."),
+    ),
+    "exchange create": (
+        Example("penstock exchange create orders --kind topic", "Declare one that goes by patterns."),
+        Example("penstock exchange create news --kind fanout --alternate rest", "What nobody takes goes to another."),
+    ),
+    "exchange delete": (
+        Example("penstock exchange delete orders", "Delete it, with its bindings; the queues stay."),
+        Example("penstock exchange delete orders --if-unused", "Only where nothing is bound to it."),
+    ),
+    "exchange route": (
+        Example("penstock exchange route orders eu.tea", "See which queues would get a message with this key."),
+        Example("penstock exchange route amq.headers '' --header kind=tea", "And one with this header."),
+    ),
+    "binding": (
+        Example("penstock binding list", "List what leads from exchanges to queues."),
+        Example("penstock binding create orders europe 'eu.*'", "Have a queue get what matches."),
+    ),
+    "binding list": (
+        Example("penstock binding list --exchange orders", "See where an exchange leads."),
+        Example("penstock binding list --queue europe", "See what leads to a queue."),
+    ),
+    "binding create": (
+        Example("penstock binding create orders europe 'eu.*'", "Have the queue get what matches the pattern."),
+        Example("penstock binding create orders all --to-exchange", "Have another exchange get it."),
+        Example(
+            "penstock binding create amq.headers teas --argument kind=tea --match any",
+            "Have it get what has such a header.",
+        ),
+    ),
+    "binding delete": (
+        Example("penstock binding delete orders europe 'eu.*'", "Named as it was created."),
+        Example("penstock binding delete orders all --to-exchange", "One that leads to another exchange."),
     ),
     "subscription": (
         Example("penstock subscription list", "List the named consumers of all queues."),

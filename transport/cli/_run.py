@@ -35,6 +35,10 @@ HINTS = {
 OF_SUBSCRIPTION = "there is no subscription "
 """In a ``not-found`` that is not about a queue."""
 SUBSCRIPTIONS = "`penstock subscription list` shows what there is"
+OF_EXCHANGE = "there is no exchange "
+EXCHANGES = "`penstock exchange list` shows what there is"
+OF_RIGHTS = (" may not ", " rights ")
+"""One is in a ``forbidden`` that a right would change. Some exchanges are nobody's to change: then the text says what to do."""
 PROOFS = {
     "the user or the password is wrong": "check --user and --password-file",
     "the token is wrong": "check --token-file; `penstock user token` makes another",
@@ -197,15 +201,28 @@ def explain(error: Exception) -> str:
         return f"{text}; {hint}"
     # A text that says itself where to look needs no more.
     if isinstance(error, BrokerError) and error.code in HINTS and LOOK_THERE not in text:
-        return f"{text}; {SUBSCRIPTIONS if OF_SUBSCRIPTION in text else HINTS[error.code]}"
+        return f"{text}; {hint}" if (hint := _hint(error.code, text)) else text
     return text
+
+
+def _hint(code: str, text: str) -> str:
+    """What to do about a refusal of this code, where its text does not say it."""
+    if OF_SUBSCRIPTION in text:
+        return SUBSCRIPTIONS
+    if OF_EXCHANGE in text:
+        return EXCHANGES
+    if code == "forbidden" and not any(words in text for words in OF_RIGHTS):
+        return ""
+    return HINTS[code]
 
 
 def _full(error: QueueFullError) -> str:
     """For who has a shell: what a program would do about it is no help there."""
     why = error.reason.partition(": send")[0]
     many = f"{error.messages:,} message{'' if error.messages == 1 else 's'}"
-    return f"{many} refused: {why}; receive from it, or `penstock queue alter {error.queue} --max-messages N`"
+    # Of a queue behind an exchange the reason has the name.
+    queue = "QUEUE" if error.exchange else error.queue
+    return f"{many} refused: {why}; receive from it, or `penstock queue alter {queue} --max-messages N`"
 
 
 def _system_text(error: Exception) -> str:

@@ -51,10 +51,14 @@ VERBS: Final = {
         "Its user needs `configure`, `write` and `read` on `penstock-bench-*`."
     ),
     "queue": Row("Declare, alter, list, empty and delete queues.", is_group=True),
-    "completion": Row("Print what makes a shell complete verbs, options, files and names of queues.", is_group=True),
+    "binding": Row("List, create and delete what leads from exchanges to queues.", is_group=True),
+    "completion": Row(
+        "Print what makes a shell complete verbs, options, files and names of queues and exchanges.", is_group=True
+    ),
     "config": Row("See what a broker would run with.", is_group=True),
     "connection": Row("See and end connections.", is_group=True),
     "context": Row("Name brokers, with how they are reached: `--context NAME` then says it all.", is_group=True),
+    "exchange": Row("Declare, list and delete exchanges, and see where a message would go.", is_group=True),
     "journal": Row("Back a broker's journal up and restore it; look a stopped one's over, and mend it.", is_group=True),
     "subscription": Row("See, release and forget named consumers.", is_group=True),
     "transaction": Row("See and discard what writers have staged.", is_group=True),

@@ -10,7 +10,7 @@ import typer
 
 from transport.cli._usage import HELP_FLAGS
 
-app = typer.Typer(help="Print what makes a shell complete verbs, options, files and names of queues.")
+app = typer.Typer(help="Print what makes a shell complete verbs, options, files and names of queues and exchanges.")
 
 BASH: Final = r"""# bash completion of penstock: eval "$(penstock completion bash)"
 _penstock() {
@@ -62,6 +62,7 @@ FILES: Final = "files"
 NAMES: Final = "names"
 FILE_WORDS: Final = ("FILE", "DIR", "PATH")
 QUEUE_WORDS: Final = ("Q", "QUEUE", "FROM", "TO")
+EXCHANGE_WORDS: Final = ("E", "EXCHANGE")
 CHOICE: Final = "|"
 """Between the values in ``always|interval|never``."""
 
@@ -212,11 +213,20 @@ def _values(parameter: Any, current: str, said: dict[str, str]) -> tuple[str, li
         return NAMES, [(word, "") for word in metavar.split(CHOICE) if word.islower()]
     if parameter.name in {"context", "name", "names"} and (names := _contexts(parameter)) is not None:
         return NAMES, names
-    if words & set(QUEUE_WORDS) and not current.startswith("-"):
-        from transport.cli._completion_names import queue_names  # noqa: PLC0415 - where a queue is to be named alone
+    return NAMES, [] if current.startswith("-") else _things(parameter, words, said)
 
-        return NAMES, [(name, "a queue") for name in queue_names(said)]
-    return NAMES, []
+
+def _things(parameter: Any, words: set[str], said: dict[str, str]) -> list[Offer]:
+    """The queues, or exchanges, where one is to be named."""
+    if words & set(EXCHANGE_WORDS) or (parameter.name == "queue" and "to_exchange" in said):
+        from transport.cli._completion_names import exchange_names  # noqa: PLC0415 - where one is to be named alone
+
+        return [(name, "an exchange") for name in exchange_names(said)]
+    if words & set(QUEUE_WORDS):
+        from transport.cli._completion_names import queue_names  # noqa: PLC0415 - likewise
+
+        return [(name, "a queue") for name in queue_names(said)]
+    return []
 
 
 def _contexts(parameter: Any) -> list[Offer] | None:

@@ -36,7 +36,7 @@ EXIT_CODES: Final = (
         str(EXIT_FAILED),
         "the broker refused, or could not be reached in time; an input could not be read; an address could not be bound, or too few files "
         "may be open; `journal verify` found damage; a backup could not be made or restored; what `bench` sent did not all come "
-        "back in time",
+        "back in time; of what `send --mandatory` sent, some came back",
     ),
     ExitCode(
         str(EXIT_USAGE),

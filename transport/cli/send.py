@@ -18,15 +18,16 @@ from transport.cli._options import (
     LengthPrefixed,
     NoCreate,
     Null,
-    QueueOption,
     Quiet,
     SendAddress,
     WholeFile,
     format_of,
+    name,
     verb_command,
 )
+from transport.cli._publishing import Exchange, Mandatory, RoutingKey, target_of
 from transport.cli._run import on_signal, tell, untold, wait_teller
-from transport.cli.exit_codes import SIGNAL_EXIT_BASE
+from transport.cli.exit_codes import EXIT_DONE, EXIT_FAILED, SIGNAL_EXIT_BASE
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.errors import ImpossibleTimeError, QueueFullError, TransportError
 from transport.wire.address import DEFAULT_SEND_ADDRESS
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from actors.batch import HeaderValue
     from transport.cli._input import Window
     from transport.cli._input_formats import Decoder
+    from transport.cli._publishing import Target
     from transport.clients.sender_session import Confirmation
     from transport.security.access import Access
 
@@ -88,11 +90,17 @@ def _time(text: str | None) -> str | None:
 
 @verb_command(VERB, inputs="files")
 async def send(
-    queue: QueueOption,
+    queue: Annotated[
+        str | None,
+        typer.Option("--queue", metavar="Q", help="The queue's name.", callback=lambda said: said and name(said)),
+    ] = None,
     files: Annotated[
         list[str] | None,
         typer.Argument(metavar="[FILE ...|-]", help="What to send; the standard input by default.", callback=_readable),
     ] = None,
+    exchange: Exchange = None,
+    routing_key: RoutingKey = None,
+    mandatory: Mandatory = False,
     address: SendAddress = DEFAULT_SEND_ADDRESS,
     null: Null = False,
     length_prefixed: LengthPrefixed = False,
@@ -125,9 +133,9 @@ async def send(
     from transport.clients.backoff import Backoff  # noqa: PLC0415
     from transport.clients.sender import Sender  # noqa: PLC0415
 
+    target = target_of(VERB, queue, exchange, routing_key, key, mandatory=mandatory, no_create=no_create)
     form = format_of(null=null, length_prefixed=length_prefixed, whole_file=whole_file, jsonl=jsonl)
-    window = Window()
-    messages = Input(files or [], window, _decoder(form, key, header))
+    messages = Input(files or [], window := Window(), _decoder(form, key, header))
     try:
         sender = Sender(
             address,
@@ -138,6 +146,7 @@ async def send(
             ttl=_seconds(ttl),
             create=not no_create,
             on_wait=untold if quiet else wait_teller(VERB),
+            **target.options(),
         )
     except ImpossibleTimeError as error:
         wrong = "--ttl" if str(error).startswith("ttl") else "--delay"
@@ -169,10 +178,11 @@ async def send(
                 failure = error
             finally:
                 await messages.close()
+    target.came_back.tell_the_rest()
     failed = failure or messages.error
     if not quiet and (failed is None or window.confirmed_messages or (failure is not None and window.read_messages)):
         left = "not stored" if isinstance(failure, QueueFullError) else "not confirmed, which may or may not be stored"
-        tell(VERB, _summary(window, queue, address, time.monotonic() - began, left))
+        tell(VERB, _summary(window, target, address, time.monotonic() - began, left))
     if failure is not None:
         raise failure
     if stopped_by:
@@ -180,7 +190,7 @@ async def send(
         return SIGNAL_EXIT_BASE + stopped_by[0]
     if messages.error is not None:
         raise messages.error
-    return 0
+    return EXIT_FAILED if target.came_back.count else EXIT_DONE
 
 
 def _decoder(form: str | None, key: str | None, header: list[str] | None) -> Callable[[], Decoder]:
@@ -203,16 +213,18 @@ def _seconds(text: str | None) -> float | None:
     return None if text is None else parse_duration(text)
 
 
-def _summary(window: Window, queue: str, address: str, seconds: float, left: str) -> str:
+def _summary(window: Window, target: Target, address: str, seconds: float, left: str) -> str:
     from transport.cli import _written as written  # noqa: PLC0415 - not needed for --help
 
     messages, rate = window.confirmed_messages, round(window.confirmed_messages / max(seconds, 1e-6))
     # How many bytes they have is known of whole batches only.
     size = "" if window.batch_open else f"{written.size(window.confirmed_payload)} "
     text = (
-        f"{written.counted(messages, 'message')} confirmed in queue {queue} at {address}, "
+        f"{written.counted(messages, 'message')} confirmed {target} at {address}, "
         f"{size}in {written.duration(seconds)} ({written.counted(rate, 'message')}/s)"
     )
+    if returned := target.came_back.count:
+        text += f"; {written.count(returned)} of them came back, for no queue took {'it' if returned == 1 else 'them'}"
     open_ones = window.read_messages - messages
     return text if not open_ones else f"{text}; {open_ones:,} read and {left}"
 

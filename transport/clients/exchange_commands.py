@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from transport.errors import RemoteProtocolError
+from transport.errors import BrokerError, RemoteProtocolError
 from transport.wire.names import check_name
 
 Facts = dict[str, Any]
@@ -31,6 +31,18 @@ class ExchangeCommands(ABC):
         The figures are ``bindings`` (how many), and since the broker's start ``published`` and, of these, ``unroutable`` messages.
         """
         return await self._list("exchange.list", "exchanges")
+
+    async def exchange(self, name: str) -> Facts:
+        """The facts of one exchange, as in `exchanges`; an empty name is the default exchange's.
+
+        Raises:
+            BrokerError: ``not-found``.
+        """
+        found = await self._list("exchange.list", "exchanges", {"name": name})
+        for exchange in found:
+            if exchange.get("name") == name:
+                return exchange
+        raise BrokerError("not-found", f"there is no exchange {name!r:.255}: declare it first")
 
     async def declare_exchange(
         self,

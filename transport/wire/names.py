@@ -14,8 +14,13 @@ def check_name(name: str, what: str = "queue") -> str:
     """
     size = len(name.encode("utf-8", "surrogatepass"))
     if not 1 <= size <= MAX_NAME_BYTES:
-        raise InvalidNameError(f"a {what} name of {size} bytes is outside 1-{MAX_NAME_BYTES}")
+        raise InvalidNameError(f"{article(what)} {what} name of {size} bytes is outside 1-{MAX_NAME_BYTES}")
     # Of all white space only the blank counts as printable.
     if " " in name or not name.isprintable():
         raise InvalidNameError(f"the {what} name {name!r:.60} has white space or unprintable characters")
     return name
+
+
+def article(what: str) -> str:
+    """``a`` or ``an``, for what comes behind it."""
+    return "an" if what[:1] in "aeiou" else "a"

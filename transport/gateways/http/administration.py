@@ -77,20 +77,12 @@ def _command(
         for name, each in (query or {}).items():
             value = call.request.query.get(name)
             if value is not None:
-                asked[name] = _typed(name, value, each)
+                asked[name] = requests.typed_in_query(value, name, each)
         for name, argument in (path or {}).items():
             asked[argument] = call.names[name]
         return Answer(await call.operations.command(operation, asked), status)
 
     return run
-
-
-def _typed(name: str, value: str, field: Field) -> Any:
-    if field.kind == "integer":
-        return requests.whole_in_query(value, name, field)
-    if field.kind == "boolean":
-        return requests.flag_in_query(value, name)
-    return value
 
 
 async def list_queues(call: Call) -> Answer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from actors.exchanges.kinds import KINDS
 from actors.queue.vocabulary.replies import QueueStatistics, SubscriptionStatistics
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import OpenTransaction
@@ -66,10 +67,27 @@ BROWSED: Final = record(
     ),
     next=maybe(COUNT),
 )
+EXCHANGE_KINDS: Final = tuple(KINDS)
+_EXCHANGE: Final = {
+    "name": TEXT,
+    "kind": {"enum": list(EXCHANGE_KINDS)},
+    "durable": FLAG,
+    "auto_delete": FLAG,
+    "internal": FLAG,
+    "arguments": by_name({}),
+}
+_ENDS: Final = {"source": NAME, "destination": NAME, "to_exchange": FLAG, "key": TEXT, "arguments": by_name({})}
+EXCHANGE: Final = record(**_EXCHANGE, bindings=COUNT, published=COUNT, unroutable=COUNT)
+EXCHANGE_MADE: Final = record(**_EXCHANGE, changed=FLAG)
+EXCHANGE_DELETED: Final = record(name=NAME)
+EXCHANGE_ROUTE: Final = record(name=TEXT, key=TEXT, queues=several(NAME))
+BINDING: Final = record(**_ENDS, durable=FLAG)
+BOUND: Final = record(**_ENDS, changed=FLAG)
 CONNECTION: Final = record(
     id=COUNT,
     role=maybe(TEXT),
     queue=maybe(TEXT),
+    exchange=maybe(TEXT),
     client_id=maybe(TEXT),
     user=maybe(TEXT),
     peer=maybe(TEXT),

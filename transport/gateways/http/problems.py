@@ -21,6 +21,7 @@ STATUSES: Final[Mapping[str, int]] = {
     "forbidden": 403,
     "foreign-receipt": 409,
     "frame-too-large": 413,
+    "in-use": 409,
     "internal-error": 500,
     "invalid-name": 400,
     "invalid-receipt": 400,

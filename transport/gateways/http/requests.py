@@ -248,6 +248,15 @@ def flag_in_query(found: str, name: str) -> bool:
     return flag({"true": True, "false": False}.get(found, found), name, False)
 
 
+def typed_in_query(found: str, name: str, field: Field) -> Any:
+    """A field of the query, of its type."""
+    if field.kind == "integer":
+        return whole_in_query(found, name, field)
+    if field.kind == "boolean":
+        return flag_in_query(found, name)
+    return found
+
+
 def seconds(found: Any, name: str, default: float | None, most: float) -> float | None:
     """A time as a number of seconds, or as the command line writes it (``500ms``); ``default`` for None."""
     if found is None:

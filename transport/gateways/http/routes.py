@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 PREFIX: Final = "/api/v1"
 MOST_FOUND: Final = 512
 """Methods and paths whose route is remembered; each has 8 KiB at most."""
-KINDS: Final = {"subscription": "subscription", "writer": "writer", "id": "connection", "version": "version"}
+KINDS: Final = {
+    "exchange": "exchange",
+    "subscription": "subscription",
+    "writer": "writer",
+    "id": "connection",
+    "version": "version",
+}
 """What the names in paths are names of; all others are queues'."""
 
 
