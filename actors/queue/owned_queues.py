@@ -61,21 +61,32 @@ class OwnedQueues:
             DiskBehindError, StorageError: as ``QueueDirectory.declare``.
             pykka.ActorDeadError: the owner has ended, and its loop with it.
         """
+        name = self.declare(settings)
+        try:
+            self.give(name, owner)
+        except BaseException:
+            self._queues.delete(name)
+            raise
+        return name
+
+    def declare(self, settings: QueueSettings) -> str:
+        """Make a queue that is given its owner, by `give`, before anybody else has a turn; as `make`, with its errors.
+
+        An actor that is attached to a queue from its beginning can be its owner only when it is there.
+        """
         name = PREFIX + urlsafe_b64encode(self._random_bytes(NAME_BYTES)).rstrip(b"=").decode()
         if name in self._queues:
             raise QueueExistsError(f"queue {name!r} exists: the randomness of this machine gave a name twice")
         settings = replace(settings, durable=False)
-        if settings.dead_letter_queue is None:
+        if settings.dead_letter_queue is None and settings.dead_letter_exchange is None:
             settings = replace(settings, max_receives=None)
-        # One that has ended is reported in the loop's next turn.
-        watch = owner.watch(lambda _failure: self._owner_ended(name))
-        try:
-            self._queues.declare(name, settings)
-        except BaseException:
-            watch.cancel()
-            raise
-        self._owned[name] = (owner, watch)
+        self._queues.declare(name, settings)
         return name
+
+    def give(self, name: str, owner: LoopActorRef[Any]) -> None:
+        """The queue goes with ``owner`` from now on; raises pykka.ActorDeadError where that has ended, and its loop with it."""
+        # One that has ended is reported in the loop's next turn.
+        self._owned[name] = (owner, owner.watch(lambda _failure: self._owner_ended(name)))
 
     def owner_of(self, name: str) -> LoopActorRef[Any] | None:
         """The actor that a queue goes with, and that alone may receive from it; None for a queue of everybody's."""

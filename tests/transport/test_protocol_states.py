@@ -40,6 +40,8 @@ EVERY: list[wire.Frame] = [
     wire.Why(1),
     wire.Because(1, "full", "it is"),
     wire.Returned([(0, 2)], "no queue"),
+    wire.Tally(1),
+    wire.Tallied(1, "q", 2),
     wire.Demand(1, 1),
     wire.Send(0, None, BATCH),
     wire.Sent(1, 0),

@@ -127,6 +127,81 @@ def test_a_broker_that_binds_nothing_is_too_old(run: Any, play: Any) -> None:
     run(main)
 
 
+def test_a_queue_of_ones_own_gets_a_copy_and_is_gone_with_its_receiver(
+    run: Any, serve: Any, until: Any, tmp_path: Any
+) -> None:
+    async def main() -> None:
+        async with (
+            serve(directory=str(tmp_path / "data")) as broker,
+            Administration(broker.send_address) as administration,
+        ):
+            receivers = [Receiver(broker.receive_address, bind=Binding("amq.fanout")) for _ in range(2)]
+            taking = [asyncio.ensure_future(each.take(2).to(Sink.collect()).run()) for each in receivers]
+            for each in receivers:
+                await each.ready()
+            await Source.of(b"1", b"2").to(Sender(broker.send_address, exchange="amq.fanout", mandatory=True)).run()
+            taken = [await each for each in taking]
+            assert [[delivery.payload for delivery in each] for each in taken] == [[b"1", b"2"]] * 2
+            names = {each[0].queue for each in taken}
+            assert len(names) == 2
+            assert all(name.startswith("own.") for name in names)
+            await until(lambda: not list(broker.queues))
+            assert await administration.bindings() == []
+
+    run(main)
+
+
+def test_nobody_else_receives_from_a_queue_of_ones_own(run: Any, serve: Any, peers: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker, peers() as opened:
+            owner = await opened.connect(broker.receive_address)
+            bind = said_bindings([Binding("amq.topic", "#")])
+            owner.send(Hello(VERSION, "receiver", None, None, {"own_queue": True, "bind": bind}))
+            name = (await owner.expect(Welcome)).options["queue"]
+            for role, options in (("receiver", {}), ("subscription", {"subscription": "s"})):
+                other = await opened.connect(broker.receive_address)
+                other.send(Hello(VERSION, role, name, None, options))
+                refusal = await other.refusal()
+                assert (refusal.code, "the own one of another receiver" in refusal.text) == ("forbidden", True)
+            sender = await opened.connect(broker.send_address)
+            sender.send(Hello(VERSION, "sender", name, "c", {}))
+            await sender.expect(Welcome)
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("queue", "options", "text"),
+    [
+        ("q", {"own_queue": True, "bind": '[{"exchange":"e"}]'}, "the field is nil beside the option"),
+        (None, {"own_queue": True}, "nothing would come into it"),
+        (None, {"own_queue": 1, "bind": '[{"exchange":"e"}]'}, "not true or false"),
+    ],
+)
+def test_a_hello_for_a_queue_of_ones_own_that_cannot_be_is_refused(
+    run: Any, serve: Any, peers: Any, queue: str | None, options: dict[str, Any], text: str
+) -> None:
+    async def main() -> None:
+        async with serve() as broker, peers() as opened:
+            peer = await opened.connect(broker.receive_address)
+            peer.send(Hello(VERSION, "receiver", queue, None, options))
+            refusal = await peer.refusal()
+            assert (refusal.code, text in refusal.text) == ("protocol-error", True)
+            assert list(broker.queues) == []
+
+    run(main)
+
+
+def test_a_binding_that_fails_leaves_no_queue_of_ones_own(run: Any, serve: Any, until: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker:
+            with pytest.raises(BrokerError, match="no exchange 'none'"):
+                await Receiver(broker.receive_address, bind=Binding("none")).to(Sink.ignore()).run()
+            await until(lambda: not list(broker.queues))
+
+    run(main)
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -165,6 +240,11 @@ def test_an_option_that_cannot_be_is_refused(said: Any) -> None:
 def test_what_a_program_cannot_bind_is_told_at_once(bind: Any, text: str) -> None:
     with pytest.raises(LocalProtocolError, match=text):
         Receiver("127.0.0.1:1", queue="q", bind=bind)
+
+
+def test_a_queue_of_ones_own_takes_bindings() -> None:
+    with pytest.raises(LocalProtocolError, match="give a queue, or bind"):
+        Receiver("127.0.0.1:1")
 
 
 def test_a_binding_is_given_as_one_or_as_several_and_said_as_it_is_read() -> None:

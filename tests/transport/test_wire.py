@@ -31,6 +31,8 @@ NUMBERS = {
     wire.Why: 7,
     wire.Because: 8,
     wire.Returned: 19,
+    wire.Tally: 20,
+    wire.Tallied: 21,
     wire.Demand: 16,
     wire.Send: 17,
     wire.Sent: 18,
@@ -245,7 +247,7 @@ def test_a_body_of_another_size_than_described_is_refused(frame: type[Frame], ch
 
 @pytest.mark.parametrize(
     "kind",
-    [0, 9, 15, 20, 31, 38, 47, 55, 63, 66, 79, 84, 255, -1, 2**63, None, True, 1.0, "1", b"1", [], [1], {}, {"a": 1}],
+    [0, 9, 15, 22, 31, 38, 47, 55, 63, 66, 79, 84, 255, -1, 2**63, None, True, 1.0, "1", b"1", [], [1], {}, {"a": 1}],
 )
 def test_an_unknown_type_is_refused(kind: object) -> None:
     with pytest.raises(RemoteProtocolError, match="unknown type"):

@@ -29,6 +29,10 @@ class BindingPort(Port):
             self._awaited.add(BOUND)
             operations.tasks.start(self._bind(operations, queue, bindings), f"bind {queue:.40}")
 
+    def greet(self, options: Options) -> None:
+        """WELCOME has these options too."""
+        self._greeting |= options
+
     def attached(self, options: Options) -> None:
         """The queue knows the client; WELCOME has these options."""
         self._came(ATTACHED, options)

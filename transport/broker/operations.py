@@ -24,7 +24,7 @@ from actors import (
     SubscriptionPublisher,
 )
 from actors.queue.exchange_sender import ExchangeSender
-from transport.broker import audit
+from transport.broker import audit, exchange_commands
 from transport.broker.commands import Commands
 from transport.broker.enlisted import EnlistedTotal
 from transport.broker.operation_rows import OPERATIONS as OPERATIONS  # noqa: PLC0414 - the door gives them
@@ -199,13 +199,34 @@ class Operations:
             ReceiveFromQueuePublisher.start(found, port, visibility_timeout), visibility_timeout, id_prefix
         )
 
+    def own_receiver(self, port: Port, bindings: Iterable[Binding]) -> tuple[str, Receiving]:
+        """Attach what receives from a queue of its own, which is gone with it; its name, and as of `receiver`.
+
+        It is to be bound to these exchanges, by `bind`: to read them is all the right that it takes.
+        """
+        for exchange, _, _ in bindings:
+            self._attach(Right.READ, exchange_resource(exchange), "receiver", EXCHANGE)
+        queues = self._services.queues
+        name = queues.owned.declare(queues.settings)
+        timeout, prefix = queues.settings_of(name).visibility_timeout, self._services.id_prefix(name)
+        actor = ReceiveFromQueuePublisher.start(queues.get(name), port, timeout)
+        queues.owned.give(name, actor)
+        return name, Receiving(actor, timeout, prefix)
+
     async def bind(self, queue: str, bindings: Iterable[Binding]) -> None:
-        """Bind the queue of a receiver to exchanges, with the rights and the errors of ``binding.create``; returns when it is durable."""
+        """Bind the queue of a receiver to exchanges, with the rights and the errors of ``binding.create``; returns when it is durable.
+
+        A queue of the receiver's own takes no right.
+        """
+        own = self._services.queues.owned.owner_of(queue) is not None
         for exchange, key, arguments in bindings:
             said: Options = {"source": exchange, "destination": queue, "key": key}
             if arguments:
                 said["arguments"] = json.dumps(dict(arguments))
-            await self.command("binding.create", said)
+            if own:
+                await self._services.commands.run(exchange_commands.binding_create, said, long=False)
+            else:
+                await self.command("binding.create", said)
 
     def taker(self, gateway: str, queue: str) -> Taker:
         """What takes messages of ``queue`` by request, for the clients of a gateway together. To be asked at once, and not kept.
@@ -214,6 +235,7 @@ class Operations:
             QueueNotFoundError: there is no such queue, and none is made.
         """
         self._attach(Right.READ, check_name(queue), "receiver")
+        self._check_not_owned(queue)
         services = self._services
         return services.takers.of(gateway, services.queues.get(queue), queue, services.id_prefix(queue))
 
@@ -321,6 +343,8 @@ class Operations:
         """The queue of that name, for a role that uses it; one that is not there takes the right to make it too."""
         right = OPERATIONS[role].right
         assert right is not None, "a role that uses a queue takes a right on it"
+        if right is Right.READ:
+            self._check_not_owned(name)
         self._attach(right, check_name(name), role)
         return self._made(role, name, make, settings)
 
@@ -335,6 +359,11 @@ class Operations:
             # Where nobody says who they are, a queue that is used for the first time is no news.
             audit.allowed(self.principal.name, MADE_BY, name, self.peer, MAKES.format(role))
         return made
+
+    def _check_not_owned(self, name: str) -> None:
+        """Refuse to receive from a queue that goes with another connection."""
+        if self._services.queues.owned.owner_of(name) is not None:
+            raise ForbiddenError(f"queue {name!r:.255} is the own one of another receiver, and nobody else's")
 
     def _attach(self, right: Right, resource: str | None, operation: str, kind: str = "") -> None:
         """Something takes this right from now on, and as long as it is attached."""

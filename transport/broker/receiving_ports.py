@@ -15,7 +15,7 @@ from transport.wire.cumulative import CumulativeDemand
 from transport.wire.field_checks import MAX_REASON_BYTES, is_uint
 from transport.wire.names import check_name
 from transport.wire.queue_named import EXISTING_QUEUE
-from transport.wire.receiver_bindings import BIND, read_bindings
+from transport.wire.receiver_bindings import BIND, QUEUE, read_bindings, wants_own_queue
 
 
 class ReceivingPort(BindingPort):
@@ -26,7 +26,13 @@ class ReceivingPort(BindingPort):
         self._demand = CumulativeDemand()
         make = hello.options.get(EXISTING_QUEUE) is None
         name, bindings = hello.queue or "", read_bindings(hello)
-        self.actor, self._visibility_timeout, self._id_prefix = operations.receiver(name, self, make=make)
+        if wants_own_queue(hello):
+            name, receiving = operations.own_receiver(self, bindings)
+            self.greet({QUEUE: name})
+            client.queue = name
+        else:
+            receiving = operations.receiver(name, self, make=make)
+        self.actor, self._visibility_timeout, self._id_prefix = receiving
         self.bind_first(operations, name, bindings)
 
     def received(self, frame: wire.Frame) -> None:

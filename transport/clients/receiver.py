@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from transport.clients.waiting import OnWait
     from transport.wire.receiver_bindings import Binding
 
+OWN = "(own)"
+"""In texts, a queue of the receiver's own, whose name is the broker's to choose."""
 MOST_IN_FLIGHT = 2**62
 """Of messages and of bytes: their totals over a connection go in 64 bits."""
 
@@ -53,7 +55,8 @@ class Receiver(Source[Delivery, None]):
 
     Args:
         addresses: the broker's receiving address ``host:port``, or several to try in turn.
-        queue: the queue's name.
+        queue: the queue's name. None for a queue of the receiver's own, which takes ``bind``: each connection gets a new one, and it is
+            gone with what it holds when the connection ends.
         max_in_flight: messages delivered and not acknowledged, at most.
         max_in_flight_bytes: their bytes, at most, give or take one message.
         strategy: another way to request than max-in-flight, in place of ``max_in_flight``.
@@ -85,7 +88,7 @@ class Receiver(Source[Delivery, None]):
         self,
         addresses: str | Sequence[str] = DEFAULT_RECEIVE_ADDRESS,
         *,
-        queue: str,
+        queue: str | None = None,
         max_in_flight: int = DEFAULT_MAX_IN_FLIGHT,
         max_in_flight_bytes: int = DEFAULT_MAX_IN_FLIGHT_BYTES,
         strategy: RequestStrategy | None = None,
@@ -111,12 +114,17 @@ class Receiver(Source[Delivery, None]):
                 f"{MOST_IN_FLIGHT} are the most that can be asked for"
             )
         self.addresses = addresses
-        self.queue_name = check_name(queue, "queue")
         self.bindings: tuple[Binding, ...] = ()
         if bind is not None:
             from transport.wire.receiver_bindings import checked_bindings  # noqa: PLC0415 - most receive from queues as they are
 
             self.bindings = checked_bindings(bind)
+        if queue is None and not self.bindings:
+            raise LocalProtocolError(
+                "give a queue, or bind, for a queue of the receiver's own: nothing else would come into that"
+            )
+        self.owns_queue = queue is None
+        self.queue_name = OWN if queue is None else check_name(queue, "queue")
         self.max_in_flight_bytes = max_in_flight_bytes
         self.strategy = strategy or MaxInFlightRequestStrategy(max_in_flight)
         self.limit = limit

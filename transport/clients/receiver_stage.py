@@ -57,6 +57,7 @@ class Description(Protocol):
     handler_failures: HandlerFailures
     creates_queue: bool
     bindings: tuple[Binding, ...]
+    owns_queue: bool
     on_wait: OnWait | None
     at_work: AtWork | None
     tracing: Tracing | None
@@ -189,6 +190,8 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
                 )
             )
             return
+        if self._receiver.owns_queue and isinstance(name := welcome.options.get("queue"), str):
+            self.session.queue = name
         self.session.dead_letters = welcome.options.get("dead_letters") is True
         lacking = self._receiver.handler_failures.refusal(self._receiver.queue_name, self.session.dead_letters)
         if lacking is not None:
@@ -238,7 +241,11 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
         """No broker: downstream learns why."""
         self._ended = True
         self._stop_extending()
-        if not self._receiver.creates_queue:
+        if self._receiver.owns_queue:
+            from transport.wire.receiver_bindings import refusal as no_own_queues  # noqa: PLC0415 - few want that
+
+            error = no_own_queues(error, self.link.address)
+        elif not self._receiver.creates_queue:
             from transport.wire.queue_named import refusal  # noqa: PLC0415 - as above
 
             error = refusal(error, self.link.address, create=False)
@@ -250,9 +257,11 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
         receiver = self._receiver
         options: Options = {}
         if receiver.bindings:
-            from transport.wire.receiver_bindings import BIND, said_bindings  # noqa: PLC0415 - few want that
+            from transport.wire.receiver_bindings import BIND, OWN_QUEUE, said_bindings  # noqa: PLC0415 - few want that
 
             options[BIND] = said_bindings(receiver.bindings)
+            if receiver.owns_queue:
+                return Hello(VERSION, "receiver", None, receiver.client_id, options | {OWN_QUEUE: True})
         if receiver.creates_queue:
             return Hello(VERSION, "receiver", receiver.queue_name, receiver.client_id, options)
         from transport.wire.queue_named import hello_of  # noqa: PLC0415 - as above

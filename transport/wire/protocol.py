@@ -200,4 +200,9 @@ def _named_elsewhere(hello: wire.Hello) -> bool:
     from transport.wire.exchange_named import read_target  # noqa: PLC0415 - for a broker, and few clients say it
     from transport.wire.queue_named import with_queue  # noqa: PLC0415 - as above
 
+    if hello.role == "receiver":
+        from transport.wire.receiver_bindings import wants_own_queue  # noqa: PLC0415 - as above
+
+        if wants_own_queue(hello):
+            return True
     return with_queue(hello)[0].queue is not None or read_target(hello) is not None

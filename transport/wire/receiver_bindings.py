@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from transport.errors import LocalProtocolError, RemoteProtocolError
+from transport.errors import BrokerError, LocalProtocolError, OldBrokerError, RemoteProtocolError
 from transport.wire.exchange_named import check_routing_key
 from transport.wire.messages import Hello, brief
 from transport.wire.names import check_name
@@ -15,6 +15,10 @@ BIND: Final = "bind"
 """HELLO's option: JSON, an array of objects with ``exchange``, ``key`` and ``arguments``."""
 BOUND: Final = "bound"
 """WELCOME's option: how many bindings there are now for the receiver. A broker from before the option binds none, and does not say it."""
+OWN_QUEUE: Final = "own_queue"
+"""HELLO's option, a truth: the receiver wants a queue of its own, that goes when its connection ends. The queue's field is nil then."""
+QUEUE: Final = "queue"
+"""WELCOME's option: what such a queue is called."""
 MAX_BIND_BYTES: Final = 2_048
 """Of the option: it shares a header with names and proofs."""
 
@@ -97,6 +101,35 @@ def read_bindings(hello: Hello) -> tuple[Binding, ...]:
             "bytes at most"
         )
     return tuple(Binding(each["exchange"], each.get("key", ""), each.get("arguments")) for each in found)
+
+
+def wants_own_queue(hello: Hello) -> bool:
+    """Whether a receiver wants a queue of its own.
+
+    Raises:
+        RemoteProtocolError: it names a queue too, or binds it to nothing, or the option is no truth.
+    """
+    own = hello.options.get(OWN_QUEUE)
+    if own is None or own is False or hello.role != "receiver":
+        return False
+    if own is not True:
+        raise RemoteProtocolError(f"HELLO: {OWN_QUEUE} is {brief(own)}, not true or false")
+    if hello.queue is not None:
+        raise RemoteProtocolError(f"HELLO names a queue and {OWN_QUEUE}: the field is nil beside the option")
+    if hello.options.get(BIND) is None:
+        raise RemoteProtocolError(f"HELLO: {OWN_QUEUE} without {BIND}: nothing would come into it")
+    return True
+
+
+def refusal(error: Exception, address: object) -> Exception:
+    """``error`` in better words where a broker has refused the option for its age."""
+    if not isinstance(error, BrokerError) or error.code != "invalid-name":
+        return error
+    better = OldBrokerError(
+        f"the broker at {address} is older than this client and makes no queues of one's own: name a queue"
+    )
+    better.__cause__ = error
+    return better
 
 
 def _is_binding(each: Any) -> bool:
