@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest import mock
+
 import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import DemandExceededError, InvalidRequestError, SequenceGapError
+from actors.queue.operations.sending import used_beside
 from actors.queue.state import log as log_module
+from actors.queue.state.capacity import Capacity
 from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, QueueSettings
 from tests.actors.driven import Confirm, GrantCapacity, QueueState, Supersede
 
@@ -373,3 +378,23 @@ def test_a_thousand_waiting_senders_cost_a_full_queue_nothing() -> None:
 def test_settings_out_of_their_limits_are_refused(arguments: tuple[int, int, float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         QueueSettings(*arguments)
+
+
+@pytest.mark.parametrize(("messages", "size"), [(PLENTY, 1_000), (100, LARGE)])
+def test_who_is_counted_for_what_was_stored_beside_before_it_asked_is_granted_what_it_asks_for(
+    messages: int, size: int
+) -> None:
+    """A sender of several queues joins one when something of it is stored there, and more may be stored before it asks."""
+    queue = queue_of(messages, size)
+    queue.attach_sender("s", None)
+    used_beside(queue, "s", batch(2))
+    give = Capacity._give
+    with mock.patch.object(Capacity, "_give", autospec=True) as giving:
+
+        def bounded(*given: Any) -> None:
+            assert giving.call_count < 10, "it gives nothing, again and again"
+            give(*given)
+
+        giving.side_effect = bounded
+        queue.request_capacity("s", 50, 100)
+    assert grants(queue) == {"s": 50}

@@ -241,6 +241,9 @@ class Capacity:
 
     def use_beyond(self, permits: Permits, batch: MessageBatch, count: int, size: int) -> None:
         """As `use`, of what was stored whether the permits suffice or not: what they do not suffice for was granted to nobody."""
+        if not permits.message_window:
+            # It has asked for nothing yet. From now on it counts as busy, and may hold what whoever begins may hold.
+            self._set_windows(permits)
         messages, nbytes = max(0, count - permits.messages), max(0, size - permits.bytes)
         more_bytes = max(0, permits.bytes + nbytes) - max(0, permits.bytes)
         permits.messages += messages
