@@ -25,8 +25,8 @@ from tests.simulation.runner import Outcome, run_plan
 
 SEEDS = range(8)
 MORE_SEEDS = [*SEEDS, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(8, 30))]
-MUTANT_SEEDS = range(20)
-"""A defect need not show in every run, but must in one of these."""
+MUTANT_SEEDS = (10, 15, 8, *range(8), 9, *range(11, 15), *range(16, 20))
+"""A defect need not show in every run, but must in one of these; those that show it are known, and come first."""
 
 
 @cache
@@ -73,7 +73,9 @@ def test_the_runs_have_every_exchange_change_and_death_in_them() -> None:
 def test_queues_that_do_not_catch_up_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     for where in ("queue_state", "operations.sending"):
         monkeypatch.setattr(f"actors.queue.{where}.catch_up", lambda *_: None)
-    assert found((draw_exchanges_alone(seed, durable=False) for seed in MUTANT_SEEDS), LOST)
+    quiet = FaultPlan(interval=1.0, weights={}, until=2.0)
+    plans = (replace(draw_exchanges_alone(seed, durable=False), faults=quiet) for seed in MUTANT_SEEDS)
+    assert found(plans, LOST)
 
 
 def test_definitions_that_are_answered_before_they_are_durable_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
