@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.simulation.plan import FEATURES
-from tests.simulation.runner import run
+from tests.simulation.plan import FEATURES, draw_exchanges_alone
+from tests.simulation.runner import run, run_plan
 
 MOST_FINDINGS = 10
 """Findings printed for a seed; the first is mostly the cause of the others."""
@@ -26,12 +26,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--plain", action="store_true", help="queues with limits and timeouts only, none of the features"
     )
+    parser.add_argument("--exchanges", action="store_true", help="exchanges, and nothing else")
     parser.add_argument("--verbose", action="store_true", help="print every event")
     options = parser.parse_args(arguments)
     failed = 0
     for seed in options.seeds:
         features = frozenset() if options.plain else FEATURES
-        outcome = run(seed, durable=not options.memory, features=features)
+        if options.exchanges:
+            outcome = run_plan(draw_exchanges_alone(seed, durable=not options.memory))
+        else:
+            outcome = run(seed, durable=not options.memory, features=features)
         if options.verbose:
             print(outcome.plan)
             for event in outcome.events:
@@ -39,7 +43,7 @@ def main(arguments: list[str]) -> int:
         if not outcome.findings:
             continue
         failed += 1
-        how = " --memory" * options.memory + " --plain" * options.plain
+        how = " --memory" * options.memory + " --plain" * options.plain + " --exchanges" * options.exchanges
         print(f"seed {seed} fails: python -m tests.simulation --seeds {seed}{how} --verbose")
         for finding in outcome.findings[:MOST_FINDINGS]:
             print(f"  {finding}")

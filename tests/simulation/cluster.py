@@ -12,6 +12,7 @@ from actors.queue.vocabulary.commands import GetStatistics
 from actors.storage import Storage
 from journal import JournalOptions
 from tests.simulation.clients import RECEIVE_ADDRESS, SEND_ADDRESS
+from tests.simulation.defined import note_defined
 from tests.simulation.gateway import note_remembered, use_map
 from tests.simulation.history import Counted, Crashed, History, Started
 from tests.simulation.storage import DIRECTORY, Disk
@@ -68,6 +69,8 @@ class BrokerHost:
         async with asyncio.timeout(START_TIMEOUT):
             self.broker = await self.process.spawn(self._open())
         self._history.add(Started(self._loop.time(), self.lives))
+        if self._plan.exchanges is not None:
+            await self.process.spawn(note_defined(self.broker.queues, self._plan.exchanges, self._history, self.lives))
         memory, pause = self.broker.memory, self._plan.remembers
         if pause is not None:
             note_remembered(memory, self._history, self._loop.time())
@@ -106,6 +109,9 @@ class BrokerHost:
 
     async def stored(self, queue: str) -> int:
         """Messages that a queue still has."""
+        if self.broker is not None and queue not in self.broker.queues:
+            # It comes and goes, and nobody has asked for it yet.
+            return 1
         return int((await self._statistics(queue)).stored_messages)
 
     async def counted(self, queue: str) -> Counted:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 SEPARATOR = b"|"
 """Ends the readable part of a payload."""
@@ -345,6 +345,78 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """A program gave messages to its sender, for an exchange; ``number`` is the publisher's of the first."""
+
+    time: float
+    producer: str
+    exchange: str
+    number: int
+    messages: tuple[str, ...]
+    keys: tuple[str, ...]
+    headers: tuple[tuple[tuple[str, str], ...], ...]
+    mandatory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PublishConfirmed:
+    """A program was told that what it published is stored wherever it went."""
+
+    time: float
+    producer: str
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CameBack:
+    """A program was told that no queue takes a message."""
+
+    time: float
+    producer: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandHeard:
+    """The broker was given a command about exchanges, bindings or queues; its arguments are sorted."""
+
+    time: float
+    connection: int
+    request: int
+    name: str
+    arguments: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandAnswered:
+    """The broker wrote the answer to a command: ``code`` is None where it was carried out."""
+
+    time: float
+    connection: int
+    request: int
+    code: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """What a start found of exchanges, bindings and queues, before anybody was connected."""
+
+    time: float
+    exchanges: tuple[str, ...]
+    bindings: tuple[tuple[Any, ...], ...]
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The messages that a start found in a queue, in order."""
+
+    time: float
+    queue: str
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Noted:
     """Anything else worth reading in a trace, and worth comparing."""
 
@@ -383,6 +455,13 @@ Event: TypeAlias = (
     | Settled
     | ReceiptTold
     | Counted
+    | Published
+    | PublishConfirmed
+    | CameBack
+    | CommandHeard
+    | CommandAnswered
+    | Defined
+    | Found
     | Noted
 )
 
@@ -394,7 +473,7 @@ class History:
     Attributes:
         events: in order.
         takers: the queues of those who take by request, each of which has its place for a number.
-        on_confirmed: called when a program is told that messages are stored, or a transaction committed.
+        on_confirmed: called when a program is told that messages are stored, or a transaction committed, or a command carried out.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -404,7 +483,9 @@ class History:
     def add(self, event: Event) -> None:
         """Note what has just happened."""
         self.events.append(event)
-        if self.on_confirmed is not None and isinstance(event, Confirmed | CommitAnswered):
+        if self.on_confirmed is not None and isinstance(
+            event, Confirmed | CommitAnswered | PublishConfirmed | CommandAnswered
+        ):
             self.on_confirmed()
 
     def digest(self) -> str:

@@ -8,10 +8,11 @@ from typing import Final
 
 from actors import QueueSettings
 from tests.simulation.checker import QueueRules
+from tests.simulation.exchange_plan import EXCHANGES_CHANCE, ExchangesPlan, draw_exchanges
 
 QUEUE_FEATURES: Final = frozenset({"reject", "exclusive", "delay", "ttl", "dead letters"})
 """What queues may be declared to do beyond limits and timeouts."""
-FEATURES: Final = QUEUE_FEATURES | {"transactions", "map", "moves", "takes"}
+FEATURES: Final = QUEUE_FEATURES | {"transactions", "map", "moves", "takes", "exchanges"}
 """With what programs, and gateways in the broker, may do beyond sending and receiving."""
 FEATURE_CHANCE: Final = 0.15
 """Each feature's, in each queue: most runs have one or two, and some queues have none."""
@@ -184,6 +185,7 @@ class Plan:
         takers: callers that take by request, a queue each.
         deletes: mean seconds that a queue of the takers' own lives until it is deleted and made anew; None where there is none.
         remembers: mean seconds between the changes that a gateway makes of the map beside the queues; None where there is no gateway.
+        exchanges: what is published to exchanges, and by whom; None where there are none.
         rush: how often a turn of the loop takes so long that more arrives meanwhile.
         pause: how often something that is ready lets a turn pass.
     """
@@ -204,6 +206,7 @@ class Plan:
     remembers: float | None = None
     takers: tuple[TakerPlan, ...] = ()
     deletes: float | None = None
+    exchanges: ExchangesPlan | None = None
 
 
 def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
@@ -236,6 +239,12 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
     takers = _takers(takes, names) if "takes" in features else ()
     busy = {consumer.queue for consumer in consumers}
     queues = [_taken_from(queue, takers, busy) for queue in queues]
+    exchanges = None
+    if "exchanges" in features and Random(f"any exchanges {seed}").random() < EXCHANGES_CHANCE:
+        exchanges = draw_exchanges(seed)
+        own, takes_from = _of_exchanges(seed, exchanges)
+        queues, consumers = [*queues, *own], [*consumers, *takes_from]
+        timed = timed or any(queue.settings.delay or queue.settings.ttl for queue in own)
     return Plan(
         seed,
         tuple(queues),
@@ -253,7 +262,39 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
         takers=takers,
         deletes=takes.choice((None, 0.3, 3.0)) if takers else None,
         remembers=Random(f"map {seed}").choice((None, 0.05, 0.5)) if "map" in features else None,
+        exchanges=exchanges,
     )
+
+
+def draw_exchanges_alone(seed: int, durable: bool = True) -> Plan:
+    """A plan of a seed that has nothing but what has to do with exchanges."""
+    random = Random(f"exchanges alone {seed}")
+    exchanges = draw_exchanges(seed)
+    queues, consumers = _of_exchanges(seed, exchanges)
+    timed = any(queue.settings.delay or queue.settings.ttl for queue in queues)
+    return Plan(
+        seed,
+        tuple(queues),
+        (),
+        tuple(consumers),
+        _faults(random, durable, timed),
+        heartbeat=random.choice((0.5, 1.0, 3.0)),
+        commit_delay=random.choice((0.0, 0.001, 0.02, 0.2)),
+        durable=durable,
+        rush=random.choice((0.0, 0.1, 0.2, 0.5)),
+        pause=random.choice((0.0, 0.1, 0.3)),
+        exchanges=exchanges,
+    )
+
+
+def _of_exchanges(seed: int, exchanges: ExchangesPlan) -> tuple[list[QueuePlan], list[ConsumerPlan]]:
+    """The queues that stay, and who takes from these and from those that do not."""
+    random = Random(f"consumers of exchanges {seed}")
+    queues = [QueuePlan(name, settings, rules) for name, settings, rules in exchanges.queues]
+    names = [*(queue.name for queue in queues), *exchanges.briefly]
+    return queues, [
+        _consumer(random, f"{name}-consumer-{each}", name) for name in names for each in range(random.randint(0, 2))
+    ]
 
 
 def _settings(random: Random, features: frozenset[str]) -> QueueSettings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -16,13 +16,15 @@ from streams.testkit import elapse
 from tests.simulation.checker import Finding, Timing, check
 from tests.simulation.clients import Client, Consumer, Drainer, Producer
 from tests.simulation.cluster import BrokerHost, Complaints
+from tests.simulation.exchange_checker import ExchangeChecker
 from tests.simulation.faults import Nemesis, WallClock
-from tests.simulation.history import Drained, Event, History, Made, Noted
+from tests.simulation.history import CommandHeard, Drained, Event, History, Made, Noted
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.map_checker import check_map
 from tests.simulation.mover import Mover
 from tests.simulation.network import Network
-from tests.simulation.plan import FEATURES, Plan, draw
+from tests.simulation.plan import FEATURES, ConsumerPlan, Plan, draw
+from tests.simulation.publishing import BriefConsumer, Definer, Publisher
 from tests.simulation.schedule import Schedule
 from tests.simulation.storage import LAZY_DELAY
 from tests.simulation.taking import TEMPORARY
@@ -39,6 +41,8 @@ SETTLING = 0.5
 """Virtual seconds in which a queue has heard of everything that takers have said."""
 LINGERING = 30.0
 """Virtual seconds after the end in which every timer and connection must be gone."""
+NOBODY = 0
+"""A connection that there is not."""
 DEFECT, LEAK, FAILED = "defect", "leak", "failed"
 
 
@@ -79,8 +83,14 @@ class Run:
         await self._host.start()
         producers: list[Client] = [Producer(each, plan.seed, history) for each in plan.producers]
         producers += [Writer(each, plan.seed, history) for each in plan.writers]
-        clients: list[Client] = [*producers, *(Consumer(each, plan.seed, history) for each in plan.consumers)]
+        if plan.exchanges is not None:
+            producers += [Publisher(each, plan.seed, history) for each in plan.exchanges.publishers]
+        clients: list[Client] = [*producers, *(self._consumer(each) for each in plan.consumers)]
         clients += [Mover(each, plan.seed, history) for each in plan.movers]
+        briefly: tuple[str, ...] = ()
+        if plan.exchanges is not None:
+            briefly = plan.exchanges.briefly
+            clients += [Definer(each, plan.seed, history) for each in plan.exchanges.definers]
         for client in clients:
             client.start(loop.process(client.name), self._failed)
         faults = Random(f"faults {plan.seed}")
@@ -94,14 +104,17 @@ class Run:
             await elapse(SETTLING)
             for queue in plan.queues:
                 history.add(await self._host.counted(queue.name))
-        drainers = [Drainer(queue.name, plan.seed, history) for queue in plan.queues]
+        for name in briefly:
+            # Whoever drains it makes it.
+            history.add(CommandHeard(loop.time(), NOBODY, 0, "queue.create", (("name", name),)))
+        drainers = [Drainer(name, plan.seed, history) for name in (*(queue.name for queue in plan.queues), *briefly)]
         for drainer in drainers:
             drainer.start(loop.process(drainer.name), self._failed)
         _, late = await asyncio.wait([each.finished for each in producers], timeout=PRODUCE_DEADLINE)
         if late:
             names = [each.name for each in producers if each.finished in late]
             self._find("stuck", f"{', '.join(names)} could not send everything")
-        await self._drain()
+        await self._drain(briefly)
         self._kill([*producers, *drainers])
         await elapse(LINGERING)
         await self._host.stop()
@@ -115,9 +128,14 @@ class Run:
                 self._loop.kill(client.process)
                 client.process = None
 
-    async def _drain(self) -> None:
+    def _consumer(self, plan: ConsumerPlan) -> Consumer:
+        exchanges = self._plan.exchanges
+        brief = exchanges is not None and plan.queue in exchanges.briefly
+        return (BriefConsumer if brief else Consumer)(plan, self._plan.seed, self.history)
+
+    async def _drain(self, briefly: tuple[str, ...]) -> None:
         deadline = self._loop.time() + DRAIN_DEADLINE
-        left = {queue.name: 1 for queue in self._plan.queues}
+        left = dict.fromkeys((*(queue.name for queue in self._plan.queues), *briefly), 1)
         while any(left.values()) and self._loop.time() < deadline:
             await elapse(DRAIN_STEP)
             left = {name: await self._host.stored(name) for name in left}
@@ -177,7 +195,12 @@ def run_plan(plan: Plan) -> Outcome:
     events = run_.history.events
     rules = {queue.name: queue.rules for queue in plan.queues}
     rules |= {event.queue: TEMPORARY for event in events if isinstance(event, Made)}
-    findings += [*check(events, rules, timing), *check_map(events)]
+    of_queues: Sequence[Event] = events
+    if plan.exchanges is not None:
+        checker = ExchangeChecker(plan.exchanges)
+        of_queues = checker.check(events)
+        findings += checker.findings
+    findings += [*check(of_queues, rules, timing), *check_map(events)]
     return Outcome(plan, tuple(findings), tuple(events), run_.history.digest())
 
 

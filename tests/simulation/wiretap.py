@@ -11,6 +11,8 @@ import msgpack
 from tests.simulation.history import (
     Acknowledged,
     Arrived,
+    CommandAnswered,
+    CommandHeard,
     Delivered,
     Extended,
     History,
@@ -21,9 +23,13 @@ from tests.simulation.history import (
 )
 from transport.wire.codec import decode
 from transport.wire.frames import RawFrame
-from transport.wire.messages import Ack, Cancel, Deliver, Error, Extend, Hello, Nack, Send
+from transport.wire.messages import Ack, Cancel, Command, Deliver, Error, Extend, Hello, Nack, Result, Send
 
 PREFIX = struct.Struct(">IH")
+DEFINING = frozenset(
+    {"exchange.create", "exchange.delete", "binding.create", "binding.delete", "queue.create", "queue.delete"}
+)
+"""The commands that change where messages go."""
 
 
 class Frames:
@@ -57,6 +63,8 @@ class Wiretap:
         self._in, self._out = Frames(), Frames()
         self._queue = ""
         self._over = False
+        self._publishes = False
+        self._asked: list[int] = []
 
     def received(self, data: bytes) -> None:
         """The broker is about to be given these bytes."""
@@ -79,8 +87,12 @@ class Wiretap:
                         frame.possibly_replayed,
                     )
                 )
+            elif isinstance(frame, Result) and frame.request in self._asked:
+                self._answered(frame.request, None)
             elif isinstance(frame, Error) and frame.close:
                 self.ended(f"ERROR {frame.code}")
+            elif isinstance(frame, Error) and self._asked:
+                self._answered(self._asked[0], frame.code)
 
     def ended(self, reason: str) -> None:
         """The broker takes nothing more from this connection."""
@@ -88,11 +100,19 @@ class Wiretap:
             self._over = True
             self._history.add(Released(self._clock(), self._number, reason))
 
+    def _answered(self, request: int, code: str | None) -> None:
+        self._asked.remove(request)
+        self._history.add(CommandAnswered(self._clock(), self._number, request, code))
+
     def _heard(self, frame: Any) -> None:
         now, number, queue, add = self._clock(), self._number, self._queue, self._history.add
         if isinstance(frame, Hello):
-            self._queue = frame.queue or ""
-        elif isinstance(frame, Send):
+            self._queue = frame.queue or frame.options.get("existing_queue") or ""
+            self._publishes = "exchange" in frame.options
+        elif isinstance(frame, Command) and frame.name in DEFINING:
+            self._asked.append(frame.request)
+            add(CommandHeard(now, number, frame.request, frame.name, tuple(sorted(frame.arguments.items()))))
+        elif isinstance(frame, Send) and not self._publishes:
             properties = frame.properties or {}
             messages = tuple(map(name_of, frame.batch.payloads.tolist()))
             delay, ttl = (_seconds(properties.get(name)) for name in ("delay_ms", "ttl_ms"))
