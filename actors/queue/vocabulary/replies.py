@@ -233,10 +233,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class WaitExplained:
-    """Why a connection gets nothing from the queue.
+    """Why a connection gets nothing from the queue, as it has asked by ``request``.
 
     Attributes:
-        request: as it was asked.
         reason: a word of `actors.queue.operations.explaining`; None where nothing of the queue keeps it waiting.
         text: the same for people.
     """
@@ -306,7 +305,7 @@ class DeadLetter:
 
     Attributes:
         queue: the dead-letter queue's name; None for this queue's own with ``.dead`` after it.
-        ranges: their numbers here, which the answer names.
+        ranges: their numbers here.
         published: through which exchange they came here; None for none.
         exchange: where they are published instead, by ``routing_key`` or the key of each; None where they go to the queue.
     """
