@@ -166,6 +166,12 @@ def test_nobody_else_receives_from_a_queue_of_ones_own(run: Any, serve: Any, pee
             sender = await opened.connect(broker.send_address)
             sender.send(Hello(VERSION, "sender", name, "c", {}))
             await sender.expect(Welcome)
+            async with Administration(broker.send_address) as administration:
+                await administration.create_queue("everybodys")
+                owned = {row["name"]: row["owned"] for row in await administration.queues()}
+                assert owned == {name: True, "everybodys": False}
+                (receiver,) = (row for row in await administration.connections() if row["role"] == "receiver")
+                assert receiver["queue"] == name
 
     run(main)
 

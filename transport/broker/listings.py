@@ -120,7 +120,8 @@ async def queue_rows(of: Listed, after: Key | None, only: str | None = None) -> 
     if only is not None:
         names = [only] if only in names else []
     async for name, statistics in _asked(of, names):
-        declared = {"declared": of.queues.is_declared(name)}
+        owned = of.queues.owned.owner_of(name) is not None
+        declared = {"declared": of.queues.is_declared(name), "owned": owned}
         if (found := of.queues.settings_of(name)) is not last:
             last, settings = found, asdict(found)
         if isinstance(statistics, str):

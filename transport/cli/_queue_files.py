@@ -71,7 +71,9 @@ async def export_queues(
     """Write the declarations of queues to a file that `penstock queue import` and a broker's settings take in."""
     from transport.cli._declarations import declarations_of, dump, format_of  # noqa: PLC0415 - not needed for --help
 
-    found = [each for each in await administration.queues() if not queue or _matches(str(each.get("name")), queue)]
+    # What goes with a receiver is nothing that another broker could have.
+    there = [each for each in await administration.queues() if not each.get("owned")]
+    found = [each for each in there if not queue or _matches(str(each.get("name")), queue)]
     if queue and not found:
         tell(EXPORT, f"no queue is called {' or '.join(queue)}; `penstock queue list` shows what there is")
         raise typer.Exit(EXIT_FAILED)

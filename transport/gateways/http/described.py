@@ -36,8 +36,8 @@ HEADERS: Final = by_name({"anyOf": [TEXT, record(base64=BASE64)]})
 SETTINGS: Final = record(name=NAME, **_SETTINGS)
 QUEUE: Final = {
     "anyOf": [
-        record(name=NAME, **_FIGURES, **_SETTINGS, **_CONNECTED, declared=FLAG),
-        record(name=NAME, failed=TEXT, **_SETTINGS, declared=FLAG),
+        record(name=NAME, **_FIGURES, **_SETTINGS, **_CONNECTED, declared=FLAG, owned=FLAG),
+        record(name=NAME, failed=TEXT, **_SETTINGS, declared=FLAG, owned=FLAG),
     ]
 }
 DELETED: Final = record(name=NAME, connections=COUNT)
