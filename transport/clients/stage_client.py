@@ -248,6 +248,7 @@ class StageClient(BlockingClient[StageConnection]):
             raise LocalProtocolError(f"a stage takes a MessageBatch, not {type(batch).__name__}")
         self._session.offer(batch)
         self._given += len(batch)
+        self._tally = None
         self._work(lambda: not self._session.unsent_messages)
 
     def finish(self) -> EnlistedStage:
