@@ -166,7 +166,7 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "penstock user token": SECURED + "test_a_token_is_made_into_a_file",
     },
     "docs/exchanges.md": {
-        'option("exchange"': "tests/spark_bridge/test_exchange_queries.py::TestQueries::"
+        'option("exchange"': "tests/spark_bridge/test_exchange_queries.py::"
         "test_the_queries_of_the_page_have_a_queue_each",
         "[python]": CLIENTS,
         "[text]": CLIENTS,

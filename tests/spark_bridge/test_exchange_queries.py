@@ -1,4 +1,4 @@
-"""Queries that read an exchange: each has a queue of its own, which is bound before it reads, and gets everything."""
+"""Queries that read an exchange: each has a queue of its own, which is bound before it reads, and gets everything. And those that write to one."""
 
 from __future__ import annotations
 
@@ -7,186 +7,118 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from spark_bridge import OptionError
-from spark_bridge.errors import SchemaError
-from spark_bridge.options import SourceOptions
-from spark_bridge.sink_options import SinkOptions
-from spark_bridge.sink_schema import check_sink_schema
 from streams import Source
 from tests.spark_bridge.queries import MARKS, Batches, failure, finish, start
 from tests.spark_bridge.sinks import payloads
 from transport import Administration, Message, Sender
 
-
-def parse(**given: str) -> SourceOptions:
-    return SourceOptions.parse(given)
+pytestmark = MARKS
 
 
-def test_an_exchange_and_a_subscription_name_the_subscriptions_own_queue() -> None:
-    options = parse(exchange="orders", subscription="lake")
-    assert (options.queue, options.exchange, options.binding_keys) == ("orders.lake", "orders", ("#",))
-    named = parse(exchange="orders", subscription="lake", queue="mine", bindingKey='["eu.*", "us.[a]"]')
-    assert (named.queue, named.binding_keys) == ("mine", ("eu.*", "us.[a]"))
-    assert parse(exchange="orders", subscription="lake", bindingkey="eu.*").binding_keys == ("eu.*",)
+def test_a_frame_is_published_to_an_exchange_all_of_it_at_once_and_once(
+    spark: Any, make_broker: Any, tmp_path: Path
+) -> None:
+    broker = make_broker(directory=str(tmp_path / "data"))
+
+    async def declare() -> None:
+        async with Administration(broker.sending) as administration:
+            for queue, key in (("eu", "eu.*"), ("all", "#")):
+                await administration.create_queue(queue)
+                await administration.bind("amq.topic", queue, key)
+
+    asyncio.run(declare())
+    rows = [(b"%d" % number, "eu.tea" if number % 2 else None) for number in range(100)]
+    frame = spark.createDataFrame(rows, "value binary, routingKey string").repartition(3)
+    options = {
+        "exchange": "amq.topic",
+        "routingKey": "us.tea",
+        "brokers": broker.sending,
+        "writer": "w",
+        "version": "1",
+    }
+    for _ in range(2):
+        frame.write.format("penstock").mode("append").options(**options).save()
+
+    async def stored() -> dict[str, int]:
+        async with Administration(broker.sending) as administration:
+            return {row["name"]: row["ready"] for row in await administration.queues()}
+
+    assert asyncio.run(stored()) == {"eu": 50, "all": 100}
 
 
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ({"exchange": "orders"}, "needs a subscription"),
-        ({"exchange": "a b", "subscription": "s"}, "without white space"),
-        ({"queue": "q", "bindingKey": "k"}, "belongs to an exchange"),
-        ({"exchange": "e", "subscription": "s", "bindingKey": "k" * 256}, "256 bytes exceeds 255"),
-        ({"exchange": "e", "subscription": "s", "bindingKey": "[7]"}, "a JSON array of keys"),
-        ({"exchange": "e", "subscription": "s", "bindingKey": "[]"}, "a JSON array of keys"),
-        ({"exchange": "e", "subscription": "s", "bindingKey": "[x"}, "a JSON array of keys"),
-        ({"exchange": "e" * 200, "subscription": "s" * 200}, "name it by option queue"),
-    ],
-)
-def test_options_that_cannot_be_are_told(given: dict[str, str], text: str) -> None:
-    with pytest.raises(OptionError, match=text):
-        SourceOptions.parse(given)
+def test_a_query_publishes_each_batch_to_an_exchange_once(spark: Any, make_broker: Any, tmp_path: Path) -> None:
+    broker = make_broker(directory=str(tmp_path / "data"))
+
+    async def declare() -> None:
+        async with Administration(broker.sending) as administration:
+            for queue in ("one", "two"):
+                await administration.create_queue(queue)
+                await administration.bind("amq.fanout", queue)
+
+    asyncio.run(declare())
+    broker.send("q", [b"1", b"2", b"3"])
+    frame = spark.readStream.format("penstock").options(queue="q", subscription="s", brokers=broker.receiving).load()
+    writer = frame.select("value").writeStream.format("penstock").trigger(availableNow=True)
+    writer = writer.options(exchange="amq.fanout", brokers=broker.sending)
+    finish(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start())
+    for queue in ("one", "two"):
+        assert sorted(payloads(broker, queue)) == [b"1", b"2", b"3"]
 
 
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ({"exchange": "e", "queue": "q"}, "rows go to one of them"),
-        ({"routingKey": "k"}, "belongs to an exchange"),
-        ({"exchange": "e", "routingKey": "k" * 256}, "256 bytes exceeds 255"),
-    ],
-)
-def test_options_of_a_sink_that_cannot_be_are_told(given: dict[str, str], text: str) -> None:
-    with pytest.raises(OptionError, match=text):
-        SinkOptions.parse(given)
+def test_two_queries_that_name_one_exchange_each_get_everything(spark: Any, make_broker: Any, tmp_path: Path) -> None:
+    broker = make_broker(directory=str(tmp_path / "data"))
+    batches = {name: Batches() for name in ("lake", "alarm")}
 
-
-@pytest.mark.parametrize(
-    ("columns", "exchange", "text"),
-    [
-        (("value", "key", "routingKey"), "e", "a message has one key"),
-        (("value", "queue"), "e", "rows go to the exchange"),
-        (("value", "routingKey"), None, "belongs to an exchange"),
-    ],
-)
-def test_columns_of_a_sink_that_cannot_be_are_told(columns: tuple[str, ...], exchange: str | None, text: str) -> None:
-    types = pytest.importorskip("pyspark.sql.types")
-    schema = types.StructType([types.StructField(name, types.StringType()) for name in columns])
-    with pytest.raises(SchemaError, match=text):
-        check_sink_schema(schema, None if exchange else "q", exchange)
-
-
-class TestQueries:
-    pytestmark = MARKS
-
-    def test_a_frame_is_published_to_an_exchange_all_of_it_at_once_and_once(
-        self, spark: Any, make_broker: Any, tmp_path: Path
-    ) -> None:
-        broker = make_broker(directory=str(tmp_path / "data"))
-
-        async def declare() -> None:
-            async with Administration(broker.sending) as administration:
-                for queue, key in (("eu", "eu.*"), ("all", "#")):
-                    await administration.create_queue(queue)
-                    await administration.bind("amq.topic", queue, key)
-
-        asyncio.run(declare())
-        rows = [(b"%d" % number, "eu.tea" if number % 2 else None) for number in range(100)]
-        frame = spark.createDataFrame(rows, "value binary, routingKey string").repartition(3)
-        options = {
-            "exchange": "amq.topic",
-            "routingKey": "us.tea",
-            "brokers": broker.sending,
-            "writer": "w",
-            "version": "1",
-        }
-        for _ in range(2):
-            frame.write.format("penstock").mode("append").options(**options).save()
-
-        async def stored() -> dict[str, int]:
-            async with Administration(broker.sending) as administration:
-                return {row["name"]: row["ready"] for row in await administration.queues()}
-
-        assert asyncio.run(stored()) == {"eu": 50, "all": 100}
-
-    def test_a_query_publishes_each_batch_to_an_exchange_once(
-        self, spark: Any, make_broker: Any, tmp_path: Path
-    ) -> None:
-        broker = make_broker(directory=str(tmp_path / "data"))
-
-        async def declare() -> None:
-            async with Administration(broker.sending) as administration:
-                for queue in ("one", "two"):
-                    await administration.create_queue(queue)
-                    await administration.bind("amq.fanout", queue)
-
-        asyncio.run(declare())
-        broker.send("q", [b"1", b"2", b"3"])
-        frame = (
-            spark.readStream.format("penstock").options(queue="q", subscription="s", brokers=broker.receiving).load()
-        )
-        writer = frame.select("value").writeStream.format("penstock").trigger(availableNow=True)
-        writer = writer.options(exchange="amq.fanout", brokers=broker.sending)
-        finish(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start())
-        for queue in ("one", "two"):
-            assert sorted(payloads(broker, queue)) == [b"1", b"2", b"3"]
-
-    def test_two_queries_that_name_one_exchange_each_get_everything(
-        self, spark: Any, make_broker: Any, tmp_path: Path
-    ) -> None:
-        broker = make_broker(directory=str(tmp_path / "data"))
-        batches = {name: Batches() for name in ("lake", "alarm")}
-
-        def run(name: str) -> None:
-            options = {"exchange": "amq.topic", "subscription": name, "brokers": broker.receiving}
-            if name == "alarm":
-                options["bindingKey"] = '["order.late", "order.lost"]'
-            frame = spark.readStream.format("penstock").options(**options).load()
-            finish(start(frame, tmp_path / name, batches[name]))
-
-        def publish(*keys: str) -> None:
-            messages = [Message(key.encode(), routing_key=f"order.{key}") for key in keys]
-            sender = Sender(broker.sending, exchange="amq.topic", mandatory=True)
-            Source.from_iterable(messages).to(sender).run_blocking()
-
-        run("lake")
-        run("alarm")
-        publish("new", "late")
-        run("lake")
-        publish("lost", "new")
-        run("lake")
-        run("alarm")
-        assert batches["lake"].values == [b"new", b"late", b"lost", b"new"]
-        assert batches["alarm"].values == [b"late", b"lost"]
-
-    def test_the_queries_of_the_page_have_a_queue_each(self, spark: Any, make_broker: Any, tmp_path: Path) -> None:
-        page = (Path(__file__).parents[2] / "docs" / "exchanges.md").read_text("utf-8")
-        (block,) = (each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if 'option("exchange"' in each)
-        broker = make_broker()
-
-        async def declare() -> None:
-            async with Administration(broker.sending) as administration:
-                await administration.declare_exchange("orders", "topic")
-
-        asyncio.run(declare())
-        placed = block.replace('format("penstock")', f'format("penstock").option("brokers", "{broker.receiving}")')
-        names: dict[str, Any] = {"spark": spark}
-        for name in ("lake", "alarm"):
-            exec(placed.replace('("lake", "alarm")', f'("{name}",)'), names)
-            finish(start(names["orders"], tmp_path / name, Batches()))
-
-        async def queues() -> list[str]:
-            async with Administration(broker.sending) as administration:
-                return [row["destination"] for row in await administration.bindings("orders")]
-
-        assert asyncio.run(queues()) == ["orders.lake", "orders.alarm"]
-
-    def test_an_exchange_that_is_not_there_ends_the_query_with_its_name(
-        self, spark: Any, make_broker: Any, tmp_path: Path
-    ) -> None:
-        broker = make_broker()
-        options = {"exchange": "none", "subscription": "s", "brokers": broker.receiving}
+    def run(name: str) -> None:
+        options = {"exchange": "amq.topic", "subscription": name, "brokers": broker.receiving}
+        if name == "alarm":
+            options["bindingKey"] = '["order.late", "order.lost"]'
         frame = spark.readStream.format("penstock").options(**options).load()
-        assert "there is no exchange 'none'" in failure(start(frame, tmp_path, Batches()))
+        finish(start(frame, tmp_path / name, batches[name]))
+
+    def publish(*keys: str) -> None:
+        messages = [Message(key.encode(), routing_key=f"order.{key}") for key in keys]
+        sender = Sender(broker.sending, exchange="amq.topic", mandatory=True)
+        Source.from_iterable(messages).to(sender).run_blocking()
+
+    run("lake")
+    run("alarm")
+    publish("new", "late")
+    run("lake")
+    publish("lost", "new")
+    run("lake")
+    run("alarm")
+    assert batches["lake"].values == [b"new", b"late", b"lost", b"new"]
+    assert batches["alarm"].values == [b"late", b"lost"]
+
+
+def test_the_queries_of_the_page_have_a_queue_each(spark: Any, make_broker: Any, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "exchanges.md").read_text("utf-8")
+    (block,) = (each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if 'option("exchange"' in each)
+    broker = make_broker()
+
+    async def declare() -> None:
+        async with Administration(broker.sending) as administration:
+            await administration.declare_exchange("orders", "topic")
+
+    asyncio.run(declare())
+    placed = block.replace('format("penstock")', f'format("penstock").option("brokers", "{broker.receiving}")')
+    names: dict[str, Any] = {"spark": spark}
+    for name in ("lake", "alarm"):
+        exec(placed.replace('("lake", "alarm")', f'("{name}",)'), names)
+        finish(start(names["orders"], tmp_path / name, Batches()))
+
+    async def queues() -> list[str]:
+        async with Administration(broker.sending) as administration:
+            return [row["destination"] for row in await administration.bindings("orders")]
+
+    assert asyncio.run(queues()) == ["orders.lake", "orders.alarm"]
+
+
+def test_an_exchange_that_is_not_there_ends_the_query_with_its_name(
+    spark: Any, make_broker: Any, tmp_path: Path
+) -> None:
+    broker = make_broker()
+    options = {"exchange": "none", "subscription": "s", "brokers": broker.receiving}
+    frame = spark.readStream.format("penstock").options(**options).load()
+    assert "there is no exchange 'none'" in failure(start(frame, tmp_path, Batches()))
