@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import TYPE_CHECKING
 
 from spark_bridge.access_options import access_here
 from spark_bridge.options import SourceOptions
-from transport import Backoff, Binding
+from transport import Backoff
 from transport.clients.subscription_client import DEFAULT_RETRY, Mode, SubscriptionClient
+
+if TYPE_CHECKING:
+    from transport.wire.receiver_bindings import Binding
 
 MAX_CLIENT_ID = 200
 """Characters: a host's name has 64 at most, but nobody checks; the protocol's limit is 255 bytes."""
@@ -50,3 +54,9 @@ def connect(
     if options.broker_down == "continue":
         client.tell_nobody()
     return client
+
+
+def _bindings(options: SourceOptions) -> list[Binding]:
+    from transport.wire.receiver_bindings import Binding  # noqa: PLC0415 - of few queries
+
+    return [Binding(options.exchange, key) for key in options.binding_keys]

@@ -21,11 +21,10 @@ from spark_bridge.option_values import (
     quantity,
     whole_number,
 )
-from transport import DEFAULT_RECEIVE_ADDRESS, Binding, LocalProtocolError, parse_address
+from transport import DEFAULT_RECEIVE_ADDRESS, LocalProtocolError, parse_address
 from transport.clients.subscription_client import OWNER_WAIT
 from transport.security.access_sources import GivenAccess
 from transport.wire.names import MAX_NAME_BYTES
-from transport.wire.receiver_bindings import checked_bindings
 
 DEFAULT_MAX_ROWS_PER_BATCH = 500_000
 """Half of what a queue stores by default: one batch can be filled while the one before waits to be acknowledged."""
@@ -190,6 +189,8 @@ def _name_own_queue(values: dict[str, Any]) -> None:
 
 def _binding_keys(text: str) -> tuple[str, ...]:
     """One key, or a JSON array of several."""
+    from transport.wire.receiver_bindings import Binding, checked_bindings  # noqa: PLC0415 - of few queries
+
     keys = [text]
     if text.startswith("["):
         try:

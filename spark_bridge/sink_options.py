@@ -10,7 +10,6 @@ from spark_bridge.errors import OptionError
 from spark_bridge.option_values import Option, addresses, duration_ms, name, parse_options, whole_number
 from transport import DEFAULT_SEND_ADDRESS, LocalProtocolError
 from transport.security.access_sources import GivenAccess
-from transport.wire.exchange_named import check_routing_key
 
 DEFAULT_DEMAND_TIMEOUT_MS = 300_000
 """How long a task waits for room: a receiver that is restarted is back by then, and a query that hangs is noticed."""
@@ -100,6 +99,8 @@ def _explained(unknown: Sequence[str]) -> Sequence[str]:
 
 
 def _routing_key(text: str) -> str:
+    from transport.wire.exchange_named import check_routing_key  # noqa: PLC0415 - of few writes
+
     try:
         return check_routing_key(text)
     except LocalProtocolError as error:

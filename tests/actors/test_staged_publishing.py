@@ -52,7 +52,7 @@ async def tallied(bench: StoredQueues, writer: Client) -> tuple[tuple[str, int],
     await settled(bench)
     tally = writer.tallied[-1]
     assert tally.request == len(writer.tallied) - 1
-    return tally.queues
+    return tally.held
 
 
 async def committed(bench: StoredQueues, counts: tuple[tuple[str, int], ...], key: StageKey = KEY) -> int:
@@ -137,7 +137,7 @@ async def test_a_tally_comes_behind_the_confirmations_and_when_all_of_it_is_on_t
     await bench.commit()
     kinds = [type(each).__name__ for each in writer.told if not isinstance(each, replies.CapacityGranted)]
     assert kinds == ["SenderAttached", "SentMessages", "StageTallied", "SentMessages"]
-    assert writer.tallied[0].queues == (("a", 1), ("b", 1))
+    assert writer.tallied[0].held == (("a", 1), ("b", 1))
     await bench.close()
 
 

@@ -222,7 +222,7 @@ class TransactionPrograms(Programs):
             task.asked = True
             client.tally()
         if client.tallied:
-            tally = client.tallied[-1].queues
+            tally = client.tallied[-1].held
             await self.leave(task)
             task.tally = tally
 

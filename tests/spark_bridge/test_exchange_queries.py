@@ -1,4 +1,4 @@
-"""Queries that read an exchange: each has a queue of its own, which is bound before it reads, and gets everything. And those that write to one."""
+"""Queries that read an exchange, each through a queue of its own and each everything, and queries that write to one."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_two_queries_that_name_one_exchange_each_get_everything(spark: Any, make
 
 def test_the_queries_of_the_page_have_a_queue_each(spark: Any, make_broker: Any, tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "exchanges.md").read_text("utf-8")
-    (block,) = (each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if 'option("exchange"' in each)
+    (block,) = (each for each in re.findall(r"```py\n(.*?)```", page, re.DOTALL) if 'option("exchange"' in each)
     broker = make_broker()
 
     async def declare() -> None:

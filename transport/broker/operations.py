@@ -27,7 +27,8 @@ from actors.queue.exchange_sender import ExchangeSender
 from transport.broker import audit, exchange_commands
 from transport.broker.commands import Commands
 from transport.broker.enlisted import EnlistedTotal
-from transport.broker.operation_rows import OPERATIONS as OPERATIONS  # noqa: PLC0414 - the door gives them
+from transport.broker.operation_rows import DEFAULT_EXCHANGE_RESOURCE as DEFAULT_EXCHANGE_RESOURCE  # noqa: PLC0414 - the door gives it
+from transport.broker.operation_rows import OPERATIONS as OPERATIONS  # noqa: PLC0414 - as above
 from transport.broker.operation_rows import exchange_resource
 from transport.broker.port import Tasks
 from transport.broker.publishers import Publisher, Publishers

@@ -90,7 +90,7 @@ class SendingPort(Port):
                 for ranges in wire.split_ranges(list(reply.ranges)):
                     self._client.send(wire.Returned(ranges, reply.reason))
             case StageTallied():
-                for queue, messages in reply.queues:
+                for queue, messages in reply.held:
                     self._client.send(wire.Tallied(reply.request, queue, messages))
                 self._client.send(wire.Tallied(reply.request, None, 0))
             case WaitExplained():

@@ -64,12 +64,12 @@ class StageTallied:
 
     Attributes:
         request: that of ``TallyStage``.
-        queues: those that hold messages of the stage, in order by name, each with how many, whoever has sent them and wherever its sender's
-            messages go now; not those that were deleted.
+        held: the queues that hold messages of the stage, in order by name, each with how many, whoever has sent them and wherever its
+            sender's messages go now; not those that were deleted.
     """
 
     request: int
-    queues: tuple[tuple[str, int], ...]
+    held: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.vocabulary import ALTERNATE
-from transport.broker.operation_rows import DEFAULT_EXCHANGE_RESOURCE
+from transport.broker.operations import DEFAULT_EXCHANGE_RESOURCE
 from transport.gateways.http import described, requests
 from transport.gateways.http.administration import DEFAULT_ROWS, PAGE
 from transport.gateways.http.answers import Answer
