@@ -7,7 +7,7 @@ SHELL := bash
 PYTHON ?=
 INPUT ?=
 BENCH ?= throughput single latency durable group_commit durable_latency redis backlog backpressure idle metrics fairness security arrow spark spark_latency \
-	spark_write spark_backpressure streams operators smq websocket http
+	spark_write spark_backpressure streams operators smq websocket http exchanges exchange_backlog
 TESTS ?=
 LOCK ?=
 SOAK ?= suite properties simulation power_loss damages damages_real turns turns_alter turns_queues attackers strangers kill_broker kill_exchanges kill_move kill_smq strict_order many_clients \

@@ -522,7 +522,7 @@ def exchanges(
     _finish(run(messages, size, batch, max_in_flight, rounds, uvloop, data), json)
 
 
-@app.command()
+@app.command("exchange_backlog")
 def exchange_backlog(
     messages: Annotated[int, typer.Option(min=10, metavar="N", help="Messages that wait in each queue.")] = 10_000_000,
     size: Size = 100,
