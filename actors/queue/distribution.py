@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
@@ -189,6 +189,25 @@ class Distributor:
         """Whether one of the queues rejects what it has no room for: how much it takes of something is its own to say."""
         states = [self._queues.state(name) for name in names]
         return any(state is not None and state.rejects for state in states)
+
+    def refused(
+        self, batches: Mapping[str, MessageBatch], delay: float | None = None, ttl: float | None = None
+    ) -> Mapping[str, str]:
+        """Of these queues those that reject the batch that each would get, with why; they count it as rejected.
+
+        Raises:
+            InvalidRequestError, QueueLimitError: as of `store`.
+        """
+        found: dict[str, str] = {}
+        for name, batch in batches.items():
+            state = self._queues.state(name)
+            if state is not None:
+                delay_us, _ = timing_of(state.settings, delay, ttl)
+                why = refusal_of(state, batch, delayed=bool(delay_us))
+                if why is not None:
+                    found[name] = why
+                    state.total_rejected += len(batch)
+        return found
 
     def waits(self, names: Iterable[str]) -> bool:
         """Whether one of the queues is not transient: until what is stored there is durable, somebody waits."""

@@ -113,11 +113,16 @@ class ExchangeDirectory:
         Raises:
             StorageError: it cannot be recorded. Nothing has changed.
         """
-        self._definitions.change_definitions(self.exchanges.decide.queue_deleted(name), number)
+        events = self.exchanges.decide.queue_deleted(name)
+        self._definitions.change_definitions(events, number)
+        if events:
+            self.publishing.changed()
 
     async def _change(self, events: tuple[Event, ...]) -> bool:
         """Carry out what was decided, at once, and wait until it is durable, or what it found is: that may have been made just before."""
         self._definitions.change_definitions(events)
+        if events:
+            self.publishing.changed()
         await self._queues.durable()
         return bool(events)
 

@@ -7,6 +7,7 @@ when the last of them is durable. What a queue rejects the others have all the s
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -14,15 +15,15 @@ from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actors.batch import unpack_headers
-from actors.errors import InvalidRequestError, QueueError, StorageError
+from actors.errors import BatchError, InvalidRequestError, QueueError, StorageError
+from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.exchange_counts import ExchangeCounts
+from actors.queue.exchange_storing import Offered, Storing
 from actors.queue.state.known_numbers import Known
-from actors.queue.state.routed import Group, Routed, grouped, joined_parts, stage_wholes
-from actors.queue.state.senders import PRODUCER_BYTES, producers_of
+from actors.queue.state.routed import Routed, grouped, stage_wholes
+from actors.queue.state.senders import PRODUCER_BYTES
 from actors.queue.vocabulary.distributed import StageTallied, Unroutable
-from actors.queue.vocabulary.published import Published
-from actors.queue.vocabulary.stages import StageNumbers
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
     from actors.queue.state.log import QueueLog
     from actors.queue.state.senders import Producer
     from actors.queue.vocabulary.commands import OfferBatch
-    from actors.queue.vocabulary.distributed import Distributed
     from actors.queue.vocabulary.stages import StageKey
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
+
+
+logger = logging.getLogger("penstock.queue")
 
 
 class Queues(Protocol):
@@ -60,33 +63,6 @@ class _Answer:
     def __init__(self, event: int, tell: Callable[[], None]) -> None:
         self.event = event
         self.tell = tell
-
-
-class _Offered:
-    """A batch on its way, and what has become of it so far."""
-
-    __slots__ = ("event", "failed", "offer", "rejected", "sender", "unroutable")
-
-    def __init__(self, sender: ExchangeSender, offer: OfferBatch) -> None:
-        self.sender = sender
-        self.offer = offer
-        # What it waits for until it is confirmed.
-        self.event = 0
-        self.rejected: str | None = None
-        # Whether some of it could not be stored, or nothing of it, since its sender has failed.
-        self.failed = False
-        # What no queue takes, for a sender that wants to know.
-        self.unroutable: Unroutable | None = None
-
-    @property
-    def up_to(self) -> int:
-        """The sender's number behind it."""
-        return self.offer.sequence + len(self.offer.batch)
-
-    def refuse(self, reason: str) -> None:
-        """A queue rejects some of it: none of the rest is stored, nor what its sender has sent behind it."""
-        self.rejected = reason
-        self.sender.rejected(self.offer.sequence)
 
 
 class ExchangePublishing:
@@ -116,11 +92,13 @@ class ExchangePublishing:
         self._distributor = distributor
         self._storage = storage
         self._stages = stages
-        self._offered: list[_Offered] = []
-        self._confirming: deque[_Offered | _Answer] = deque()
+        self._storing = Storing(distributor, stages)
+        self._offered: list[Offered] = []
+        self._confirming: deque[Offered | _Answer] = deque()
         self._known: dict[ExchangeSender, Known] = {}
-        self._wholes: dict[int, int] = {}
         self._by_name: dict[tuple[str, str], ExchangeSender] = {}
+        self._senders: set[ExchangeSender] = set()
+        self._looks = False
         self.counts = ExchangeCounts(lambda name: exchanges.get(name) is not None)
 
     # Senders.
@@ -152,6 +130,7 @@ class ExchangePublishing:
         Returns:
             the number behind the last message that any queue has of it; None where none has one.
         """
+        self._senders.add(sender)
         name = sender.producer
         if sender.stage is not None:
             self._begin_stage(sender, sender.stage)
@@ -188,6 +167,7 @@ class ExchangePublishing:
 
     def leave(self, sender: ExchangeSender) -> None:
         """A sender is gone; what it has offered is stored all the same."""
+        self._senders.discard(sender)
         if sender.stage is not None:
             self.flush()
             self._stages.leave(sender.stage, sender)
@@ -196,11 +176,22 @@ class ExchangePublishing:
         if self._by_name.get(name) is sender:
             del self._by_name[name]
 
+    def changed(self) -> None:
+        """Messages may go elsewhere: senders look again in the loop's next turn, those too that wait for a queue that is theirs no more."""
+        if not self._looks:
+            self._looks = True
+            asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        self._looks = False
+        for sender in list(self._senders):
+            sender.look_again()
+
     def offer(self, sender: ExchangeSender, offer: OfferBatch) -> None:
         """Have a batch stored with all that comes in the same turn of the loop."""
         if not self._offered:
             asyncio.get_running_loop().call_soon(self.flush)
-        self._offered.append(_Offered(sender, offer))
+        self._offered.append(Offered(sender, offer))
 
     def tally(self, sender: ExchangeSender, request: int) -> None:
         """Tell the sender of a stage how many messages of it each queue holds, behind the confirmations of all that it has offered.
@@ -233,24 +224,18 @@ class ExchangePublishing:
         offered, self._offered = self._offered, []
         if not offered:
             return
-        routed: list[Routed] = []
-        came: dict[Producer, int] = {}
-        for each in offered:
-            try:
-                if each.sender.failed is None:
-                    routed += self._parts(each)
-                    if each.sender.stage is not None:
-                        came[each.sender] = max(came.get(each.sender, 0), each.up_to)
-            except QueueError as error:
-                each.sender.failed = error
-            each.failed = each.sender.failed is not None
-        groups = grouped(routed)
-        self._wholes = stage_wholes(groups, came) if came else {}
+        routed, came = self._routed(offered)
+        # Where a queue may reject, each batch is judged whole before anything of it is stored, and what comes behind it after that.
+        strict = any(part.stage is None and self._distributor.rejects(part.queues) for part in routed)
+        groups = [] if strict else grouped(routed)
+        wholes = stage_wholes(groups, came) if came else {}
         awaited = any(self._distributor.waits(group.queues) for group in groups)
         alone = self._storage is not None and awaited and self._storage.begin_alone(len(groups))
         try:
             for group in groups:
-                self._store(group)
+                self._storing.store(group.parts, wholes.get(group.number, 0))
+            if strict:
+                self._storing.store_judged(routed, came)
         except StorageError:
             # The broker has been told, and is about to end: nothing of all this is confirmed.
             return
@@ -264,7 +249,26 @@ class ExchangePublishing:
         self._confirming += offered
         self._confirm()
 
-    def _parts(self, offered: _Offered) -> list[Routed]:
+    def _routed(self, offered: list[Offered]) -> tuple[list[Routed], dict[Producer, int]]:
+        """What of a turn goes where, and of each that stages the number behind what it has sent."""
+        routed: list[Routed] = []
+        came: dict[Producer, int] = {}
+        for each in offered:
+            try:
+                if each.sender.failed is None:
+                    routed += self._parts(each)
+                    if each.sender.stage is not None:
+                        came[each.sender] = max(came.get(each.sender, 0), each.up_to)
+            except QueueError as error:
+                each.sender.failed = error
+            except Exception:
+                # A defect of ours ends this sender, and takes nothing of what others have offered with it.
+                logger.exception("a batch to exchange %s cannot be routed", each.sender.exchange)
+                each.sender.failed = QueueError("what was sent could not be routed; the broker's log has the reason")
+            each.failed = each.sender.failed is not None
+        return routed, came
+
+    def _parts(self, offered: Offered) -> list[Routed]:
         """What of a batch goes to which queues, in order; nothing of what goes to none."""
         sender, offer = offered.sender, offered.offer
         batch, sequence = offer.batch, offer.sequence
@@ -293,7 +297,7 @@ class ExchangePublishing:
                 offered.unroutable = Unroutable(tuple(lost), self._why_lost(offered, lost[0][0] - sequence))
         return parts
 
-    def _known_of(self, offered: _Offered) -> Known | None:
+    def _known_of(self, offered: Offered) -> Known | None:
         """What the queues know of its sender, as long as that can be about this batch."""
         known = self._known.get(offered.sender)
         if known is None:
@@ -304,7 +308,7 @@ class ExchangePublishing:
         offered.event = known.event
         return known
 
-    def _why_lost(self, offered: _Offered, index: int) -> str:
+    def _why_lost(self, offered: Offered, index: int) -> str:
         """Why no queue takes a message of a batch; of the others it may be another key."""
         sender, keys = offered.sender, offered.offer.batch.keys
         key = keys[index].decode("utf-8", "replace") if keys is not None else ""
@@ -326,12 +330,17 @@ class ExchangePublishing:
             return
         keys = [b""] * len(batch) if batch.keys is None else batch.keys.tolist()
         texts = {key: key.decode("utf-8", "replace") if key else common for key in dict.fromkeys(keys)}
+        longest = max(texts, key=len)
+        if len(longest) > MAX_ROUTING_KEY_BYTES:
+            # The same comes of it however often it is sent.
+            raise InvalidRequestError(
+                f"a routing key of {len(longest)} bytes exceeds {MAX_ROUTING_KEY_BYTES}: use a shorter one, and put the rest into a header"
+            )
         each: Iterable[tuple[str, ...]]
         if by_headers:
             headers = repeat(b"") if batch.headers is None else batch.headers.tolist()
             each = (
-                route(exchange, (texts[key],), unpack_headers(packed) if packed else None)
-                for key, packed in zip(keys, headers, strict=False)
+                route(exchange, (texts[key],), _headers_of(packed)) for key, packed in zip(keys, headers, strict=False)
             )
         else:
             routes = {key: route(exchange, (text,)) for key, text in texts.items()}
@@ -341,56 +350,6 @@ class ExchangePublishing:
             stop = start + sum(map(_one, same))
             yield queues, start, stop
             start = stop
-
-    def _store(self, group: Group) -> None:
-        parts = group.parts
-        if parts[0].stage is None and len(parts) > 1 and self._distributor.rejects(group.queues):
-            # It is asked for each: some may fit where all do not.
-            for part in parts:
-                self._store_together([part])
-        else:
-            self._store_together(parts, self._wholes.get(group.number, 0))
-
-    def _store_together(self, group: list[Routed], whole: int = 0) -> None:
-        parts = [part for part in group if _is_stored(part.offered)]
-        if not parts:
-            return
-        batch, key = joined_parts(parts)
-        published = Published(parts[0].exchange, key)
-        queues, delay, ttl = parts[0].queues, parts[0].delay, parts[0].ttl
-        try:
-            if parts[0].stage is None:
-                found = self._distributor.store(queues, batch, delay, ttl, *producers_of(parts), published=published)
-            else:
-                found = self._store_staged(parts[0].stage, parts[-1], batch, whole, published)
-        except QueueError as error:
-            for part in parts:
-                part.offered.failed = True
-                part.offered.sender.failed = error
-                if part.stage is not None:
-                    # It may tell of a commit.
-                    part.offered.event = max(part.offered.event, self._stages.committed_by)
-            return
-        rejected = next(iter(found.rejected.values()), None)
-        for part in parts:
-            offered = part.offered
-            offered.event = max(offered.event, found.event)
-            offered.sender.stored(found.queues, part.batch)
-            self._distributor.used(found.queues, offered.sender.actor_ref, part.batch)
-            if rejected is not None and offered.rejected is None:
-                offered.refuse(rejected)
-
-    def _store_staged(
-        self, key: StageKey, last: Routed, batch: MessageBatch, whole: int, published: Published
-    ) -> Distributed:
-        """Stage a batch that ends with ``last``, behind which all of the stage below ``whole`` is stored."""
-        self._stages.check_room(key, last.queues)
-        numbers = StageNumbers(last.up_to, whole)
-        found = self._distributor.store(
-            last.queues, batch, last.delay, last.ttl, stage=key, numbers=numbers, published=published
-        )
-        self._stages.stored(key, found.queues, whole, found.event)
-        return found
 
     # Confirmations.
 
@@ -418,14 +377,9 @@ def _one(_: object) -> int:
     return 1
 
 
-def _is_stored(offered: _Offered) -> bool:
-    """Whether a part of it is to be stored: nothing has kept it from that so far, nor anything that its sender has sent before.
-
-    What a sender sent behind something that is not stored would have its number remembered, and that would never be stored any more.
-    """
-    if offered.sender.failed is not None:
-        offered.failed = True
-        return False
-    if offered.rejected is None:
-        offered.rejected = offered.sender.rejects(offered.offer.sequence)
-    return offered.rejected is None
+def _headers_of(packed: bytes) -> dict[str, str | bytes] | None:
+    """A message's headers; none where nobody can read them, for no broker checks what they hold."""
+    try:
+        return unpack_headers(packed) if packed else None
+    except BatchError:
+        return None

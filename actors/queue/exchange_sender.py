@@ -305,18 +305,29 @@ class ExchangeSender(LoopActor):
         if self._ended:
             return
         self._port.tell(SentMessages(up_to, None, rejected))
-        if self._generation != self._publishing.generation:
-            try:
-                self._look_for_targets()
-            except QueueError as error:
-                self.end(error.code, str(error))
-                return
+        if not self._targets_are_known():
+            return
         self._ask()
         self._grant()
         if self._marks and not self._unconfirmed:
             for _ in range(self._marks):
                 self._port.caught_up()
             self._marks = 0
+
+    def look_again(self) -> None:
+        """Definitions have changed: the queue that had no room may be none of its own any more."""
+        if not self._ended and self._targets_are_known():
+            self._grant()
+
+    def _targets_are_known(self) -> bool:
+        """Look for the queues where they may be others; False where that has ended this sender."""
+        if self._generation != self._publishing.generation:
+            try:
+                self._look_for_targets()
+            except QueueError as error:
+                self.end(error.code, str(error))
+                return False
+        return True
 
     def end(self, code: str, text: str) -> None:
         """Nothing more is taken; the client is told, once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -92,6 +92,10 @@ class OwnedQueues:
         """The actor that a queue goes with, and that alone may receive from it; None for a queue of everybody's."""
         owned = self._owned.get(name)
         return None if owned is None else owned[0]
+
+    def names(self) -> Collection[str]:
+        """The queues that have an owner."""
+        return self._owned.keys()
 
     def release(self, name: str) -> None:
         """The owner has no use for its queue any more: delete it.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from actors.errors import QueueError
+    from actors.queue.owned_queues import OwnedQueues
     from actors.queue.state.log import QueueLog
     from actors.queue.transactions import TransactionDirectory
     from actors.queue.vocabulary.stages import StageKey
@@ -41,6 +42,10 @@ class Queues(Protocol):
 
     def logs(self) -> dict[str, QueueLog]:
         """The durable part of each queue, by name."""
+
+    @property
+    def owned(self) -> OwnedQueues:
+        """Those that go with a receiver."""
 
     def number_of(self, name: str) -> int:
         """The number of a queue that there is."""
@@ -154,7 +159,7 @@ class RoutedStages:
         if not committed and any(self._lost(key, *each) for each in stage.queues.items()):
             # A half is of no use to anybody: it begins anew, and who had something confirmed learns it by the number.
             self._transactions.discard(lambda other: other == key)
-            del self._stages[key]
+            self._forget(stage)
             stage = self._found(key)
         self._stages[key] = stage
         stage.sender = sender
@@ -216,7 +221,9 @@ class RoutedStages:
         for number, (name, log) in stage.queues.items():
             if self._lost(key, number, (name, log)):
                 raise StageGoneError(name, key.name)
-        found = sorted((name, log.stages[key].messages) for name, log in self._holding(stage))
+        owned = self._queues.owned.names()
+        holding = [(name, log) for name, log in self._holding(stage) if name not in owned]
+        found = sorted((name, log.stages[key].messages) for name, log in holding)
         return tuple(found), stage.event
 
     # --- inside
@@ -295,7 +302,8 @@ class RoutedStages:
             # The broker has ended, and stores nothing more.
             return
         loop = asyncio.get_running_loop()
-        given_up = {stage.key for stage in each_due(self._absences.pop_due, loop.time(), DISCARDED_TOGETHER)}
+        due = list(each_due(self._absences.pop_due, loop.time(), DISCARDED_TOGETHER))
+        given_up = {stage.key for stage in due if self._stages.get(stage.key) is stage}
         for key in given_up:
             del self._stages[key]
         try:

@@ -26,6 +26,7 @@ from actors.runtime.loop_future import ask
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from actors.queue.owned_queues import OwnedQueues
     from actors.queue.state.log import QueueLog
     from actors.queue.vocabulary.stages import EnlistedStage
     from actors.runtime.loop_ref import LoopActorRef
@@ -42,6 +43,10 @@ class Queues(Protocol):
 
     def logs(self) -> dict[str, QueueLog]:
         """The durable part of each queue, by name."""
+
+    @property
+    def owned(self) -> OwnedQueues:
+        """Those that go with a receiver."""
 
     def number_of(self, name: str) -> int:
         """The number of a queue that there is."""
@@ -152,16 +157,19 @@ class TransactionDirectory:
         messages = number = 0
         for key, logs in found.items():
             messages += sum(log.stages[key].messages for log in logs.values())
+            event_number = 0
             events = {name: StagesDiscarded((key,), log.next_sequence) for name, log in logs.items()}
             if self._storage is None:
                 for name, event in events.items():
                     logs[name].apply(event)
             else:
-                number = self._storage.record_all(
+                event_number = self._storage.record_all(
                     {self._queues.number_of(name): event for name, event in events.items()}
                 )
+                # What only transient queues held is waited for by nobody.
+                number = max(number, event_number)
             for name, event in events.items():
-                self._tell(name, DropStages(event.stages, event.below, number))
+                self._tell(name, DropStages(event.stages, event.below, event_number))
         return messages, number
 
     def list(self) -> list[OpenTransaction]:
@@ -192,6 +200,12 @@ class TransactionDirectory:
                 raise TransactionIncompleteError(queue, name, messages, found)
             if stage is not None:
                 winners.setdefault(self._queues.number_of(queue), []).append(name)
+        # A queue that goes with its receiver nobody names: it may be gone by now, and its name is nobody's business.
+        won = {StageKey(writer, version, stage.stage) for stage in stages}
+        for queue in self._queues.owned.names():
+            log = logs.get(queue)
+            for key in () if log is None else won & log.stages.keys():
+                winners.setdefault(self._queues.number_of(queue), []).append(key.name)
         return winners
 
     def _publish(self, writer: str, version: int, winners: Mapping[int, Sequence[str]]) -> None:

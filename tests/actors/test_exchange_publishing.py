@@ -419,7 +419,7 @@ async def test_a_key_that_cannot_be_ends_its_sender_and_nothing_behind_it_is_sto
     publisher.send(keyed(b"k"))
     await bench.settled()
     assert publisher.confirmed == []
-    assert [code for code, _ in publisher.errors] == ["limit-exceeded"]
+    assert [code for code, _ in publisher.errors] == ["protocol-error"]
     assert bench.queues.logs()["q"].stored_messages == 0
     await bench.close()
 

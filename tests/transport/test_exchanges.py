@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
-from actors.batch import MessageBatch
+from actors.batch import BinaryColumn, MessageBatch
 from streams import Sink, Source
 from transport import (
     Administration,
@@ -19,7 +20,8 @@ from transport import (
     Receiver,
     Sender,
 )
-from transport.errors import InvalidNameError, UnroutableError
+from transport.errors import ForbiddenError, InvalidNameError, UnroutableError
+from transport.security.principal import Grant, Grants, Principal, Right
 from transport.wire.messages import VERSION, Command, Demand, Error, Hello, Result, Returned, Send, Sent, Welcome
 
 
@@ -316,8 +318,7 @@ def test_a_key_that_is_too_long_ends_its_sender_and_what_was_before_it_is_stored
             assert await peer.expect_later(Sent) == Sent(1, None)
             peer.send(Send(1, None, MessageBatch.from_messages([Message(b"bad", b"k" * 256)])))
             refusal = await peer.refusal()
-            assert refusal.code == "limit-exceeded"
-            assert "256 bytes of a routing key exceed MAX_ROUTING_KEY_BYTES of 255" in refusal.text
+            assert "a routing key of 256 bytes exceeds 255" in refusal.text
             assert await ready(administration) == {"all": 1}
 
     run(main)
@@ -529,5 +530,103 @@ def test_a_message_has_its_key_as_bytes_or_as_text_and_not_both(run: Any, serve:
                     .to(Sender(broker.send_address, exchange="amq.direct"))
                     .run()
                 )
+
+    run(main)
+
+
+def test_headers_that_nobody_can_read_match_nothing_and_cost_no_other_sender_anything(
+    run: Any, serve: Any, peers: Any
+) -> None:
+    async def main() -> None:
+        async with serve() as broker, peers() as opened, Administration(broker.send_address) as administration:
+            for queue in ("good", "matched"):
+                await administration.create_queue(queue)
+            await administration.bind("amq.headers", "matched", arguments={"x-match": "any", "n": "1"})
+            good = await opened.connect(broker.send_address)
+            good.send(Hello(VERSION, "sender", None, "good", {"exchange": "", "routing_key": "good"}))
+            await good.expect_later(Demand)
+            bad = await opened.connect(broker.send_address)
+            bad.send(Hello(VERSION, "sender", None, "bad", {"exchange": "amq.headers"}))
+            await bad.expect_later(Demand)
+            batch = MessageBatch.from_messages([Message(b"bad", headers={"n": "1"})])
+            assert batch.headers is not None
+            broken = BinaryColumn.from_values([b"\xc1" * len(batch.headers.data)])
+            bad.send(Send(0, None, MessageBatch(batch.payloads, None, None, broken)))
+            good.send(Send(0, None, MessageBatch.from_payloads([b"one"])))
+            assert await bad.expect_later(Sent) == Sent(1, None)
+            good.send(Send(1, None, MessageBatch.from_payloads([b"two"])))
+            while (await good.expect(Sent)).up_to < 2:
+                pass
+            assert await ready(administration) == {"good": 2, "matched": 0}
+
+    run(main)
+
+
+def test_an_alternate_takes_the_right_to_write_to_it_the_default_exchange_too(run: Any, serve: Any) -> None:
+    alice = Principal("alice", grants=Grants([Grant("mine", Right.CONFIGURE | Right.WRITE | Right.READ)]))
+
+    async def main() -> None:
+        async with serve() as broker:
+            operations = broker._host().operations(alice)
+            for alternate, resource in (("", "amq.default"), ("amq.fanout", "amq.fanout")):
+                arguments = {"name": "mine", "arguments": json.dumps({"alternate-exchange": alternate})}
+                with pytest.raises(ForbiddenError, match=f"may not write '{resource}'"):
+                    await operations.command("exchange.create", arguments)
+            assert broker.queues.exchanges.exchanges.get("mine") is None
+
+    run(main)
+
+
+def test_behind_what_a_queue_rejects_nothing_is_stored_until_its_number_comes_again(
+    run: Any, serve: Any, peers: Any
+) -> None:
+    async def main() -> None:
+        async with serve() as broker, peers() as opened, Administration(broker.send_address) as administration:
+            await administration.create_queue("small", 1, overflow="reject")
+            await administration.create_queue("large")
+            for queue in ("small", "large"):
+                await administration.bind("amq.direct", queue, queue)
+            await Source.single(b"full").to(Sender(broker.send_address, queue="small")).run()
+            peer = await opened.connect(broker.send_address)
+            peer.send(Hello(VERSION, "sender", None, "c", {"exchange": "amq.direct"}))
+            await peer.expect_later(Demand)
+            both = MessageBatch.from_messages(keyed("large", "small"))
+            peer.send(Send(0, None, both), Send(2, None, MessageBatch.from_messages(keyed("large"))))
+            first, second = await peer.expect_later(Sent), await peer.expect(Sent)
+            assert (first.up_to, second.up_to) == (2, 3)
+            assert first.rejected is not None
+            assert second.rejected is not None
+            assert (await ready(administration))["large"] == 1, "of the first batch alone"
+            # Another connection numbers another message as the rejected one was.
+            again = await opened.connect(broker.send_address)
+            again.send(Hello(VERSION, "sender", None, "c", {"exchange": "amq.direct"}))
+            await again.expect_later(Demand)
+            again.send(Send(0, None, MessageBatch.from_messages([Message(b"other", routing_key="large")])))
+            assert await again.expect_later(Sent) == Sent(1, None)
+            assert await drained(broker, "large", 2) == [b"large", b"other"]
+
+    run(main)
+
+
+@pytest.mark.parametrize("how", ["unbound", "deleted"])
+def test_a_sender_that_a_full_queue_holds_back_goes_on_when_the_queue_is_no_target_any_more(
+    run: Any, serve: Any, how: str
+) -> None:
+    async def main() -> None:
+        async with serve() as broker, Administration(broker.send_address) as administration:
+            await administration.create_queue("full", 1)
+            await administration.create_queue("free")
+            for queue in ("full", "free"):
+                await administration.bind("amq.fanout", queue)
+            sender = Sender(broker.send_address, exchange="amq.fanout", max_batch_messages=1)
+            running = asyncio.ensure_future(Source.of(b"1", b"2", b"3").to(sender).run())
+            while (await ready(administration))["full"] < 1:
+                pass
+            if how == "unbound":
+                await administration.unbind("amq.fanout", "full")
+            else:
+                await administration.delete_queue("full")
+            assert (await running).messages == 3
+            assert (await ready(administration))["free"] == 3
 
     run(main)

@@ -93,9 +93,9 @@ def exchange_resource(name: str) -> str:
 def _exchange_made(_queues: QueueDirectory, arguments: Options) -> Iterator[tuple[Right, str]]:
     """What an exchange has no binding for goes to its alternate: whoever declares that might have published it there."""
     alternate = alternate_of(arguments)
-    if alternate:
+    if alternate is not None:
         yield Right.READ, exchange_resource(string_of(arguments, "name"))
-        yield Right.WRITE, alternate
+        yield Right.WRITE, exchange_resource(alternate)
 
 
 def _bound(_queues: QueueDirectory, arguments: Options) -> Iterator[tuple[Right, str]]:

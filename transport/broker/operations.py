@@ -210,8 +210,12 @@ class Operations:
         queues = self._services.queues
         name = queues.owned.declare(queues.settings)
         timeout, prefix = queues.settings_of(name).visibility_timeout, self._services.id_prefix(name)
-        actor = ReceiveFromQueuePublisher.start(queues.get(name), port, timeout)
-        queues.owned.give(name, actor)
+        try:
+            actor = ReceiveFromQueuePublisher.start(queues.get(name), port, timeout)
+            queues.owned.give(name, actor)
+        except BaseException:
+            queues.delete(name)
+            raise
         return name, Receiving(actor, timeout, prefix)
 
     async def bind(self, queue: str, bindings: Iterable[Binding]) -> None:

@@ -38,7 +38,7 @@ class SendingPort(Port):
         super().__init__(client)
         self._demand = GrantedDemand()
         self._grants = True
-        self._publishes = False
+        self._publishes = self._tallies = False
         client.hold_to(self._demand)
         self._stage = read_stage(hello.options)
         temporary = hello.options.get("temporary", False)
@@ -75,6 +75,9 @@ class SendingPort(Port):
         assert isinstance(frame, wire.Tally), "the protocol allows no other"
         if self._stage is None or not self._publishes:
             raise RemoteProtocolError("TALLY belongs to a stage that is written through an exchange")
+        if self._tallies:
+            raise RemoteProtocolError("TALLY is under way on this connection: wait for TALLIED without a queue")
+        self._tallies = True
         actor.deliver(TallyStage(frame.request))
 
     def tell(self, reply: Reply) -> None:
@@ -90,6 +93,7 @@ class SendingPort(Port):
                 for ranges in wire.split_ranges(list(reply.ranges)):
                     self._client.send(wire.Returned(ranges, reply.reason))
             case StageTallied():
+                self._tallies = False
                 for queue, messages in reply.held:
                     self._client.send(wire.Tallied(reply.request, queue, messages))
                 self._client.send(wire.Tallied(reply.request, None, 0))

@@ -150,7 +150,8 @@ class Receiver(Source[Delivery, None]):
     async def ready(self) -> None:
         """Return when a run of it has a connection to the broker, and its queue is bound; at once where one has.
 
-        Whoever publishes next knows that the queue gets it. It has no deadline of its own: `asyncio.timeout` gives it one.
+        Whoever publishes next knows that the queue gets it. It has no deadline of its own: `asyncio.timeout` gives it one. It raises what
+        the run fails with.
         """
         if not self.connected:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -159,6 +160,12 @@ class Receiver(Source[Delivery, None]):
                 await waiter
             finally:
                 self._waiters.discard(waiter)
+
+    def run_failed(self, error: Exception) -> None:
+        """A run of it has failed; whoever waits for it to be ready is told."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
 
     def opened(self) -> None:
         """A run of it has a connection; its stage says so."""

@@ -62,6 +62,9 @@ class Description(Protocol):
     at_work: AtWork | None
     tracing: Tracing | None
 
+    def run_failed(self, error: Exception) -> None:
+        """A run of it has failed."""
+
     def opened(self) -> None:
         """A run of it has a connection."""
 
@@ -410,6 +413,7 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
             self._m.call(downstream.on_complete)
 
     def _fail(self, error: Exception) -> None:
+        self._receiver.run_failed(error)
         downstream, self._downstream = self._downstream, None
         if downstream is not None:
             self._m.call(downstream.on_error, error)

@@ -242,7 +242,6 @@ class SenderSession:
             for number in range(first, first + count)
         ]
         self._returned_now += len(found)
-        self.returned_messages += len(found)
         return found
 
     def connected(self, last_sequence: int | None, next_sequence: int | None = None) -> list[Confirmation]:
@@ -321,6 +320,7 @@ class SenderSession:
         self.unconfirmed_bytes -= under_way.batch.nbytes
         self.confirmed_messages += count
         returned, self._returned_now = self._returned_now, 0
+        self.returned_messages += returned
         return Confirmation(under_way.sequence, count, first, None, returned)
 
     def _reject(self, under_way: _UnderWay, reason: str) -> Confirmation:

@@ -350,7 +350,14 @@ class StageClient(BlockingClient[StageConnection]):
     def _connect(self, address: Address) -> StageConnection:
         # The client id names the connection in the broker's statistics; what is stored is found by the stage.
         hello = Hello(VERSION, ROLE, self._queue, self._stage, self._options)
-        connection = StageConnection(address, hello, self._clock, self._session, self._confirmed, self._credentials)
+        try:
+            connection = StageConnection(address, hello, self._clock, self._session, self._confirmed, self._credentials)
+        except BrokerError as error:
+            if self._queue is not None:
+                raise
+            from transport.wire.exchange_named import refusal  # noqa: PLC0415 - most stage for queues
+
+            raise refusal(error, address) from error
         try:
             self._resume(connection)
         except BaseException:
