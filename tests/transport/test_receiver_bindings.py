@@ -248,6 +248,19 @@ def test_what_a_program_cannot_bind_is_told_at_once(bind: Any, text: str) -> Non
         Receiver("127.0.0.1:1", queue="q", bind=bind)
 
 
+def test_who_waits_for_a_receiver_that_cannot_be_ready_is_told_why(run: Any, serve: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker:
+            receiver = Receiver(broker.receive_address, bind=Binding("none"))
+            running = asyncio.ensure_future(receiver.to(Sink.ignore()).run())
+            with pytest.raises(BrokerError, match="no exchange 'none'"):
+                await receiver.ready()
+            with pytest.raises(BrokerError, match="no exchange 'none'"):
+                await running
+
+    run(main)
+
+
 def test_a_queue_of_ones_own_takes_bindings() -> None:
     with pytest.raises(LocalProtocolError, match="give a queue, or bind"):
         Receiver("127.0.0.1:1")

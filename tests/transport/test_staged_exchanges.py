@@ -12,6 +12,7 @@ import pytest
 from actors.batch import MessageBatch
 from transport import (
     Administration,
+    Binding,
     BrokerError,
     EnlistedStage,
     LocalProtocolError,
@@ -20,7 +21,22 @@ from transport import (
     TransactionClient,
 )
 from transport.testing import HostedBroker
-from transport.wire.messages import VERSION, Demand, Hello, Send, Sent, Tallied, Tally, Welcome
+from transport.wire.messages import (
+    VERSION,
+    CommitTransaction,
+    Deliver,
+    Demand,
+    Enlist,
+    Hello,
+    Request,
+    Send,
+    Sent,
+    Tallied,
+    Tally,
+    TransactionEnded,
+    Welcome,
+)
+from transport.wire.receiver_bindings import said_bindings
 
 
 def keyed(*keys: str) -> MessageBatch:
@@ -167,5 +183,50 @@ def test_tallied_comes_behind_the_confirmation_of_what_was_sent_before(run: Any,
             assert await peer.expect_later(Sent) == Sent(2, None)
             assert await peer.expect_later(Tallied) == Tallied(7, "q", 2)
             assert await peer.expect(Tallied) == Tallied(7, None, 0)
+
+    run(main)
+
+
+def test_a_queue_of_a_receivers_own_gets_what_is_committed_and_nobody_names_it(
+    run: Any, serve: Any, peers: Any
+) -> None:
+    async def main() -> None:
+        async with serve() as broker, peers() as opened, Administration(broker.send_address) as administration:
+            await administration.create_queue("q")
+            await administration.bind("amq.fanout", "q")
+            owner = await opened.connect(broker.receive_address)
+            bind = said_bindings([Binding("amq.fanout")])
+            owner.send(Hello(VERSION, "receiver", None, None, {"own_queue": True, "bind": bind}))
+            await owner.expect(Welcome)
+            owner.send(Request(10, 10**6))
+            peer = await opened.connect(broker.send_address)
+            options = {"exchange": "amq.fanout", "writer": "w", "version": 1, "stage": "s"}
+            peer.send(Hello(VERSION, "sender", None, "c", options))
+            await peer.expect_later(Demand)
+            peer.send(Send(0, None, MessageBatch.from_payloads([b"1"])), Tally(7))
+            assert await peer.expect_later(Tallied) == Tallied(7, "q", 1)
+            assert await peer.expect(Tallied) == Tallied(7, None, 0)
+            transaction = await opened.open(broker.send_address, "transaction", None, writer="w", version=1)
+            transaction.send(Enlist("q", "s", 1), CommitTransaction(1))
+            assert await transaction.expect(TransactionEnded) == TransactionEnded(1, 1)
+            assert (await owner.expect(Deliver)).batch.messages()[0].payload == b"1"
+
+    run(main)
+
+
+def test_a_second_tally_waits_for_the_first(run: Any, serve: Any, peers: Any, tmp_path: Any) -> None:
+    async def main() -> None:
+        async with serve(directory=str(tmp_path / "data")) as broker, peers() as opened:
+            broker.queues.get_or_create("q")
+            await broker.queues.exchanges.bind("amq.fanout", "q")
+            peer = await opened.connect(broker.send_address)
+            options = {"exchange": "amq.fanout", "writer": "w", "version": 1, "stage": "s"}
+            peer.send(Hello(VERSION, "sender", None, "c", options))
+            await peer.expect(Welcome)
+            await peer.expect(Demand)
+            # The first waits until what was sent before it is durable.
+            peer.send(Send(0, None, MessageBatch.from_payloads([b"1"])), Tally(1), Tally(2))
+            refusal = await peer.refusal()
+            assert (refusal.code, "under way" in refusal.text) == ("protocol-error", True)
 
     run(main)
