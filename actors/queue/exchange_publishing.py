@@ -330,11 +330,11 @@ class ExchangePublishing:
             return
         keys = [b""] * len(batch) if batch.keys is None else batch.keys.tolist()
         texts = {key: key.decode("utf-8", "replace") if key else common for key in dict.fromkeys(keys)}
-        longest = max(texts, key=len)
-        if len(longest) > MAX_ROUTING_KEY_BYTES:
+        longest = max(len(text.encode()) for text in texts.values())
+        if longest > MAX_ROUTING_KEY_BYTES:
             # The same comes of it however often it is sent.
             raise InvalidRequestError(
-                f"a routing key of {len(longest)} bytes exceeds {MAX_ROUTING_KEY_BYTES}: use a shorter one, and put the rest into a header"
+                f"a routing key of {longest} bytes exceeds {MAX_ROUTING_KEY_BYTES}: use a shorter one, and put the rest into a header"
             )
         each: Iterable[tuple[str, ...]]
         if by_headers:

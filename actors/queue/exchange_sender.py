@@ -6,6 +6,7 @@ What has gone to some of the queues is used there; of the others it keeps what i
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
@@ -139,6 +140,7 @@ class ExchangeSender(LoopActor):
         # Why nothing of it is stored any more; whoever stores sets it.
         self.failed: QueueError | None = None
         self._marks = 0
+        self._grants_soon = False
         self._ended = False
         # What a stage goes on with may be told later.
         self._attached = stage is None
@@ -377,6 +379,15 @@ class ExchangeSender(LoopActor):
         target.asked_messages -= granted.messages
         target.bytes += granted.bytes
         target.asked_bytes -= granted.bytes
+        if len(self._targets) == 1:
+            self._grant()
+        elif not self._grants_soon:
+            # The others' come in the same turn: to look at all for each would take their number squared.
+            self._grants_soon = True
+            asyncio.get_running_loop().call_soon(self._grant_soon)
+
+    def _grant_soon(self) -> None:
+        self._grants_soon = False
         self._grant()
 
     def _ask(self) -> None:

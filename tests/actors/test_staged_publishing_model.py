@@ -335,7 +335,7 @@ class TransactionPrograms(Programs):
         for name in (*self.patterns, EXTRA):
             ref, told = await receiver(self.bench, name)
             await self.bench.settled()
-            found = self.got.get(name, []) + received(told)
+            found = [each[0] for each in self.got.get(name, [])] + received(told)
             await ref.stop(block=False)
             await turns()
             self.compare(name, found)

@@ -105,14 +105,18 @@ async def test_it_causes_no_sync_of_its_own_and_no_thread_stands_still_for_one(f
     await defined(bench, decide.bind("x", "t"))
     writer = bench.committer._writer
     assert writer is not None
+    publisher = await client(bench, "x")
+    # The first that was published begins a segment of its version.
+    publisher.send(batch_of(b"0"))
+    await turns()
+    await bench.commit()
     # From now on each record that comes alone is committed where it is appended.
     bench.committer._may_hold = lambda: True
-    publisher = await client(bench, "x")
     before = writer.groups
     await bench.send("t", b"1")
     publisher.send(batch_of(b"2"))
     await turns()
-    assert publisher.confirmed == [1]
+    assert publisher.confirmed == [1, 2]
     assert (writer.groups, writer.busy) == (before, False)
     await bench.send("d", b"3")
     assert writer.groups == before + 1
@@ -337,7 +341,8 @@ async def test_a_transaction_over_both_kinds_is_seen_in_neither_before_it_is_dur
     numbers = {bench.queues.number_of(name): ["s"] for name in "dt"}
     event, ended = bench.storage.commit(WriterVersion("w", 1), numbers)
     for name in "dt":
-        bench.queues.transactions._tell(name, ended[bench.queues.number_of(name)], event)
+        stages = ended[bench.queues.number_of(name)]
+        bench.queues.transactions._tell(name, commands.EndStages(stages.published, stages.discarded, event))
     await turns()
     await bench.send("t", b"behind")
     # A receiver that comes behind an event of the queue's own waits too.
