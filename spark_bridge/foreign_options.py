@@ -51,7 +51,7 @@ FOREIGN: Mapping[str, str] = {
     "path": "is no option of a queue: load() and save() take no path; say queue",
 }
 """Lower-cased name -> what an error says behind it."""
-SINKS = ("demandTimeout", "writer", "version")
+SINKS = ("routingKey", "demandTimeout", "writer", "version")
 """Options of a sink that no source has."""
 KAFKA_ACCESS = re.compile(r"kafka\.(security|sasl|ssl)\..*")
 KAFKA_PREFIX = "kafka."
