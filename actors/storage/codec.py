@@ -112,8 +112,8 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
         event.producers,
         None if moved is None else [origin, *_moved(moved)],
     ]
-    published = event.published
-    if event.stage is not None or event.temporary or published is not None:
+    if event.stage is not None or event.temporary or event.published is not None:
+        published = event.published
         fields.append(event.stage if event.stage is None else (*event.stage, *(event.numbers or ())))
         if event.temporary or published is not None:
             fields.append(event.temporary)

@@ -61,11 +61,11 @@ class SendingPort(Port):
         if not isinstance(frame, wire.Send):
             self._asked(self.actor, frame)
             return
-        size = frame.batch.nbytes
-        if size > MAX_BODY_BYTES:
-            raise FrameTooLargeError(size, MAX_BODY_BYTES, what="SEND body")
+        batch, actor = frame.batch, self.actor
+        if batch.nbytes > MAX_BODY_BYTES:
+            raise FrameTooLargeError(batch.nbytes, MAX_BODY_BYTES, what="SEND body")
         timing = Timing.from_properties(frame.properties)
-        self.actor.deliver(OfferBatch(frame.sequence, frame.batch, timing.delay, timing.ttl, self.actor))
+        actor.deliver(OfferBatch(frame.sequence, batch, timing.delay, timing.ttl, actor))
 
     def _asked(self, actor: LoopActorRef[Any], frame: wire.Frame) -> None:
         """WHY, and TALLY."""
@@ -84,7 +84,9 @@ class SendingPort(Port):
         """SENT, DEMAND, which is cumulative, BECAUSE, and WELCOME once the queue knows the sender."""
         match reply:
             case SentMessages():
-                rejected = None if reply.rejected is None else reply.rejected[: wire.MAX_ERROR_TEXT]
+                rejected = reply.rejected
+                if rejected is not None:
+                    rejected = rejected[: wire.MAX_ERROR_TEXT]
                 self._client.send(wire.Sent(reply.up_to, reply.first, rejected))
             case CapacityGranted():
                 if self._grants:

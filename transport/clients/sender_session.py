@@ -319,6 +319,8 @@ class SenderSession:
         self.unconfirmed_messages -= count
         self.unconfirmed_bytes -= under_way.batch.nbytes
         self.confirmed_messages += count
+        if not self._returned_now:
+            return Confirmation(under_way.sequence, count, first)
         returned, self._returned_now = self._returned_now, 0
         self.returned_messages += returned
         return Confirmation(under_way.sequence, count, first, None, returned)
