@@ -45,9 +45,7 @@ def connect(
         owner_wait=options.owner_wait_ms / 1000,
         must_exist=options.missing_queue == "fail",
         client_id=client_id or this_program(),
-        bind=[Binding(options.exchange, key) for key in options.binding_keys]
-        if mode == "own" and options.exchange
-        else (),
+        bind=_bindings(options) if mode == "own" and options.exchange else (),
         access=access_here(options.access),
         retry=retry,
     )

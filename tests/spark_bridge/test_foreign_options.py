@@ -87,7 +87,9 @@ def test_a_misspelt_option_is_met_with_what_was_meant(misspelt: str, meant: str)
 
 
 def test_what_is_like_nothing_is_met_with_the_list() -> None:
-    assert refusal("xyz").startswith("unknown option 'xyz'; known are queue or subscribe, exchange, bindingKey, brokers, ")
+    assert refusal("xyz").startswith(
+        "unknown option 'xyz'; known are queue or subscribe, exchange, bindingKey, brokers, "
+    )
 
 
 def test_options_of_the_other_side_are_told_as_such() -> None:

@@ -20,7 +20,7 @@ MOST_LINES = 40
     [
         (
             {"maxRowPerBatch": 5},
-            r"unknown option 'maxrowperbatch': did you mean maxRowsPerBatch\? Known are queue or subscribe, brokers, subscription",
+            r"unknown option 'maxrowperbatch': did you mean maxRowsPerBatch\? Known are queue or subscribe, exchange, bindingKey, ",
         ),
         ({"maxRowsPerBatch": "many"}, "option maxRowsPerBatch has 'many': expected a whole number of at least 1"),
         ({"queue": "a queue"}, "option queue has 'a queue': a name is printable and without white space"),

@@ -78,6 +78,9 @@ class StageClient(Client):
             self.broker.staged.setdefault((self.name, self.version), {})[stage] = self.payloads
         return stage
 
+    def finish_all(self) -> tuple[EnlistedStage, ...]:
+        return (self.finish(),)
+
 
 class TransactionClient(Client):
     def commit(self, stages: Iterable[EnlistedStage]) -> int:
@@ -140,6 +143,8 @@ def test_a_batch_is_published_with_what_its_tasks_staged_under_names_of_their_ow
         "stage": "",
         "access": Access("ann", "p"),
         "demand_timeout": 1.5,
+        "exchange": None,
+        "routing_key": None,
     }
     assert broker.published == []
     stream_writer(**options).commit([first, second], 4)

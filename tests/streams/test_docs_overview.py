@@ -80,6 +80,7 @@ def test_the_overview_sends_to_every_page_about_streams() -> None:
         "console",
         "configuration",
         "durability",
+        "exchanges",
         "metrics",
         "operations",
         "protocol",

@@ -85,7 +85,7 @@ def test_verbs_of_every_kind_prove_who_they_are(words: list[str], play: Play, pa
 
     def script(peer: Peer) -> None:
         assert prove(peer, hellos=hellos) == USER
-        peer.send(Error("forbidden", "not for you", close=True))
+        peer.send(Error("forbidden", "ann may not do this", close=True))
         hear_it_go(peer)
 
     address = play(script).address
@@ -99,7 +99,7 @@ def test_verbs_of_every_kind_prove_who_they_are(words: list[str], play: Play, pa
         check=False,
     )
     assert done.returncode == 1
-    assert "the broker answered forbidden: not for you; `penstock user grant` gives a right" in done.stderr
+    assert "the broker answered forbidden: ann may not do this; `penstock user grant` gives a right" in done.stderr
     assert len(hellos) == 1
 
 
@@ -245,7 +245,7 @@ def test_a_token_comes_from_standard_input(invoke: Invoke, play: Play) -> None:
 def test_send_takes_a_password_from_standard_input_where_its_data_is_in_a_file(play: Play, tmp_path: Path) -> None:
     def script(peer: Peer) -> None:
         assert prove(peer) == USER
-        peer.send(Error("forbidden", "not for you", close=True))
+        peer.send(Error("forbidden", "ann may not do this", close=True))
         hear_it_go(peer)
 
     (tmp_path / "data").write_text("one\n")
@@ -258,7 +258,9 @@ def test_send_takes_a_password_from_standard_input_where_its_data_is_in_a_file(p
         timeout=60,
         check=False,
     )
-    assert (done.returncode, "the broker answered forbidden: not for you" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, "the broker answered forbidden: ann may not do this" in done.stderr) == (1, True), (
+        done.stderr
+    )
 
 
 @pytest.mark.parametrize(

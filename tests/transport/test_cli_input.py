@@ -17,6 +17,7 @@ from actors.batch import MessageBatch
 from transport.cli._blocking import BlockingWorker, Output
 from transport.cli._input import Input, Window
 from transport.cli._input_formats import Piece, PlainDecoder
+from transport.cli._publishing import CameBack, Target
 from transport.cli._splitting import LineTooLongError, Splitter
 from transport.cli.send import _summary
 from transport.clients.sender_batches import MAX_BATCH_BYTES
@@ -96,6 +97,9 @@ def test_carriage_returns_belong_to_the_message() -> None:
     assert Splitter().feed(b"a\r\n\r\nb\n") == [b"a\r", b"\r", b"b"]
 
 
+TO_QUEUE = Target("q", None, None, False, CameBack("send"))
+
+
 def test_bytes_are_known_of_whole_batches_only() -> None:
     window = Window()
     window.read(piece_of(b"a", b"b"))
@@ -103,12 +107,12 @@ def test_bytes_are_known_of_whole_batches_only() -> None:
     for confirmed, expected in ((0, (0, False)), (1, (0, True)), (1, (4, False)), (1, (6, False))):
         window.confirmed(confirmed)
         assert (window.confirmed_bytes, window.batch_open) == expected
-    assert _summary(window, "q", "here:1", 1.0, "left").startswith(
+    assert _summary(window, TO_QUEUE, "here:1", 1.0, "left").startswith(
         "3 messages confirmed in queue q at here:1, 3 B in 1 s"
     )
     window.read(piece_of(b"d", b"e"))
     window.confirmed(1)
-    said = _summary(window, "q", "here:1", 1.0, "not confirmed")
+    said = _summary(window, TO_QUEUE, "here:1", 1.0, "not confirmed")
     assert said.startswith("4 messages confirmed in queue q at here:1, in 1 s (4 messages/s); 1 read and not confirmed")
 
 

@@ -37,6 +37,7 @@ from transport.wire.messages import (
     Request,
     Reserve,
     Send,
+    Tally,
     Why,
 )
 from transport.wire.protocol import ALWAYS, FROM_CLIENT, SENDING_ROLES
@@ -76,6 +77,8 @@ ROWS: dict[tuple[str, type[Frame]], Row] = {
     # As many as are granted, which is more with each that is stored.
     ("sender", Send): Row(lambda n: Send(n, None, ONE), HELD_UP),
     **{(role, Why): Row(Why, HELD_UP, ANSWERED_LONG) for role in ("sender", "receiver")},
+    # It stages nothing.
+    ("sender", Tally): Row(Tally, CUT),
     ("receiver", Request): Row(lambda n: Request(n + 1, 0), READ, 64 * 1024),
     ("receiver", Extend): Row(lambda _: Extend(RANGES, 60_000), READ, 64 * 1024),
     # A message is answered once.

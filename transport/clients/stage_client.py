@@ -292,7 +292,7 @@ class StageClient(BlockingClient[StageConnection]):
                 self._link.drop()
                 if isinstance(error, BrokerError) and error.code == COMMITTED_CODE:
                     self._committed = True
-                elif not done():
+                elif not (self._session.idle and done()):
                     self._patience.bear(error)
             except BaseException:
                 self._link.drop()  # interrupted inside a frame: what follows could not be told from its rest
