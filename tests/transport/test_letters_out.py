@@ -72,8 +72,10 @@ def test_what_a_receiver_refuses_is_in_every_queue_behind_the_exchange_and_is_mo
         broker.kill()
         broker.start()
         assert [dead.payload for dead in broker.contents("audit")] == [b"fish"]
+        # A kill may lose the last acknowledgements: what they were of comes again.
+        again = len(broker.contents("orders"))
         assert administered(broker, lambda administration: administration.move("repair", "orders")) == 1
-        assert eat(broker, "orders", 1) == [b"fish"]
+        assert b"fish" in eat(broker, "orders", 1 + again)
         broker.wait_until("audit", ready=2)
         broker.wait_until("repair", ready=1)
 
