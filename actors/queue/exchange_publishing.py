@@ -97,7 +97,8 @@ class ExchangePublishing:
         self._confirming: deque[Offered | _Answer] = deque()
         self._known: dict[ExchangeSender, Known] = {}
         self._by_name: dict[tuple[str, str], ExchangeSender] = {}
-        self._senders: set[ExchangeSender] = set()
+        # In the order in which they came: what they are told does not depend on where they lie in memory.
+        self._senders: dict[ExchangeSender, None] = {}
         self._looks = False
         self.counts = ExchangeCounts(lambda name: exchanges.get(name) is not None)
 
@@ -130,7 +131,7 @@ class ExchangePublishing:
         Returns:
             the number behind the last message that any queue has of it; None where none has one.
         """
-        self._senders.add(sender)
+        self._senders[sender] = None
         name = sender.producer
         if sender.stage is not None:
             self._begin_stage(sender, sender.stage)
@@ -167,7 +168,7 @@ class ExchangePublishing:
 
     def leave(self, sender: ExchangeSender) -> None:
         """A sender is gone; what it has offered is stored all the same."""
-        self._senders.discard(sender)
+        self._senders.pop(sender, None)
         if sender.stage is not None:
             self.flush()
             self._stages.leave(sender.stage, sender)

@@ -204,7 +204,7 @@ class TransactionDirectory:
         won = {StageKey(writer, version, stage.stage) for stage in stages}
         for queue in self._queues.owned.names():
             log = logs.get(queue)
-            for key in () if log is None else won & log.stages.keys():
+            for key in () if log is None else sorted(won & log.stages.keys()):
                 winners.setdefault(self._queues.number_of(queue), []).append(key.name)
         return winners
 
