@@ -14,8 +14,8 @@ from functools import partial
 from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
-from actors.batch import unpack_headers
-from actors.errors import BatchError, InvalidRequestError, QueueError, StorageError
+from actors.batch import readable_headers
+from actors.errors import InvalidRequestError, QueueError, StorageError
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.exchange_counts import ExchangeCounts
@@ -341,7 +341,8 @@ class ExchangePublishing:
         if by_headers:
             headers = repeat(b"") if batch.headers is None else batch.headers.tolist()
             each = (
-                route(exchange, (texts[key],), _headers_of(packed)) for key, packed in zip(keys, headers, strict=False)
+                route(exchange, (texts[key],), readable_headers(packed))
+                for key, packed in zip(keys, headers, strict=False)
             )
         else:
             routes = {key: route(exchange, (text,)) for key, text in texts.items()}
@@ -376,11 +377,3 @@ class ExchangePublishing:
 
 def _one(_: object) -> int:
     return 1
-
-
-def _headers_of(packed: bytes) -> dict[str, str | bytes] | None:
-    """A message's headers; none where nobody can read them, for no broker checks what they hold."""
-    try:
-        return unpack_headers(packed) if packed else None
-    except BatchError:
-        return None

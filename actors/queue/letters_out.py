@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 import pykka
 
-from actors.batch import unpack_headers
-from actors.errors import BatchError, InboxOverflowError, QueueError, RecordTooLargeError, TooMuchTogetherError
+from actors.batch import readable_headers
+from actors.errors import InboxOverflowError, QueueError, RecordTooLargeError, TooMuchTogetherError
 from actors.exchanges.errors import ExchangeNotFoundError
 from actors.queue.operations.dead_letters import (
     MOST_BEFORE,
@@ -355,7 +355,4 @@ def _first(ranges: Iterable[Range], count: int) -> tuple[Range, ...]:
 
 
 def _headers(batch: MessageBatch, index: int) -> Table | None:
-    try:
-        return unpack_headers(batch.headers[index]) if batch.headers is not None else None
-    except BatchError:
-        return None
+    return readable_headers(batch.headers[index]) if batch.headers is not None else None

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DOOR = "transport.broker.operations"
-BEHIND_IT = {DOOR, "transport.broker.broker", "transport.broker.commands", "transport.broker.listings"}
-BEHIND_IT.add("transport.broker.operation_rows")
+BEHIND_IT = {DOOR} | {f"transport.broker.{name}" for name in ("operation_rows", "broker", "commands", "listings")}
 """They hold the queues, list them, and carry out what the door lets in."""
 ROLES_ACTORS = {"SendToQueueSubscriber", "ReceiveFromQueuePublisher", "SubscriptionPublisher"}
 QUEUES = {"QueueDirectory", "QueueActor"}
