@@ -60,6 +60,7 @@ class Distributor:
         self._queues = queues
         self._storage = storage
         self._wall_clock = wall_clock
+        self._promising: list[QueueState] = []
 
     def store(
         self,
@@ -72,6 +73,7 @@ class Distributor:
         stage: StageKey | None = None,
         numbers: StageNumbers | None = None,
         published: Published | None = None,
+        promised: bool = False,
     ) -> Distributed:
         """Store a batch in each of the queues; one that is not there is passed over.
 
@@ -88,6 +90,7 @@ class Distributor:
                 is refused rather than rejected, and has the timing that each queue declares.
             numbers: how far each of the queues has the stage with these; whoever gives a stage gives them.
             published: to which exchange, and with which routing key; None for none.
+            promised: the queues have said by `refused` that they take it, and the room by `promise` is for it.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -112,6 +115,9 @@ class Distributor:
             if stage is not None:
                 check_staged_beside(state, stage, batch, delayed=bool(delay_us))
                 refusal = None
+            elif promised:
+                refusal = None
+                state.capacity.promised.taken(batch)
             else:
                 refusal = refusal_of(state, batch, delayed=bool(delay_us))
             if refusal is None:
@@ -208,6 +214,20 @@ class Distributor:
                     found[name] = why
                     state.total_rejected += len(batch)
         return found
+
+    def promise(self, batches: Mapping[str, MessageBatch]) -> None:
+        """Of these queues those that reject keep room for the batch that each gets in parts, until `promise_is_kept`."""
+        for name, batch in batches.items():
+            state = self._queues.state(name)
+            if state is not None and state.rejects:
+                state.capacity.promised.given(batch)
+                self._promising.append(state)
+
+    def promise_is_kept(self) -> None:
+        """All of it has come, or it comes no more."""
+        for state in self._promising:
+            state.capacity.promised.over()
+        self._promising.clear()
 
     def waits(self, names: Iterable[str]) -> bool:
         """Whether one of the queues is not transient: until what is stored there is durable, somebody waits."""

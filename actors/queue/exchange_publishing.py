@@ -2,6 +2,9 @@
 
 All of a group is one record, which gives it to all of its queues. A batch whose messages go to different queues is confirmed
 when the last of them is durable. What a queue rejects the others have all the same: its sender is told, and may send it again.
+
+A batch may be worth a record for each of its messages, and a key may have to look at many patterns. So a turn of the loop ends after some
+milliseconds, and goes on in the next one. What comes meanwhile waits, and is stored together.
 """
 
 from __future__ import annotations
@@ -11,26 +14,22 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import groupby, repeat
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from actors.batch import readable_headers
 from actors.errors import InvalidRequestError, QueueError, StorageError
-from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
-from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.exchange_counts import ExchangeCounts
-from actors.queue.exchange_storing import Offered, Storing
+from actors.queue.exchange_offers import Line, Offered, Tally
+from actors.queue.exchange_routing import Routing
+from actors.queue.exchange_storing import Storing
 from actors.queue.state.known_numbers import Known
-from actors.queue.state.routed import Routed, grouped, stage_wholes
-from actors.queue.state.senders import PRODUCER_BYTES
-from actors.queue.vocabulary.distributed import StageTallied, Unroutable
+from actors.queue.state.routed import grouped
+from actors.queue.vocabulary.distributed import StageTallied
 
 if TYPE_CHECKING:
-    from actors.batch import MessageBatch
     from actors.exchanges.exchanges import Exchanges
     from actors.queue.distribution import Distributor
     from actors.queue.exchange_sender import ExchangeSender
-    from actors.queue.routed_stages import RoutedStages
+    from actors.queue.routed_stages import RoutedStages, StageSender
     from actors.queue.state.log import QueueLog
     from actors.queue.state.senders import Producer
     from actors.queue.vocabulary.commands import OfferBatch
@@ -40,6 +39,9 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger("penstock.queue")
+
+TURN_SECONDS: Final = 0.005
+"""For which routing and storing go on at a time: as long as a turn of the loop may be. One step, a route or a record, is always made."""
 
 
 class Queues(Protocol):
@@ -65,6 +67,20 @@ class _Answer:
         self.tell = tell
 
 
+class _Round(NamedTuple):
+    """What is stored together.
+
+    Attributes:
+        items: in order, of each sender in that in which they came.
+        steps: store it, record by record.
+        alone: whether it is one record for which somebody waits.
+    """
+
+    items: list[Offered | Tally]
+    steps: Iterator[None]
+    alone: bool
+
+
 class ExchangePublishing:
     """Lives on the broker's loop; it is no actor, like the ``ExchangeDirectory`` that has it.
 
@@ -77,6 +93,7 @@ class ExchangePublishing:
 
     Attributes:
         counts: what has come to each exchange.
+        clock: seconds, by which a turn ends; the loop's time where it is None.
     """
 
     def __init__(
@@ -93,7 +110,10 @@ class ExchangePublishing:
         self._storage = storage
         self._stages = stages
         self._storing = Storing(distributor, stages)
-        self._offered: list[Offered] = []
+        self.clock: Callable[[], float] | None = None
+        self._line = Line()
+        self._round: _Round | None = None
+        self._planned = False
         self._confirming: deque[Offered | _Answer] = deque()
         self._known: dict[ExchangeSender, Known] = {}
         self._by_name: dict[tuple[str, str], ExchangeSender] = {}
@@ -101,6 +121,7 @@ class ExchangePublishing:
         self._senders: dict[ExchangeSender, None] = {}
         self._looks = False
         self.counts = ExchangeCounts(lambda name: exchanges.get(name) is not None)
+        self._routing = Routing(exchanges, self.counts)
 
     # Senders.
 
@@ -142,8 +163,7 @@ class ExchangePublishing:
         self._by_name[sender.exchange, name] = sender
         if older is not None:
             older.end("taken-over", "a newer connection carries this client id")
-            # What it has offered is about to be stored, and has to be known then.
-            self.flush()
+            _give_up(older)
         found = [(queue, log.last_number(name), log.added_by) for queue, log in self._queues.logs().items()]
         known = {queue: number for queue, number, _ in found if number is not None}
         if not known:
@@ -154,8 +174,9 @@ class ExchangePublishing:
         return below
 
     def _begin_stage(self, sender: ExchangeSender, key: StageKey) -> None:
-        if self._stages.supersede(key):
-            self.flush()
+        older = self._stages.supersede(key)
+        if older is not None:
+            _give_up(older)
         begun = self._stages.begin(key, sender)
         if begun.last_number or begun.by_queue:
             least = begun.last_number or 0
@@ -167,10 +188,11 @@ class ExchangePublishing:
             self._answer(begun.event, partial(sender.attached, begun.last_number, begun.committed))
 
     def leave(self, sender: ExchangeSender) -> None:
-        """A sender is gone; what it has offered is stored all the same."""
+        """A sender is gone. What it has offered is stored all the same, unless it may come again, and send that again."""
         self._senders.pop(sender, None)
+        if sender.stage is not None or sender.producer is not None:
+            _give_up(sender)
         if sender.stage is not None:
-            self.flush()
             self._stages.leave(sender.stage, sender)
         self._known.pop(sender, None)
         name = (sender.exchange, sender.producer or "")
@@ -190,9 +212,8 @@ class ExchangePublishing:
 
     def offer(self, sender: ExchangeSender, offer: OfferBatch) -> None:
         """Have a batch stored with all that comes in the same turn of the loop."""
-        if not self._offered:
-            asyncio.get_running_loop().call_soon(self.flush)
-        self._offered.append(Offered(sender, offer))
+        self._line.put(Offered(sender, offer))
+        self._plan()
 
     def tally(self, sender: ExchangeSender, request: int) -> None:
         """Tell the sender of a stage how many messages of it each queue holds, behind the confirmations of all that it has offered.
@@ -200,10 +221,14 @@ class ExchangePublishing:
         Raises:
             InvalidRequestError: it stages nothing.
         """
-        key = sender.stage
-        if key is None:
+        if sender.stage is None:
             raise InvalidRequestError("nothing is staged on this connection: there is no stage to tally")
-        self.flush()
+        self._line.put(Tally(sender, request))
+        self._plan()
+
+    def _tallied(self, asked: Tally) -> None:
+        sender, key = asked.sender, asked.sender.stage
+        assert key is not None, "it was looked at"
         if sender.failed is not None:
             return
         try:
@@ -212,7 +237,7 @@ class ExchangePublishing:
             sender.failed = error
             self._answer(self._stages.committed_by, partial(sender.end, error.code, str(error)))
         else:
-            self._answer(event, partial(sender.tell, StageTallied(request, found)))
+            self._answer(event, partial(sender.tell, StageTallied(asked.request, found)))
 
     def _answer(self, event: int, tell: Callable[[], None]) -> None:
         self._confirming.append(_Answer(event, tell))
@@ -220,83 +245,89 @@ class ExchangePublishing:
 
     # A turn.
 
-    def flush(self) -> None:
-        """Store all that was offered, now."""
-        offered, self._offered = self._offered, []
-        if not offered:
-            return
-        routed, came = self._routed(offered)
-        # Where a queue may reject, each batch is judged whole before anything of it is stored, and what comes behind it after that.
-        strict = any(part.stage is None and self._distributor.rejects(part.queues) for part in routed)
-        groups = [] if strict else grouped(routed)
-        wholes = stage_wholes(groups, came) if came else {}
-        awaited = any(self._distributor.waits(group.queues) for group in groups)
-        alone = self._storage is not None and awaited and self._storage.begin_alone(len(groups))
+    def _plan(self) -> None:
+        if not self._planned:
+            self._planned = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Route and store what was offered, for as long as a turn may take."""
+        self._planned = False
+        clock = self.clock or asyncio.get_running_loop().time
+        until = clock() + TURN_SECONDS
+
+        def time_is_up() -> bool:
+            return clock() >= until
+
         try:
-            for group in groups:
-                self._storing.store(group.parts, wholes.get(group.number, 0))
-            if strict:
-                self._storing.store_judged(routed, came)
+            if self._round is None:
+                self._round = self._next_round(time_is_up)
+            if self._stored(self._round, time_is_up):
+                items, self._round = self._round.items, None
+                self._settle(items)
         except StorageError:
             # The broker has been told, and is about to end: nothing of all this is confirmed.
-            return
+            self._round = None
+            self._line.clear()
+        if self._round is not None or self._line:
+            self._plan()
+
+    def _next_round(self, time_is_up: Callable[[], bool]) -> _Round:
+        """Route what waits, and put together what is stored next."""
+        items = self._line.take(lambda offered: self._is_routed(offered, time_is_up), time_is_up)
+        batches = [each for each in items if isinstance(each, Offered) and not each.failed]
+        routed = [part for each in batches for part in each.parts]
+        # Where a queue may reject, each batch is judged whole before anything of it is stored, and what comes behind it after that.
+        if any(part.stage is None and self._distributor.rejects(part.queues) for part in routed):
+            return _Round(items, self._storing.store_judged(routed), alone=False)
+        came: dict[Producer, int] = {}
+        for each in batches:
+            if each.sender.stage is not None:
+                came[each.sender] = max(came.get(each.sender, 0), each.up_to)
+        groups = grouped(routed)
+        alone = len(groups) == 1 and self._distributor.waits(groups[0].queues)
+        return _Round(items, self._storing.store_all(groups, came), alone)
+
+    def _is_routed(self, offered: Offered, time_is_up: Callable[[], bool]) -> bool:
+        """Find where a batch goes; False where that takes longer than there is time."""
+        sender = offered.sender
+        try:
+            if sender.failed is None and offered.steps is None:
+                offered.steps = self._routing.begin(offered, self._known_of(offered))
+            if sender.failed is None and offered.steps is not None:
+                for _ in offered.steps:
+                    if time_is_up():
+                        return False
+        except QueueError as error:
+            sender.failed = error
+        except Exception:
+            # A defect of ours ends this sender, and takes nothing of what others have offered with it.
+            logger.exception("a batch to exchange %s cannot be routed", sender.exchange)
+            sender.failed = QueueError("what was sent could not be routed; the broker's log has the reason")
+        offered.steps = None
+        offered.failed = sender.failed is not None
+        return True
+
+    def _stored(self, these: _Round, time_is_up: Callable[[], bool]) -> bool:
+        """Store a round; False where some of it is left, as there is no time for more."""
+        alone = these.alone and self._storage is not None and self._storage.begin_alone(1)
+        try:
+            return not any(time_is_up() for _ in these.steps)
         finally:
             if alone and self._storage is not None:
                 self._storage.end_alone()
-        for each in offered:
-            each.sender.settled(each.offer.batch)
+
+    def _settle(self, items: list[Offered | Tally]) -> None:
+        """A round is stored."""
+        for each in items:
+            if isinstance(each, Tally):
+                self._tallied(each)
+                continue
+            each.sender.settled(each.offer.batch, each.records)
             if each.sender.stage is not None and each.sender.failed is None:
                 self._stages.came(each.sender.stage, each.up_to)
-        self._confirming += offered
+            self._confirming.append(each)
         self._confirm()
-
-    def _routed(self, offered: list[Offered]) -> tuple[list[Routed], dict[Producer, int]]:
-        """What of a turn goes where, and of each that stages the number behind what it has sent."""
-        routed: list[Routed] = []
-        came: dict[Producer, int] = {}
-        for each in offered:
-            try:
-                if each.sender.failed is None:
-                    routed += self._parts(each)
-                    if each.sender.stage is not None:
-                        came[each.sender] = max(came.get(each.sender, 0), each.up_to)
-            except QueueError as error:
-                each.sender.failed = error
-            except Exception:
-                # A defect of ours ends this sender, and takes nothing of what others have offered with it.
-                logger.exception("a batch to exchange %s cannot be routed", each.sender.exchange)
-                each.sender.failed = QueueError("what was sent could not be routed; the broker's log has the reason")
-            each.failed = each.sender.failed is not None
-        return routed, came
-
-    def _parts(self, offered: Offered) -> list[Routed]:
-        """What of a batch goes to which queues, in order; nothing of what goes to none."""
-        sender, offer = offered.sender, offered.offer
-        batch, sequence = offer.batch, offer.sequence
-        name_bytes = 0 if sender.producer is None else len(sender.producer.encode()) + PRODUCER_BYTES
-        known = self._known_of(offered)
-        parts = []
-        lost: list[tuple[int, int]] = []
-        for queues, start, stop in self._runs(sender, batch):
-            if not queues:
-                lost.append((sequence + start, stop - start))
-                continue
-            for new, first, end in (
-                ((queues, start, stop),) if known is None else known.new(queues, start, stop, sequence)
-            ):
-                part = batch if end - first == len(batch) else batch.slice(first, end)
-                timing = offer.delay, offer.ttl
-                source = sender.exchange, sender.routing_key or ""
-                parts.append(
-                    Routed(sender, new, part, sequence + end, *timing, name_bytes, offered, *source, sender.stage)
-                )
-        counts = self.counts.of(sender.exchange)
-        counts.published += len(batch)
-        if lost:
-            counts.unroutable += sum(count for _, count in lost)
-            if sender.mandatory:
-                offered.unroutable = Unroutable(tuple(lost), self._why_lost(offered, lost[0][0] - sequence))
-        return parts
 
     def _known_of(self, offered: Offered) -> Known | None:
         """What the queues know of its sender, as long as that can be about this batch."""
@@ -308,50 +339,6 @@ class ExchangePublishing:
             return None
         offered.event = known.event
         return known
-
-    def _why_lost(self, offered: Offered, index: int) -> str:
-        """Why no queue takes a message of a batch; of the others it may be another key."""
-        sender, keys = offered.sender, offered.offer.batch.keys
-        key = keys[index].decode("utf-8", "replace") if keys is not None else ""
-        key = key or sender.routing_key or ""
-        if sender.exchange == DEFAULT_EXCHANGE:
-            return f"there is no queue {key!r:.300}, which the default exchange would send it to"
-        return f"no queue is bound to exchange {sender.exchange!r} that takes the routing key {key!r:.300}"
-
-    def _runs(self, sender: ExchangeSender, batch: MessageBatch) -> Iterator[tuple[tuple[str, ...], int, int]]:
-        """The queues of a batch's messages, each with from which message to before which: neighbours that go to the same are together.
-
-        Each key of a batch is routed once. There is no step of Python for a message, unless headers decide.
-        """
-        exchange, common = sender.exchange, sender.routing_key or ""
-        route = self._exchanges.route
-        by_headers = self._exchanges.reached(exchange).by_headers
-        if batch.keys is None and not by_headers:
-            yield route(exchange, (common,)), 0, len(batch)
-            return
-        keys = [b""] * len(batch) if batch.keys is None else batch.keys.tolist()
-        texts = {key: key.decode("utf-8", "replace") if key else common for key in dict.fromkeys(keys)}
-        longest = max(len(text.encode()) for text in texts.values())
-        if longest > MAX_ROUTING_KEY_BYTES:
-            # The same comes of it however often it is sent.
-            raise InvalidRequestError(
-                f"a routing key of {longest} bytes exceeds {MAX_ROUTING_KEY_BYTES}: use a shorter one, and put the rest into a header"
-            )
-        each: Iterable[tuple[str, ...]]
-        if by_headers:
-            headers = repeat(b"") if batch.headers is None else batch.headers.tolist()
-            each = (
-                route(exchange, (texts[key],), readable_headers(packed))
-                for key, packed in zip(keys, headers, strict=False)
-            )
-        else:
-            routes = {key: route(exchange, (text,)) for key, text in texts.items()}
-            each = map(routes.__getitem__, keys)
-        start = 0
-        for queues, same in groupby(each):
-            stop = start + sum(map(_one, same))
-            yield queues, start, stop
-            start = stop
 
     # Confirmations.
 
@@ -375,5 +362,7 @@ class ExchangePublishing:
                 first.sender.confirmed(first.up_to, first.rejected)
 
 
-def _one(_: object) -> int:
-    return 1
+def _give_up(sender: StageSender) -> None:
+    """Nothing more of a sender is stored: whoever comes in its place learns what is, and sends the rest."""
+    if sender.failed is None:
+        sender.failed = QueueError("the connection is gone, or a newer one has taken its place")

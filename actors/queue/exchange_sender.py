@@ -44,6 +44,9 @@ FIRST_BYTES: Final = 256 * 1024
 MOST_MESSAGES: Final = 65_536
 MOST_BYTES: Final = 16 * 1024 * 1024
 """The largest window."""
+PIECE_MESSAGES: Final = 16
+"""The window grows where a record has as many of its messages: keys whose queues overlap and alternate make a record of each, and whoever
+sends much of that at a time keeps the others waiting."""
 
 
 class Publishing(Protocol):
@@ -70,9 +73,6 @@ class Publishing(Protocol):
 
     def offer(self, sender: ExchangeSender, offer: OfferBatch) -> None:
         """Have a batch stored with all that comes in the same turn."""
-
-    def flush(self) -> None:
-        """Store what was offered, now."""
 
     def tally(self, sender: ExchangeSender, request: int) -> None:
         """Answer ``TallyStage``; raises QueueError."""
@@ -129,6 +129,8 @@ class ExchangeSender(LoopActor):
         self._generation = -1
         self._window, self._byte_window = FIRST_MESSAGES, FIRST_BYTES
         self._used = self._used_bytes = 0
+        # Records that what was sent since it grew has become, beyond one for each batch.
+        self._pieces = 0
         # Granted to the client and not used; below zero where a last message led beyond it.
         self._credit = self._byte_credit = 0
         self._unconfirmed: deque[tuple[int, int]] = deque()
@@ -139,7 +141,8 @@ class ExchangeSender(LoopActor):
         self._rejected_from: int | None = None
         # Why nothing of it is stored any more; whoever stores sets it.
         self.failed: QueueError | None = None
-        self._marks = 0
+        # Marks that wait until all is stored that was sent before them, and those that wait until it is confirmed too.
+        self._stored_marks = self._marks = 0
         self._grants_soon = False
         self._ended = False
         # What a stage goes on with may be told later.
@@ -159,6 +162,7 @@ class ExchangeSender(LoopActor):
 
     def on_stop(self) -> None:
         """The connection is gone: the queues have their room back."""
+        self._ended = True
         self._publishing.leave(self)
         for name in list(self._targets):
             self._leave(name)
@@ -246,9 +250,10 @@ class ExchangeSender(LoopActor):
             fullest.queue.tell(ExplainWait(asked.request, self.actor_ref))
 
     def _mark(self, mark: CaughtUp) -> None:
-        self._publishing.flush()
         if mark.answered and self._unconfirmed:
             self._marks += 1
+        elif self._pending_messages:
+            self._stored_marks += 1
         else:
             self._port.caught_up()
 
@@ -273,15 +278,21 @@ class ExchangeSender(LoopActor):
             target = self._targets.get(name)
             if target is None:
                 # Through the default exchange it cannot be known before: from now on its room counts too.
-                self._join(name)
+                if not self._ended:
+                    self._join(name)
             else:
                 target.messages = max(0, target.messages - count)
                 target.bytes = max(0, target.bytes - size)
 
-    def settled(self, batch: MessageBatch) -> None:
-        """Nothing of a batch is to be stored any more."""
+    def settled(self, batch: MessageBatch, records: int) -> None:
+        """Nothing of a batch is to be stored any more; it has become a part of so many records."""
         self._pending_messages -= len(batch)
         self._pending_bytes -= batch.nbytes
+        self._pieces += max(0, records - 1)
+        if not self._pending_messages:
+            marks, self._stored_marks = self._stored_marks, 0
+            for _ in range(marks):
+                self._port.caught_up()
 
     def rejected(self, sequence: int) -> None:
         """A queue rejects what has this number: all behind it is rejected too, until this number comes again, be it another message."""
@@ -405,8 +416,11 @@ class ExchangeSender(LoopActor):
                 target.queue.tell(RequestCapacity(messages, size, self.actor_ref))
 
     def _widen(self) -> None:
+        if self._pieces * PIECE_MESSAGES > self._used:
+            return
         if self._used >= self._window and self._window < MOST_MESSAGES:
-            self._used, self._window = 0, min(MOST_MESSAGES, self._window * 2)
+            self._used = self._pieces = 0
+            self._window = min(MOST_MESSAGES, self._window * 2)
         if self._used_bytes >= self._byte_window and self._byte_window < MOST_BYTES:
             self._used_bytes, self._byte_window = 0, min(MOST_BYTES, self._byte_window * 2)
 

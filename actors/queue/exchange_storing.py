@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -16,41 +16,15 @@ from actors.queue.vocabulary.stages import StageNumbers
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.distribution import Distributor
-    from actors.queue.exchange_sender import ExchangeSender
+    from actors.queue.exchange_offers import Offered
     from actors.queue.routed_stages import RoutedStages
+    from actors.queue.state.routed import Group
     from actors.queue.state.senders import Producer
-    from actors.queue.vocabulary.commands import OfferBatch
-    from actors.queue.vocabulary.distributed import Distributed, Unroutable
+    from actors.queue.vocabulary.distributed import Distributed
     from actors.queue.vocabulary.stages import StageKey
 
 NONE: Final[Mapping[str, str]] = MappingProxyType({})
-
-
-class Offered:
-    """A batch on its way, and what has become of it so far."""
-
-    __slots__ = ("event", "failed", "offer", "rejected", "sender", "unroutable")
-
-    def __init__(self, sender: ExchangeSender, offer: OfferBatch) -> None:
-        self.sender = sender
-        self.offer = offer
-        # What it waits for until it is confirmed.
-        self.event = 0
-        self.rejected: str | None = None
-        # Whether some of it could not be stored, or nothing of it, since its sender has failed.
-        self.failed = False
-        # What no queue takes, for a sender that wants to know.
-        self.unroutable: Unroutable | None = None
-
-    @property
-    def up_to(self) -> int:
-        """The sender's number behind it."""
-        return self.offer.sequence + len(self.offer.batch)
-
-    def refuse(self, reason: str) -> None:
-        """A queue rejects some of it: none of the rest is stored, nor what its sender has sent behind it."""
-        self.rejected = reason
-        self.sender.rejected(self.offer.sequence)
+NO_WHOLES: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class Storing:
@@ -65,38 +39,51 @@ class Storing:
         self._distributor = distributor
         self._stages = stages
 
-    def store_judged(self, routed: list[Routed], came: dict[Producer, int]) -> None:
-        """Store batch by batch, as some queues reject: of a batch that one of them rejects nothing has its number remembered."""
+    def store_all(self, groups: list[Group], came: Mapping[Producer, int]) -> Iterator[None]:
+        """Store groups, one at each step."""
+        wholes = stage_wholes(groups, came) if came else NO_WHOLES
+        for group in groups:
+            self._store(group.parts, wholes.get(group.number, 0))
+            yield
+
+    def store_judged(self, routed: list[Routed]) -> Iterator[None]:
+        """Store batch by batch, as some queues reject: of a batch that one of them rejects nothing has its number remembered.
+
+        Each step is one record. What a queue has said yes to it takes, be it filled by others between two steps.
+        """
         for offered, found in groupby(routed, lambda part: part.offered):
             parts = list(found)
-            refused: Mapping[str, str] = {}
-            if parts[0].stage is None:
-                if not is_stored(offered):
-                    continue
-                refused = self._judged(parts)
+            if parts[0].stage is not None:
+                # Of its stage nothing is stored yet that its sender has sent behind it.
+                yield from self.store_all(grouped(parts), {parts[0].sender: offered.up_to})
+                continue
+            if not is_stored(offered):
+                continue
+            refused = self._judged(parts)
             groups = grouped(parts)
-            wholes = stage_wholes(groups, came) if parts[0].stage is not None else {}
+            promised = len(groups) > 1 and not refused
+            if promised:
+                self._distributor.promise(_by_queue(parts))
             for group in groups:
-                self.store(group.parts, wholes.get(group.number, 0), refused)
+                self._store(group.parts, 0, refused, promised=promised)
+                yield
+            if promised:
+                self._distributor.promise_is_kept()
             if refused and not offered.failed:
                 offered.refuse(next(iter(refused.values())))
 
     def _judged(self, parts: list[Routed]) -> Mapping[str, str]:
         """Of the queues of a batch those that reject what they would get of it, each with why."""
-        by_queue: dict[str, list[Routed]] = {}
-        for part in parts:
-            for queue in part.queues:
-                by_queue.setdefault(queue, []).append(part)
         try:
-            return self._distributor.refused(
-                {queue: joined_parts(theirs)[0] for queue, theirs in by_queue.items()}, parts[0].delay, parts[0].ttl
-            )
+            return self._distributor.refused(_by_queue(parts), parts[0].delay, parts[0].ttl)
         except QueueError as error:
             parts[0].offered.sender.failed = error
             parts[0].offered.failed = True
             return {}
 
-    def store(self, group: list[Routed], whole: int, refused: Mapping[str, str] = NONE) -> None:
+    def _store(
+        self, group: list[Routed], whole: int, refused: Mapping[str, str] = NONE, *, promised: bool = False
+    ) -> None:
         """Store parts as one batch in their queues, but for those that have ``refused``: then no queue remembers the numbers."""
         parts = [part for part in group if is_stored(part.offered)]
         if not parts:
@@ -108,7 +95,9 @@ class Storing:
             if parts[0].stage is None:
                 producers = ((), ()) if refused else producers_of(parts)
                 taking = [queue for queue in queues if queue not in refused]
-                found = self._distributor.store(taking, batch, delay, ttl, *producers, published=published)
+                found = self._distributor.store(
+                    taking, batch, delay, ttl, *producers, published=published, promised=promised
+                )
             else:
                 found = self._store_staged(parts[0].stage, parts[-1], batch, whole, published)
         except QueueError as error:
@@ -120,8 +109,12 @@ class Storing:
                     part.offered.event = max(part.offered.event, self._stages.committed_by)
             return
         rejected = next(iter(found.rejected.values()), None)
+        last: Offered | None = None
         for part in parts:
-            offered = part.offered
+            offered: Offered = part.offered
+            if offered is not last:
+                offered.records += 1
+                last = offered
             offered.event = max(offered.event, found.event)
             offered.sender.stored(found.queues, part.batch)
             self._distributor.used(found.queues, offered.sender.actor_ref, part.batch)
@@ -139,6 +132,15 @@ class Storing:
         )
         self._stages.stored(key, found.queues, whole, found.event)
         return found
+
+
+def _by_queue(parts: list[Routed]) -> dict[str, MessageBatch]:
+    """What each queue gets of a batch."""
+    by_queue: dict[str, list[Routed]] = {}
+    for part in parts:
+        for queue in part.queues:
+            by_queue.setdefault(queue, []).append(part)
+    return {queue: joined_parts(theirs)[0] for queue, theirs in by_queue.items()}
 
 
 def is_stored(offered: Offered) -> bool:

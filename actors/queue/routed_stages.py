@@ -132,8 +132,8 @@ class RoutedStages:
 
     # --- senders
 
-    def supersede(self, key: StageKey) -> bool:
-        """End whoever writes a stage, for another does from here on; returns whether there was somebody.
+    def supersede(self, key: StageKey) -> StageSender | None:
+        """End whoever writes a stage, for another does from here on; returns it, or None where nobody did.
 
         Raises:
             InvalidRequestError: a writer, a version or a stage that cannot be.
@@ -141,9 +141,9 @@ class RoutedStages:
         check_stage(key)
         stage = self._stages.get(key)
         if stage is None or stage.sender is None:
-            return False
+            return None
         stage.sender.end("taken-over", "a newer connection carries this stage")
-        return True
+        return stage.sender
 
     def begin(self, key: StageKey, sender: StageSender) -> Begun:
         """Somebody writes a stage from here on, and goes on where it was left.

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from actors.batch import Message, MessageBatch
 from actors.errors import TransactionIncompleteError
-from actors.queue import exchange_publishing
+from actors.queue import exchange_storing
 from actors.queue.routed_stages import RoutedStages
 from actors.queue.transactions import TransactionDirectory
 from actors.queue.vocabulary.settings import QueueSettings
@@ -111,8 +111,8 @@ class Transaction:
 class TransactionPrograms(Programs):
     """Writers of transactions beside the producers."""
 
-    def __init__(self, folder: Path, patterns: dict[str, str]) -> None:
-        super().__init__(folder, patterns)
+    def __init__(self, folder: Path, patterns: dict[str, str], *, slow: bool = False) -> None:
+        super().__init__(folder, patterns, slow=slow)
         self.bound = False
         self.made_tasks = 0
         self.committed: list[Transaction] = []
@@ -326,15 +326,15 @@ class TransactionPrograms(Programs):
                 transaction.closed = True
                 for task in transaction.tasks:
                     await self.join(transaction, task)
-            await self.bench.settled()
+            await self.settled()
             await self.progress()
-            await self.bench.settled()
+            await self.settled()
             if all(not task.messages for transaction in self.open for task in transaction.tasks):
                 break
         assert all(not task.messages for transaction in self.open for task in transaction.tasks), "all is committed"
         for name in (*self.patterns, EXTRA):
             ref, told = await receiver(self.bench, name)
-            await self.bench.settled()
+            await self.settled()
             found = [each[0] for each in self.got.get(name, [])] + received(told)
             await ref.stop(block=False)
             await turns()
@@ -358,8 +358,10 @@ class TransactionPrograms(Programs):
                 assert mine == [message.payload for message in task.messages if wanted(name, message.key)]
 
 
-async def lived(folder: Path, patterns: dict[str, str], steps: list[tuple[str, Any, Any]]) -> None:
-    programs = TransactionPrograms(folder, patterns)
+async def lived(
+    folder: Path, patterns: dict[str, str], steps: list[tuple[str, Any, Any]], *, slow: bool = False
+) -> None:
+    programs = TransactionPrograms(folder, patterns, slow=slow)
     await programs.begin()
     for kind, which, what in steps:
         if kind == "stage":
@@ -412,17 +414,17 @@ async def lived(folder: Path, patterns: dict[str, str], steps: list[tuple[str, A
     await programs.bench.close()
 
 
-def live(patterns: dict[str, str], steps: list[tuple[str, Any, Any]]) -> None:
+def live(patterns: dict[str, str], steps: list[tuple[str, Any, Any]], *, slow: bool = False) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        run_in_virtual_time(lived(Path(folder) / "data", patterns, steps))
+        run_in_virtual_time(lived(Path(folder) / "data", patterns, steps, slow=slow))
 
 
 @settings(max_examples=tried(120))
-@given(st.sampled_from([PATTERNS, without_all()]), STEPS)
+@given(st.sampled_from([PATTERNS, without_all()]), STEPS, st.booleans())
 def test_what_a_transaction_has_published_is_in_all_of_its_queues_or_in_none_whatever_dies(
-    patterns: dict[str, str], steps: list[tuple[str, Any, Any]]
+    patterns: dict[str, str], steps: list[tuple[str, Any, Any]], slow: bool
 ) -> None:
-    live(patterns, steps)
+    live(patterns, steps, slow=slow)
 
 
 def discarded_in_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -447,7 +449,7 @@ def repeats_stored_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def whole_as_far_as_anything_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sender that comes again goes on behind the last message that any queue has."""
     monkeypatch.setattr(
-        exchange_publishing,
+        exchange_storing,
         "stage_wholes",
         lambda groups, came: {group.number: group.parts[-1].up_to for group in groups},
     )

@@ -290,7 +290,9 @@ def _why_not(core: QueueCore, known: int, count: int, size: int, delayed: bool) 
 def _no_room(core: QueueCore, count: int, size: int) -> str | None:
     """Why a batch does not fit; None where it does. ``size`` is with its overhead."""
     settings, log = core.settings, core.log
-    stored, stored_bytes = log.stored_messages + core.incoming_messages, log.stored_bytes + core.incoming_bytes
+    promised = core.capacity.promised
+    stored = log.stored_messages + core.incoming_messages + promised.messages
+    stored_bytes = log.stored_bytes + core.incoming_bytes + promised.bytes
     for unit, amount, there, most in (
         ("messages", count, stored, settings.max_messages),
         ("bytes", size, stored_bytes, settings.max_bytes),

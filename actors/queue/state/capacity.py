@@ -138,6 +138,33 @@ REOPEN_SHARE = 8
 """Of a small queue, this part instead."""
 
 
+@dataclass(eq=False, slots=True)
+class Promised:
+    """Room of a queue that rejects, for a batch that it has said yes to and that comes in parts.
+
+    Attributes:
+        messages: of it that are still to come.
+        bytes: about as many bytes, and never less than none.
+    """
+
+    messages: int = 0
+    bytes: int = 0
+
+    def given(self, batch: MessageBatch) -> None:
+        """All of a batch is to come."""
+        self.messages += len(batch)
+        self.bytes += batch.nbytes
+
+    def taken(self, batch: MessageBatch) -> None:
+        """A part of it has come."""
+        self.messages = max(0, self.messages - len(batch))
+        self.bytes = max(0, self.bytes - batch.nbytes)
+
+    def over(self) -> None:
+        """Nothing more of it comes."""
+        self.messages = self.bytes = 0
+
+
 @dataclass(eq=False, repr=False, slots=True)
 class Capacity:
     """The permits of all senders, granted in turns.
@@ -149,12 +176,14 @@ class Capacity:
 
     Attributes:
         waiting: who is to be granted more where there is room, in the order of their turns; to be looked at only.
+        promised: what a queue that rejects has said yes to.
     """
 
     max_messages: InitVar[int]
     max_bytes: InitVar[int]
     unlimited: bool = False
     waiting: OrderedDict[Permits, None] = field(default_factory=OrderedDict)
+    promised: Promised = field(default_factory=Promised)
     # Those of the waiting who hold nothing: looked at first, and alone when there is no room, so that a thousand
     # waiting senders cost nothing while there is none.
     _stuck: OrderedDict[Permits, None] = field(default_factory=OrderedDict)
