@@ -19,6 +19,7 @@ class Offered:
     Attributes:
         parts: what of it goes where, as far as that is found.
         steps: finds more of that; None where that is not begun, or there is nothing to find.
+        is_routed: whether all of it is found, or it has failed.
         event: what it waits for until it is confirmed.
         rejected: why a queue, or what is behind one that did, takes nothing of it.
         failed: whether some of it could not be stored, or nothing of it, since its sender has failed.
@@ -26,13 +27,25 @@ class Offered:
         records: how many it, or what it was stored with, became.
     """
 
-    __slots__ = ("event", "failed", "offer", "parts", "records", "rejected", "sender", "steps", "unroutable")
+    __slots__ = (
+        "event",
+        "failed",
+        "is_routed",
+        "offer",
+        "parts",
+        "records",
+        "rejected",
+        "sender",
+        "steps",
+        "unroutable",
+    )
 
     def __init__(self, sender: ExchangeSender, offer: OfferBatch) -> None:
         self.sender = sender
         self.offer = offer
         self.parts: list[Routed] = []
         self.steps: Iterator[None] | None = None
+        self.is_routed = False
         self.event = 0
         self.rejected: str | None = None
         self.failed = False
@@ -61,27 +74,35 @@ class Tally:
 
 
 class Line:
-    """What waits to be stored."""
+    """What waits to be stored, and what is held since a queue that it goes to has no room."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_held", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[ExchangeSender, deque[Offered | Tally]] = {}
+        self._held: dict[ExchangeSender, deque[Offered | Tally]] = {}
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Whether anything waits that is not held."""
         return bool(self._waiting)
 
     def put(self, item: Offered | Tally) -> None:
         """Something more of a sender."""
-        waiting = self._waiting.get(item.sender)
+        waiting = self._held.get(item.sender) or self._waiting.get(item.sender)
         if waiting is None:
             waiting = self._waiting[item.sender] = deque()
         waiting.append(item)
 
+    def release(self, sender: ExchangeSender) -> None:
+        """Nothing of a sender is held any more."""
+        held = self._held.pop(sender, None)
+        if held is not None:
+            self._waiting[sender] = held
+
     def clear(self) -> None:
         """Nothing is to be stored any more."""
         self._waiting.clear()
+        self._held.clear()
 
     def take(self, ready: Callable[[Offered], bool], time_is_up: Callable[[], bool]) -> list[Offered | Tally]:
         """What is to be stored next, all together.
@@ -100,11 +121,12 @@ class Line:
                 if isinstance(first, Offered) and not ready(first):
                     break
                 taken.append(waiting.popleft())
-                if isinstance(first, Tally):
-                    # What comes behind it is not to be counted.
+                if isinstance(first, Tally) or time_is_up():
+                    # What comes behind a tally is not to be counted.
                     break
             if waiting:
-                self._waiting[sender] = waiting
+                held = sender.awaits_room
+                (self._held if held else self._waiting)[sender] = waiting
             if time_is_up():
                 break
         return taken

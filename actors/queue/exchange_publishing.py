@@ -188,10 +188,11 @@ class ExchangePublishing:
             self._answer(begun.event, partial(sender.attached, begun.last_number, begun.committed))
 
     def leave(self, sender: ExchangeSender) -> None:
-        """A sender is gone. What it has offered is stored all the same, unless it may come again, and send that again."""
+        """A sender is gone. What it has offered is stored all the same, unless it waits for room, or may come again and send that again."""
         self._senders.pop(sender, None)
-        if sender.stage is not None or sender.producer is not None:
+        if sender.stage is not None or sender.producer is not None or sender.awaits_room:
             _give_up(sender)
+            self.room_made(sender)
         if sender.stage is not None:
             self._stages.leave(sender.stage, sender)
         self._known.pop(sender, None)
@@ -214,6 +215,12 @@ class ExchangePublishing:
         """Have a batch stored with all that comes in the same turn of the loop."""
         self._line.put(Offered(sender, offer))
         self._plan()
+
+    def room_made(self, sender: ExchangeSender) -> None:
+        """The queues that had no room for what a sender has offered have some, or it waits for them no more."""
+        self._line.release(sender)
+        if self._line:
+            self._plan()
 
     def tally(self, sender: ExchangeSender, request: int) -> None:
         """Tell the sender of a stage how many messages of it each queue holds, behind the confirmations of all that it has offered.
@@ -289,8 +296,10 @@ class ExchangePublishing:
         return _Round(items, self._storing.store_all(groups, came), alone)
 
     def _is_routed(self, offered: Offered, time_is_up: Callable[[], bool]) -> bool:
-        """Find where a batch goes; False where that takes longer than there is time."""
+        """Find where a batch goes; False where that takes longer than there is time, or a queue has no room for it yet."""
         sender = offered.sender
+        if offered.is_routed:
+            return sender.has_room(offered)
         try:
             if sender.failed is None and offered.steps is None:
                 offered.steps = self._routing.begin(offered, self._known_of(offered))
@@ -304,9 +313,9 @@ class ExchangePublishing:
             # A defect of ours ends this sender, and takes nothing of what others have offered with it.
             logger.exception("a batch to exchange %s cannot be routed", sender.exchange)
             sender.failed = QueueError("what was sent could not be routed; the broker's log has the reason")
-        offered.steps = None
+        offered.is_routed, offered.steps = True, None
         offered.failed = sender.failed is not None
-        return True
+        return sender.has_room(offered)
 
     def _stored(self, these: _Round, time_is_up: Callable[[], bool]) -> bool:
         """Store a round; False where some of it is left, as there is no time for more."""

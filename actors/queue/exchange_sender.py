@@ -10,11 +10,12 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from pykka import ActorDeadError
 
 from actors.errors import DemandExceededError, InvalidRequestError, QueueError, SequenceGapError
+from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.connection_actor import Port
 from actors.queue.operations.sending import NO_TIMING
 from actors.queue.vocabulary.commands import AttachSender, CaughtUp, ExplainWait, Left, OfferBatch, RequestCapacity
@@ -34,6 +35,8 @@ from actors.runtime.loop_ref import LoopActorRef
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
+    from actors.queue.exchange_offers import Offered
+    from actors.queue.exchange_port import Publishing
     from actors.queue.vocabulary.distributed import Unroutable
     from actors.queue.vocabulary.stages import StageKey
     from actors.runtime._loop_inbox import Watch
@@ -47,35 +50,6 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 PIECE_MESSAGES: Final = 16
 """The window grows where a record has as many of its messages: keys whose queues overlap and alternate make a record of each, and whoever
 sends much of that at a time keeps the others waiting."""
-
-
-class Publishing(Protocol):
-    """What routes and stores; see ``ExchangePublishing``."""
-
-    def targets(self, exchange: str, routing_key: str | None) -> Iterable[str]:
-        """The queues that a message may go to; raises QueueError where there is no such exchange."""
-
-    def queue(self, name: str) -> LoopActorRef[Any] | None:
-        """A queue; None where there is none of this name."""
-
-    @property
-    def generation(self) -> int:
-        """Another number when targets may be others."""
-
-    def begin(self, sender: ExchangeSender) -> int | None:
-        """A sender is there; returns the number behind the last message that any queue has of it.
-
-        One that stages hears what it goes on with by ``attached``, or is refused by a QueueError.
-        """
-
-    def leave(self, sender: ExchangeSender) -> None:
-        """A sender is gone."""
-
-    def offer(self, sender: ExchangeSender, offer: OfferBatch) -> None:
-        """Have a batch stored with all that comes in the same turn."""
-
-    def tally(self, sender: ExchangeSender, request: int) -> None:
-        """Answer ``TallyStage``; raises QueueError."""
 
 
 class _Target:
@@ -126,6 +100,8 @@ class ExchangeSender(LoopActor):
         self._publishing = publishing
         self._port = port
         self._targets: dict[str, _Target] = {}
+        # Queues where something leads that was sent before they were known: it waits until they have room.
+        self._awaited: set[str] = set()
         self._generation = -1
         self._window, self._byte_window = FIRST_MESSAGES, FIRST_BYTES
         self._used = self._used_bytes = 0
@@ -276,11 +252,7 @@ class ExchangeSender(LoopActor):
         count, size = len(batch), batch.nbytes
         for name in queues:
             target = self._targets.get(name)
-            if target is None:
-                # Through the default exchange it cannot be known before: from now on its room counts too.
-                if not self._ended:
-                    self._join(name)
-            else:
+            if target is not None:
                 target.messages = max(0, target.messages - count)
                 target.bytes = max(0, target.bytes - size)
 
@@ -368,8 +340,38 @@ class ExchangeSender(LoopActor):
         with suppress(ActorDeadError):
             target.queue.tell(AttachSender(stage=self.stage, connection=self.actor_ref, shared=name))
 
+    @property
+    def awaits_room(self) -> bool:
+        """Whether what it has offered waits for the room of a queue."""
+        return bool(self._awaited)
+
+    def has_room(self, offered: Offered) -> bool:
+        """Whether a batch may be stored as to the room of its queues.
+
+        Through the default exchange, and of keys that were not named at first, where it leads is known only when it comes. A queue that is
+        new to this sender has to grant it something before; what it grants counts from then on.
+        """
+        named = offered.offer.batch.keys is None or self.routing_key is None
+        if self._ended or (named and self.exchange != DEFAULT_EXCHANGE):
+            return True
+        new = {queue for part in offered.parts for queue in part.queues if queue not in self._targets}
+        if new:
+            for name in sorted(new):
+                self._join(name)
+            self._awaited |= new & self._targets.keys()
+            self._ask()
+        return not self._awaited
+
+    def _has_come(self, name: str) -> None:
+        """A queue has room for what waits for it, or nothing waits for it any more."""
+        if name in self._awaited:
+            self._awaited.discard(name)
+            if not self._awaited:
+                self._publishing.room_made(self)
+
     def _leave(self, name: str) -> None:
         target = self._targets.pop(name)
+        self._has_come(name)
         target.watch.cancel()
         with suppress(ActorDeadError):
             target.queue.tell(Left(connection=self.actor_ref))
@@ -379,6 +381,7 @@ class ExchangeSender(LoopActor):
         target = self._targets.get(name)
         if target is not None and target.queue is queue:
             del self._targets[name]
+            self._has_come(name)
             self._generation = -1
             self._grant()
 
@@ -390,6 +393,8 @@ class ExchangeSender(LoopActor):
         target.asked_messages -= granted.messages
         target.bytes += granted.bytes
         target.asked_bytes -= granted.bytes
+        if target.messages > 0 and target.bytes > 0:
+            self._has_come(granted.queue)
         if len(self._targets) == 1:
             self._grant()
         elif not self._grants_soon:
