@@ -284,6 +284,9 @@ class ExchangePublishing:
         items = self._line.take(lambda offered: self._is_routed(offered, time_is_up), time_is_up)
         batches = [each for each in items if isinstance(each, Offered) and not each.failed]
         routed = [part for each in batches for part in each.parts]
+        if len(routed) == 1 and routed[0].stage is None and not self._distributor.rejects(routed[0].queues):
+            # What nearly every batch is that comes alone.
+            return _Round(items, self._storing.store_alone(routed), self._distributor.waits(routed[0].queues))
         # Where a queue may reject, each batch is judged whole before anything of it is stored, and what comes behind it after that.
         if any(part.stage is None and self._distributor.rejects(part.queues) for part in routed):
             return _Round(items, self._storing.store_judged(routed), alone=False)
@@ -335,7 +338,12 @@ class ExchangePublishing:
             each.sender.settled(each.offer.batch, each.records)
             if each.sender.stage is not None and each.sender.failed is None:
                 self._stages.came(each.sender.stage, each.up_to)
-            self._confirming.append(each)
+            each.sender.answers += 1
+            if each.sender.answers == 1 and (self._storage is None or each.event <= self._storage.durable):
+                # It waits for nothing: neither for the disk, nor for those that others wait for.
+                self._tell(each)
+            else:
+                self._confirming.append(each)
         self._confirm()
 
     def _known_of(self, offered: Offered) -> Known | None:
@@ -362,13 +370,20 @@ class ExchangePublishing:
             confirming.popleft()
             if isinstance(first, _Answer):
                 first.tell()
-            elif first.failed:
-                assert first.sender.failed is not None, "that is why"
-                first.sender.end(first.sender.failed.code, str(first.sender.failed))
             else:
-                if first.unroutable is not None and first.rejected is None:
-                    first.sender.returned(first.unroutable)
-                first.sender.confirmed(first.up_to, first.rejected)
+                self._tell(first)
+
+    def _tell(self, offered: Offered) -> None:
+        """Tell a sender what has become of a batch."""
+        sender = offered.sender
+        sender.answers -= 1
+        if offered.failed:
+            assert sender.failed is not None, "that is why"
+            sender.end(sender.failed.code, str(sender.failed))
+            return
+        if offered.unroutable is not None and offered.rejected is None:
+            sender.returned(offered.unroutable)
+        sender.confirmed(offered.up_to, offered.rejected)
 
 
 def _give_up(sender: StageSender) -> None:

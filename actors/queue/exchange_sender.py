@@ -117,6 +117,8 @@ class ExchangeSender(LoopActor):
         self._rejected_from: int | None = None
         # Why nothing of it is stored any more; whoever stores sets it.
         self.failed: QueueError | None = None
+        # How many of its batches are stored and not confirmed yet; whoever stores counts them.
+        self.answers = 0
         # Marks that wait until all is stored that was sent before them, and those that wait until it is confirmed too.
         self._stored_marks = self._marks = 0
         self._grants_soon = False
@@ -175,8 +177,7 @@ class ExchangeSender(LoopActor):
     def _offer(self, offer: OfferBatch) -> None:
         if self._ended:
             return
-        batch = offer.batch
-        count, size = len(batch), batch.nbytes
+        count, size = len(offer.batch), offer.batch.nbytes
         try:
             self._check(offer, count, size)
         except QueueError as error:

@@ -46,6 +46,11 @@ class Storing:
             self._store(group.parts, wholes.get(group.number, 0))
             yield
 
+    def store_alone(self, parts: list[Routed]) -> Iterator[None]:
+        """Store parts that go together, at one step."""
+        self._store(parts, 0)
+        yield
+
     def store_judged(self, routed: list[Routed]) -> Iterator[None]:
         """Store batch by batch, as some queues reject: of a batch that one of them rejects nothing has its number remembered.
 

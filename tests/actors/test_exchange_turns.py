@@ -332,3 +332,23 @@ async def test_a_queue_that_is_made_after_its_default_sender_came_has_its_room_c
     assert [publisher.confirmed for publisher in publishers] == [[2], []]
     assert bench.queues.logs()["later"].stored_messages == 2
     await bench.close()
+
+
+@durable
+async def test_who_publishes_to_transient_queues_waits_for_nobody_elses_sync_and_has_its_own_answers_in_order(
+    folder: Path,
+) -> None:
+    bench = StoredQueues(folder)
+    bench.queues.declare("passing", QueueSettings(durable=False))
+    await bound(bench, "x", "direct", passing="p", kept="k")
+    kept, passing, both = [await client(bench, "x", None) for _ in range(3)]
+    kept.send(keyed(b"k"))
+    both.send(keyed(b"k"))
+    await turns()
+    passing.send(keyed(b"p"))
+    both.send(keyed(b"p"))
+    await turns()
+    assert [each.confirmed for each in (kept, passing, both)] == [[], [1], []]
+    await bench.commit()
+    assert [each.confirmed for each in (kept, passing, both)] == [[1], [1], [1, 2]]
+    await bench.close()
