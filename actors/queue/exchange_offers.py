@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from actors.queue.exchange_sender import ExchangeSender
+    from actors.queue.exchange_port import Publisher
     from actors.queue.state.routed import Routed
     from actors.queue.vocabulary.commands import OfferBatch
     from actors.queue.vocabulary.distributed import Unroutable
@@ -40,7 +40,7 @@ class Offered:
         "unroutable",
     )
 
-    def __init__(self, sender: ExchangeSender, offer: OfferBatch) -> None:
+    def __init__(self, sender: Publisher, offer: OfferBatch) -> None:
         self.sender = sender
         self.offer = offer
         self.parts: list[Routed] = []
@@ -68,7 +68,7 @@ class Tally:
 
     __slots__ = ("request", "sender")
 
-    def __init__(self, sender: ExchangeSender, request: int) -> None:
+    def __init__(self, sender: Publisher, request: int) -> None:
         self.sender = sender
         self.request = request
 
@@ -79,8 +79,8 @@ class Line:
     __slots__ = ("_held", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: dict[ExchangeSender, deque[Offered | Tally]] = {}
-        self._held: dict[ExchangeSender, deque[Offered | Tally]] = {}
+        self._waiting: dict[Publisher, deque[Offered | Tally]] = {}
+        self._held: dict[Publisher, deque[Offered | Tally]] = {}
 
     def __bool__(self) -> bool:
         """Whether anything waits that is not held."""
@@ -93,7 +93,7 @@ class Line:
             waiting = self._waiting[item.sender] = deque()
         waiting.append(item)
 
-    def release(self, sender: ExchangeSender) -> None:
+    def release(self, sender: Publisher) -> None:
         """Nothing of a sender is held any more."""
         held = self._held.pop(sender, None)
         if held is not None:

@@ -28,7 +28,7 @@ from actors.queue.vocabulary.distributed import StageTallied
 if TYPE_CHECKING:
     from actors.exchanges.exchanges import Exchanges
     from actors.queue.distribution import Distributor
-    from actors.queue.exchange_sender import ExchangeSender
+    from actors.queue.exchange_port import Publisher
     from actors.queue.routed_stages import RoutedStages, StageSender
     from actors.queue.state.log import QueueLog
     from actors.queue.state.senders import Producer
@@ -115,10 +115,10 @@ class ExchangePublishing:
         self._round: _Round | None = None
         self._planned = False
         self._confirming: deque[Offered | _Answer] = deque()
-        self._known: dict[ExchangeSender, Known] = {}
-        self._by_name: dict[tuple[str, str], ExchangeSender] = {}
+        self._known: dict[Publisher, Known] = {}
+        self._by_name: dict[tuple[str, str], Publisher] = {}
         # In the order in which they came: what they are told does not depend on where they lie in memory.
-        self._senders: dict[ExchangeSender, None] = {}
+        self._senders: dict[Publisher, None] = {}
         self._looks = False
         self.counts = ExchangeCounts(lambda name: exchanges.get(name) is not None)
         self._routing = Routing(exchanges, self.counts)
@@ -146,7 +146,7 @@ class ExchangePublishing:
         self._exchanges.check(exchange)
         return sorted(reached.queues)
 
-    def begin(self, sender: ExchangeSender) -> int | None:
+    def begin(self, sender: Publisher) -> int | None:
         """A sender with a name is there: an older one of the name ends, and what the queues know of it is looked up.
 
         Returns:
@@ -173,7 +173,7 @@ class ExchangePublishing:
         self._known[sender] = Known(known, below, event)
         return below
 
-    def _begin_stage(self, sender: ExchangeSender, key: StageKey) -> None:
+    def _begin_stage(self, sender: Publisher, key: StageKey) -> None:
         older = self._stages.supersede(key)
         if older is not None:
             _give_up(older)
@@ -187,7 +187,7 @@ class ExchangePublishing:
         else:
             self._answer(begun.event, partial(sender.attached, begun.last_number, begun.committed))
 
-    def leave(self, sender: ExchangeSender) -> None:
+    def leave(self, sender: Publisher) -> None:
         """A sender is gone. What it has offered is stored all the same, unless it waits for room, or may come again and send that again."""
         self._senders.pop(sender, None)
         if sender.stage is not None or sender.producer is not None or sender.awaits_room:
@@ -211,18 +211,18 @@ class ExchangePublishing:
         for sender in list(self._senders):
             sender.look_again()
 
-    def offer(self, sender: ExchangeSender, offer: OfferBatch) -> None:
+    def offer(self, sender: Publisher, offer: OfferBatch) -> None:
         """Have a batch stored with all that comes in the same turn of the loop."""
         self._line.put(Offered(sender, offer))
         self._plan()
 
-    def room_made(self, sender: ExchangeSender) -> None:
+    def room_made(self, sender: Publisher) -> None:
         """The queues that had no room for what a sender has offered have some, or it waits for them no more."""
         self._line.release(sender)
         if self._line:
             self._plan()
 
-    def tally(self, sender: ExchangeSender, request: int) -> None:
+    def tally(self, sender: Publisher, request: int) -> None:
         """Tell the sender of a stage how many messages of it each queue holds, behind the confirmations of all that it has offered.
 
         Raises:
@@ -302,7 +302,7 @@ class ExchangePublishing:
         """Find where a batch goes; False where that takes longer than there is time, or a queue has no room for it yet."""
         sender = offered.sender
         if offered.is_routed:
-            return sender.has_room(offered)
+            return sender.has_room(offered.parts, keyed=offered.offer.batch.keys is not None)
         try:
             if sender.failed is None and offered.steps is None:
                 offered.steps = self._routing.begin(offered, self._known_of(offered))
@@ -318,7 +318,7 @@ class ExchangePublishing:
             sender.failed = QueueError("what was sent could not be routed; the broker's log has the reason")
         offered.is_routed, offered.steps = True, None
         offered.failed = sender.failed is not None
-        return sender.has_room(offered)
+        return sender.has_room(offered.parts, keyed=offered.offer.batch.keys is not None)
 
     def _stored(self, these: _Round, time_is_up: Callable[[], bool]) -> bool:
         """Store a round; False where some of it is left, as there is no time for more."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from actors.exchanges.exchanges import Exchanges
     from actors.queue.exchange_counts import ExchangeCounts
     from actors.queue.exchange_offers import Offered
-    from actors.queue.exchange_sender import ExchangeSender
+    from actors.queue.exchange_port import Publisher
     from actors.queue.state.known_numbers import Known
 
 AT_A_TIME: Final = 1_024
@@ -94,7 +94,7 @@ class Routing:
             if sender.mandatory:
                 offered.unroutable = Unroutable(tuple(lost), _why_lost(offered, lost[0][0] - offer.sequence))
 
-    def _runs(self, sender: ExchangeSender, batch: MessageBatch) -> Iterator[tuple[tuple[str, ...], int, int] | None]:
+    def _runs(self, sender: Publisher, batch: MessageBatch) -> Iterator[tuple[tuple[str, ...], int, int] | None]:
         """The queues of a batch's messages, each with from which message to before which: neighbours that go to the same are together.
 
         Where a route was looked for instead, None. Each key of a batch is routed once, so there is no step of Python for a message, unless
@@ -137,7 +137,7 @@ class Routing:
             yield *open_run, len(keys)
 
 
-def _text(key: bytes, sender: ExchangeSender) -> str:
+def _text(key: bytes, sender: Publisher) -> str:
     """The routing key of a message: its own, or else what all of its sender's have in common."""
     text = key.decode("utf-8", "replace") if key else sender.routing_key or ""
     if len(text) * 4 > MAX_ROUTING_KEY_BYTES and len(text.encode()) > MAX_ROUTING_KEY_BYTES:

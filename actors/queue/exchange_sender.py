@@ -35,8 +35,8 @@ from actors.runtime.loop_ref import LoopActorRef
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
-    from actors.queue.exchange_offers import Offered
     from actors.queue.exchange_port import Publishing
+    from actors.queue.state.routed import Routed
     from actors.queue.vocabulary.distributed import Unroutable
     from actors.queue.vocabulary.stages import StageKey
     from actors.runtime._loop_inbox import Watch
@@ -346,16 +346,16 @@ class ExchangeSender(LoopActor):
         """Whether what it has offered waits for the room of a queue."""
         return bool(self._awaited)
 
-    def has_room(self, offered: Offered) -> bool:
+    def has_room(self, parts: Iterable[Routed], *, keyed: bool) -> bool:
         """Whether a batch may be stored as to the room of its queues.
 
         Through the default exchange, and of keys that were not named at first, where it leads is known only when it comes. A queue that is
         new to this sender has to grant it something before; what it grants counts from then on.
         """
-        named = offered.offer.batch.keys is None or self.routing_key is None
+        named = not keyed or self.routing_key is None
         if self._ended or (named and self.exchange != DEFAULT_EXCHANGE):
             return True
-        new = {queue for part in offered.parts for queue in part.queues if queue not in self._targets}
+        new = {queue for part in parts for queue in part.queues if queue not in self._targets}
         if new:
             for name in sorted(new):
                 self._join(name)
