@@ -31,6 +31,19 @@ logger = logging.getLogger("penstock.storage")
 Opener: TypeAlias = Callable[..., Storage]
 
 
+class Said(logging.Handler):
+    """Keeps the lines that tell of a loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See ``logging.Handler``."""
+        if " are lost" in (text := record.getMessage()):
+            self.lost.append(text)
+
+
 class StoreProgram:
     """The program: its random generator and what it was told live through the deaths of its processes.
 
@@ -51,12 +64,16 @@ class StoreProgram:
             found.append(self._live(files, steps))
 
         # A torn tail is told by a line, thousands of times here.
-        level = logger.level
-        logger.setLevel(logging.ERROR)
+        said = Said()
+        logger.addHandler(said)
+        logger.propagate = False
         try:
             run_in_virtual_time(main())
         finally:
-            logger.setLevel(level)
+            logger.removeHandler(said)
+            logger.propagate = True
+        if said.lost:
+            raise HistoryError(f"nothing is damaged, and a start says: {said.lost}")
         return found[0]
 
     def _live(self, files: Files, steps: int) -> Outcome:
