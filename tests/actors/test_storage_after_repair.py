@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from actors.batch import MessageBatch
 from actors.errors import StorageError
 from actors.queue.vocabulary.stages import StageKey, WriterVersion
-from actors.storage import Storage
+from actors.storage import Storage, repair_storage
 from actors.storage.after_repair import set_mark
 from journal import ManualCommitter
 from streams.testkit import run_in_virtual_time
+from tests.actors import storage_lives as lives
 from tests.actors.driven import QueueState
 from tests.fault.disk import ROOT, SimulatedDisk
 
@@ -64,5 +67,49 @@ def test_a_stage_that_begins_anew_after_a_repair_is_committed_without_what_it_he
         log = Life(after.killed()).queue.log
         assert log.stored() == [(2, 4)]
         assert (log.stored_messages, log.total_discarded) == (2, 2)
+
+    run_in_virtual_time(main())
+
+
+def without_declaration(killed: bool) -> tuple[SimulatedDisk, list[str]]:
+    """A repaired directory whose last queue has three messages, two of them with another, and no declaration; and what repair said."""
+    life = lives.Life(reserve_bytes=0)
+    number = life.storage.declare("gone", None).number
+    life.logs = life.storage._contents.logs()
+    for _ in range(2):
+        life.storage.record_all({0: life.added(0, b"kept"), number: life.added(number, b"kept")})
+        life.run()
+    life.record(number, life.added(number, b"alone"))
+    life.run()
+    if killed:
+        life.storage._journal.abandon()
+    else:
+        life.storage._journal.close()
+    disk = life.disk.restart()
+    for name in disk.names(DATA):
+        if (content := disk.content(DATA / name)).count(b"gone"):
+            disk.replace(DATA / name, content.replace(b"gone", b"GONE"))
+    return disk, repair_storage(DATA, disk)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_queue_whose_declaration_is_lost_gives_no_other_its_number_and_what_is_lost_with_it_is_said(
+    killed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        disk, said = without_declaration(killed)
+        assert any("is lost" in line for line in said)
+        after = lives.Life(disk)
+        assert (
+            "3 messages of queue number 3 are lost: the record that declared the queue was damaged" in caplog.messages
+        )
+        assert after.held(0) == [b"kept"] * 2
+        stored = after.storage.declare("new", None)
+        assert stored.number == 4
+        after.logs = after.storage._contents.logs()
+        after.record(stored.number, after.added(stored.number, b"first"))
+        after.run()
+        assert after.held(stored.number) == [b"first"]
+        assert lives.Life.held(after.closed(), stored.number) == [b"first"]
 
     run_in_virtual_time(main())

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from random import Random
+from typing import Any
 
 import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesAdded, MessagesExpired
-from actors.storage import Storage
+from actors.storage import Storage, codec
 from actors.storage.after_repair import repair_storage, verify_storage
-from journal import Journal, JournalOptions, ManualCommitter
+from journal import Journal, JournalOptions, ManualCommitter, compaction, housekeeping
+from journal.format import COMPACTED, ITEMS, RECORD_HEADER_BYTES, SEVERAL, pack_record, unpack_record_header
+from journal.items import ITEMS_PREFIX, part_of
+from journal.names import parse_segment
+from journal.reclaim import weigh
+from journal.scan import SegmentScan
+from journal.segment import Segment
 from tests.actors.storage_lives import DATA, in_loop
 from tests.fault.disk import SimulatedDisk
 
@@ -163,3 +171,167 @@ def test_a_checkpoint_that_gives_back_what_queues_want_is_found(monkeypatch: pyt
     monkeypatch.setattr(Journal, "prepare_checkpoint", lambda journal, _: prepare(journal, lambda *_asked: 0))
     with pytest.raises((AssertionError, StorageError)):
         lived(0)
+
+
+FANOUT = 60
+PAYLOAD = 900
+WANTED = range(0, FANOUT, 5)
+"""Of each five records one is wanted in the end: a fifth of each segment."""
+
+
+class Fanout:
+    """What one publisher has sent to some queues at once, of which all want the same few at last; and what the disk then holds."""
+
+    def __init__(self, queues: int) -> None:
+        self.disk = SimulatedDisk()
+        self.committer = ManualCommitter()
+        self.storage = Storage.open(DATA, OPTIONS, files=self.disk, committer=self.committer, cache_bytes=0)
+        self.storage.start(Copies._failed)
+        for number in range(queues):
+            self.storage.declare(f"q{number}", None)
+        self.logs = {queue.number: queue.log for queue in self.storage.queues}
+        self.live = self.storage._contents.live
+        for at in range(FANOUT):
+            batch = MessageBatch.from_payloads([at.to_bytes(4, "big") * (PAYLOAD // 4)])
+            self.storage.record_all({number: MessagesAdded(at, batch, 1_000_000) for number in self.logs})
+            self.commit()
+        done = tuple((at + 1, min(at + 5, FANOUT)) for at in WANTED)
+        for number, log in self.logs.items():
+            log.apply(MessagesAcknowledged(done), self.storage.record(number, MessagesAcknowledged(done)))
+        self.storage._gathered.write()
+        self.commit()
+
+    def commit(self) -> None:
+        self.committer.run()
+        self.storage._advance()
+
+    def checkpoints(self) -> None:
+        """As many as it takes until nothing more is combined, and the sources are given back."""
+        for _ in range(6):
+            self.storage._checkpoints.make()
+            self.storage._checkpoints._advance(whole=True)
+            self.commit()
+
+    @property
+    def stored_bytes(self) -> int:
+        """Of the segments that hold records, as the directory has them."""
+        names = [name for name in self.disk.names(DATA) if parse_segment(name) is not None]
+        return sum(len(self.disk.content(DATA / name).rstrip(b"\0")) for name in names)
+
+    @property
+    def combined(self) -> list[Segment]:
+        return [each for each in self.storage._journal._catalog.segments if each.header.kind == COMPACTED]
+
+    def weighed(self) -> int:
+        """What the full segments weigh by what is wanted of them."""
+        steps = weigh(self.storage._journal._catalog.segments[:-1], self.live)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return sum(wanted for _, wanted in end.value)
+
+    def check(self) -> None:
+        for log in self.logs.values():
+            assert [at for start, stop in log.stored() for at in range(start, stop)] == list(WANTED)
+            for at in WANTED:
+                entry = log.table.at(at)
+                assert entry is not None
+                assert bytes(entry.part(at, at + 1).payloads[0][:4]) == at.to_bytes(4, "big")
+
+
+@in_loop
+def test_combination_copies_a_record_once_however_many_queues_want_it() -> None:
+    one, ten = Fanout(1), Fanout(10)
+    for fanout in (one, ten):
+        before = fanout.stored_bytes
+        fanout.checkpoints()
+        assert fanout.combined
+        assert fanout.stored_bytes < before / 2
+        fanout.check()
+    assert ten.stored_bytes < 1.5 * one.stored_bytes
+    records = [record for each in ten.combined for record in records_of(ten.disk, each)]
+    assert len(records) == len(set(records))
+    assert len(WANTED) - 2 < len(records) <= len(WANTED), "the last one may be in the segment that the log goes on in"
+
+
+@in_loop
+def test_a_record_is_weighed_once_however_many_queues_want_it() -> None:
+    """Were it weighed once for each, a segment of which a fifth is wanted would seem full, and would never be combined."""
+    one, ten = Fanout(1), Fanout(10)
+    assert one.weighed() > len(WANTED) * PAYLOAD / 2
+    assert ten.weighed() < 1.5 * one.weighed()
+    full = ten.storage._journal.statistics().segments
+    ten.checkpoints()
+    assert ten.combined
+    assert ten.storage._journal.statistics().segments < full / 2
+
+
+def records_of(disk: SimulatedDisk, segment: Segment) -> Iterator[int]:
+    """The numbers of a segment's records, as they stand in the file."""
+    with SegmentScan(disk, segment.path) as scan:
+        yield from (record.lsn for record in scan.records())
+
+
+# --- the defects that these two are there for, put in
+
+
+class Apart(int):
+    """A place that is no other's, be it the same."""
+
+    __slots__ = ()
+    __eq__ = object.__eq__
+    __hash__ = int.__hash__
+
+
+def copied_once_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A combination makes a record of its own of what each queue wants of one."""
+    in_order, read_again = compaction._in_order, compaction._read_again
+
+    def by_queue(files: Any, file: int, source: Segment, row: Any, header: Any) -> tuple[bytes, int]:
+        record, lsn = read_again(files, file, source, row, header)
+        found = unpack_record_header(record)
+        part = part_of(memoryview(record)[RECORD_HEADER_BYTES:], row.stream) if found.flags & SEVERAL else None
+        if part is None:
+            return record, lsn
+        payload = ITEMS_PREFIX.pack(row.stream, part.first, part.items) + bytes(part.payload)
+        return pack_record(header, lsn, found.epoch, codec.ADDED, ITEMS, 0, payload), lsn
+
+    monkeypatch.setattr(compaction, "_read_again", by_queue)
+    monkeypatch.setattr(
+        compaction, "_in_order", lambda wanted: (row._replace(offset=Apart(row.offset)) for row in in_order(wanted))
+    )
+
+
+def weighed_once_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each queue wants of a segment is added up."""
+
+    def by_queue(segments: Iterable[Segment], live: Any) -> Any:
+        weighed = []
+        for segment in segments:
+            if (summary := segment.summary) is None:
+                continue
+            wanted = [
+                -(-size * min(live(stream, first, stop), items) // items)
+                for stream, _, first, stop, items, size in zip(*summary, strict=True)
+            ]
+            weighed.append((segment, min(sum(wanted), segment.end)))
+        yield
+        return weighed
+
+    monkeypatch.setattr(housekeeping, "weigh", by_queue)
+    monkeypatch.setitem(globals(), "weigh", by_queue)
+
+
+@pytest.mark.parametrize(
+    ("put_in", "test"),
+    [
+        (copied_once_a_queue, test_combination_copies_a_record_once_however_many_queues_want_it),
+        (weighed_once_a_queue, test_a_record_is_weighed_once_however_many_queues_want_it),
+    ],
+)
+def test_a_defect_that_is_put_in_is_found(put_in: Any, test: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    test()
+    put_in(monkeypatch)
+    with pytest.raises(AssertionError):
+        test()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from actors.batch import MessageBatch
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesAdded
 from actors.storage import Storage
+from actors.storage.entry_cache import EntryCache
 from journal import Journal, JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time
 from tests.actors.storage_lives import DATA, in_loop
@@ -117,6 +119,17 @@ def test_it_leaves_memory_with_the_last_queue_that_holds_it(again: bool) -> None
     bench.acknowledge(5, 0)
     assert bench.cached == 0
     assert not bench.storage._cache.shares
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_cache_by_queue_is_found(again: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The defect put in: each queue keeps what it has for itself, be it new or read again."""
+    monkeypatch.setattr(EntryCache, "share", lambda cache, _place, _queues, _number, entry, _batch: cache.keep(entry))
+    test = test_what_ten_queues_get_is_counted_once_and_is_one_object
+    if again:
+        test = partial(test_what_ten_queues_read_again_is_read_and_decoded_once, monkeypatch=monkeypatch)
+    with pytest.raises(AssertionError):
+        test()
 
 
 @in_loop

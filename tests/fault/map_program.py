@@ -6,34 +6,21 @@ confirmed. So nothing that was confirmed is lost, what was not is there or not, 
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Callable
-from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from actors.batch import MessageBatch
-from actors.errors import StorageError
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesAdded
 from actors.storage import Storage
-from journal import JournalOptions, ManualCommitter
-from journal.files import Files
-from streams.testkit import run_in_virtual_time
-from tests.fault.disk import ROOT, SimulatedDisk
-from tests.fault.faulty_files import FaultyFiles, Panic
+from journal import ManualCommitter
 from tests.fault.history import HistoryError
-from tests.fault.workload import End, Outcome, random_death
+from tests.fault.store_program import Opener, StoreProgram, verify_lives
 
-DATA: Final = ROOT / "data"
-SMALL: Final = JournalOptions(segment_bytes=4096, checkpoint_bytes=8192, checkpoint_records=40, spare_segments=2)
 SECTIONS: Final = ("smq", "subscriptions")
 KEYS: Final = 6
 LARGEST_VALUE: Final = 300
 
-logger = logging.getLogger("penstock.storage")
-
 Change: TypeAlias = tuple[str, str, bytes | None]
-Opener: TypeAlias = Callable[..., Storage]
 
 
 def entries_of(storage: Storage) -> dict[tuple[str, str], bytes]:
@@ -52,64 +39,32 @@ def fold(changes: list[Change]) -> dict[tuple[str, str], bytes]:
     return entries
 
 
-class MapProgram:
-    """The program: its random generator and what it was told live through the deaths of its processes.
+class MapProgram(StoreProgram):
+    """The program.
 
     Attributes:
         changes: of the map, in order, that are not known to be lost.
         confirmed: how many of the first of them were confirmed.
-        lost: how many that nobody was told were durable were not found again.
     """
 
     def __init__(self, seed: int, opener: Opener = Storage.open) -> None:
-        self.random = Random(seed)
-        self.opener = opener
+        super().__init__(seed, opener)
         self.changes: list[Change] = []
         self.confirmed = 0
-        self.lost = 0
         self._messages = 0
         self._stored: list[tuple[int, int]] = []
         self._pending: list[tuple[int, int]] = []
 
-    def live(self, files: Files, steps: int) -> Outcome:
-        """One process: open, check what is found, take some steps, close; raises HistoryError where a promise is broken."""
-        found: list[Outcome] = []
+    def _started(self, storage: Storage) -> None:
+        if not storage.queues:
+            storage.declare("q", None)
 
-        async def main() -> None:
-            found.append(self._live(files, steps))
-
-        # A torn tail is told by a line, thousands of times here.
-        level = logger.level
-        logger.setLevel(logging.ERROR)
-        try:
-            run_in_virtual_time(main())
-        finally:
-            logger.setLevel(level)
-        return found[0]
-
-    def _live(self, files: Files, steps: int) -> Outcome:
-        self._stored, self._pending = [], []
-        try:
-            committer = ManualCommitter()
-            storage = self.opener(DATA, SMALL, files=files, committer=committer)
-            self._recovered(storage)
-            storage.start(lambda _: None)
-            if not storage.queues:
-                storage.declare("q", None)
-            for _ in range(steps):
-                self._step(storage, committer)
-                if storage._journal.failure is not None:
-                    raise StorageError(str(storage._journal.failure))
-            storage.close()
-        except Panic as died:
-            return Outcome(End.DIED, died, [])
-        except (StorageError, OSError) as failure:
-            return Outcome(End.DIED if isinstance(files, FaultyFiles) and files.dead else End.FAILED, failure, [])
+    def _closed(self, storage: Storage) -> None:
         self.confirmed = len(self.changes)
         self._messages = storage.queues[0].log.next_sequence
-        return Outcome(End.CLOSED, None, [])
 
     def _recovered(self, storage: Storage) -> None:
+        self._stored, self._pending = [], []
         number, found = storage.sections.number, entries_of(storage)
         if not self.confirmed <= number <= len(self.changes):
             raise HistoryError(f"{number} changes found, {self.confirmed} of {len(self.changes)} were confirmed")
@@ -180,30 +135,8 @@ class MapProgram:
 
 
 def verify_map_survives(seed: int, opener: Opener = Storage.open) -> Counter[str]:
-    """Several lives on one disk, each ended by a power loss, the death of the process, or its own will.
-
-    Returns: how often what a run is meant to see was seen, for a test that it is.
-
-    Raises:
-        HistoryError: the store broke a promise.
-    """
-    seen: Counter[str] = Counter()
+    """Several lives (`verify_lives`); raises HistoryError where the store broke a promise."""
     program = MapProgram(seed, opener)
-    random = program.random
-    disk: Any = SimulatedDisk()
-    for _ in range(random.randint(2, 6)):
-        files = FaultyFiles(disk, *random_death(random))
-        outcome = program.live(files, steps=random.randint(10, 250))
-        if outcome.end is End.FAILED:
-            raise HistoryError(f"nothing was wrong, and the store failed: {outcome.failure!r}") from outcome.failure
-        seen[f"life that {outcome.end.value}"] += 1
-        seen["checkpoint"] += sum(
-            call.operation == "rename" and call.name.startswith("checkpoint-") for call in files.calls
-        )
-        disk = disk.crash(random) if random.random() < 0.75 else disk.restart()
-    last = program.live(disk, steps=0)
-    if last.end is not End.CLOSED:
-        raise HistoryError(f"the last start failed: {last.failure!r}") from last.failure
-    seen["unconfirmed changes lost"] = program.lost
+    seen = verify_lives(program)
     seen["entries left"] = len(fold(program.changes))
     return seen

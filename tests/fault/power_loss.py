@@ -1,7 +1,8 @@
 """Power losses by the thousand: ``python -m tests.fault.power_loss --seeds 0:10000``.
 
-Each seed is one program over one simulated disk, with several power losses, and another that uses the map beside the queues. The first
-promise that is broken is printed with the command that shows it again.
+Each seed is three programs, each over one simulated disk and with several power losses: one of the journal alone, one that uses the map
+beside the queues, and one whose records are of several queues, with exchanges, transactions and transient queues. The first promise that
+is broken is printed with the command that shows it again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
 
 from tests.fault.map_program import verify_map_survives
+from tests.fault.queues_program import verify_queues_survive
 from tests.fault.workload import verify_survives
 
 CHUNK = 50
@@ -37,6 +39,7 @@ def failures(chunk: range) -> list[tuple[int, str]]:
         try:
             verify_survives(seed)
             verify_map_survives(seed)
+            verify_queues_survive(seed)
         except Exception:  # noqa: BLE001 - whatever a seed brings to light is what we are looking for
             found.append((seed, traceback.format_exc()))
     return found

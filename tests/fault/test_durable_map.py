@@ -21,7 +21,8 @@ from streams.testkit import run_in_virtual_time
 from tests.fault.disk import SimulatedDisk
 from tests.fault.faulty_files import WRITING, Call, Fault, FaultyFiles, Kind
 from tests.fault.history import HistoryError
-from tests.fault.map_program import DATA, SMALL, Change, MapProgram, entries_of, fold, verify_map_survives
+from tests.fault.map_program import Change, MapProgram, entries_of, fold, verify_map_survives
+from tests.fault.store_program import DATA, SMALL
 from tests.fault.workload import End
 
 CHUNK = 20
