@@ -91,6 +91,11 @@ class Catalog:
         if known is not None and first < (stop := self._stop_in(known.segments[-1], stream)):
             raise JournalUsageError(f"items of stream {stream} from {first} on do not follow those up to {stop}")
 
+    @property
+    def last_stream(self) -> int:
+        """The greatest number of a stream that some segment has items of; -1 where none has."""
+        return max(self._streams, default=-1)
+
     def seal(self, segment: Segment) -> None:
         """The segment being written is full; its rows may be dropped once its index is on disk."""
         segment.seal()

@@ -138,6 +138,11 @@ class Journal:
         return self._writer.failure if self._writer is not None else None
 
     @property
+    def last_stream(self) -> int:
+        """The greatest number of a stream that a record holds items of; -1 where none does."""
+        return self._catalog.last_stream
+
+    @property
     def checkpointing(self) -> bool:
         """A checkpoint is under way."""
         return self._housekeeping.checkpointing

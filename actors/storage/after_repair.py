@@ -28,6 +28,8 @@ MARK = "repaired"
 
 LOST = "%d messages of queue %s are lost with records that were damaged"
 """Said once for each queue, by the start that finds it."""
+LOST_QUEUE = "%d messages of queue number %d are lost: the record that declared the queue was damaged"
+"""Said by each start that reads the log from before them: the queue's name is lost too."""
 LOST_CHANGES = (
     "%d changes of the durable map are lost with records that were damaged: what they changed is as it was before"
 )

@@ -19,7 +19,7 @@ from actors.queue.state.staged import CommittedVersions, ended_stages
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.stages import WriterVersion
 from actors.storage import codec
-from actors.storage.after_repair import LOST, LOST_CHANGES, LOST_DEFINITIONS, drop_lost, is_marked
+from actors.storage.after_repair import LOST, LOST_CHANGES, LOST_DEFINITIONS, LOST_QUEUE, drop_lost, is_marked
 from actors.storage.durable_map import Sections
 from actors.storage.exchange_codec import decode_changes
 from actors.storage.options import UNAWAITED
@@ -169,7 +169,11 @@ def recover(journal: Journal, contents: Contents, files: Files, directory: Path)
         table.replaying = False
     lost = replay.lost
     given_up: list[tuple[int, Event]] = []
+    for number, count in sorted(replay.undeclared.items()):
+        logger.warning(LOST_QUEUE, count, number)
     if is_marked(files, directory):
+        # One whose declaration is lost may have records all the same, and a number is given once.
+        contents.next_queue = max(contents.next_queue, journal.last_stream + 1)
         for queue in contents.queues.values():
             count, discarded = drop_lost(journal, queue.number, queue.log)
             lost[queue.number] += count
@@ -189,12 +193,13 @@ def recover(journal: Journal, contents: Contents, files: Files, directory: Path)
 class _Replay:
     """Applies records; ``lost`` counts the numbers of each queue that its records leave out, as only damage can.
 
-    So does ``lost_changes`` of the durable map, and ``lost_definitions`` of exchanges and bindings.
+    ``undeclared`` counts what was stored in queues that are not there: one that was deleted has no record behind that. So does ``lost_changes`` of the durable map, and ``lost_definitions`` of exchanges and bindings.
     """
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
         self.lost: Counter[int] = Counter()
+        self.undeclared: Counter[int] = Counter()
         self.lost_changes = 0
         self.lost_definitions = 0
 
@@ -245,20 +250,25 @@ class _Replay:
 
     def _added(self, payload: memoryview, lsn: int) -> None:
         stream, first, count = unpack_items_prefix(payload)
-        if stream in self._contents.queues:
-            event, moved = codec.decode_stored(first, count, payload[ITEMS_PREFIX_BYTES:])
-            events: dict[int, Event] = {stream: event}
-            if moved is not None:
-                events[moved[0]] = moved[1]
-            self._together(events, None, lsn)
+        event, moved = codec.decode_stored(first, count, payload[ITEMS_PREFIX_BYTES:])
+        events: dict[int, Event] = {stream: event}
+        if moved is not None:
+            events[moved[0]] = moved[1]
+        self._together(events, None, lsn)
 
     def _several(self, payload: memoryview, lsn: int) -> None:
         self._together(*decode_together(payload), lsn)
 
     def _together(self, events: Mapping[int, Event], version: WriterVersion | None, lsn: int) -> None:
+        moved = any(type(event) is MessagesMoved for event in events.values())
         for number, event in events.items():
-            if type(event) is MessagesAdded and number in self._contents.queues:
+            if type(event) is not MessagesAdded:
+                continue
+            if number in self._contents.queues:
                 self.lost[number] += max(0, event.first - self._contents.queues[number].log.next_sequence)
+            elif not moved:
+                # What was moved there stays where it was.
+                self.undeclared[number] += len(event.batch)
         self._contents.apply(events, version, lsn)
 
 
