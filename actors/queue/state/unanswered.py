@@ -11,7 +11,7 @@ class _Sent(NamedTuple):
     """A batch: the number of its first message, its messages and bytes, and how many of its first messages were sent before."""
 
     first: int
-    count: int
+    messages: int
     size: int
     known: int
 
@@ -55,14 +55,14 @@ class Unanswered:
 
     def known(self) -> Iterator[tuple[int, str | None]]:
         """The next batches of which everything was sent before: the number behind each, and why it is rejected, if it is."""
-        while self._batches and self._batches[0].known == self._batches[0].count:
+        while self._batches and self._batches[0].known == self._batches[0].messages:
             batch, first = self._taken(), self._rejected_from
-            up_to = batch.first + batch.count
+            up_to = batch.first + batch.messages
             lost = first is not None and up_to > first
             yield up_to, f"messages sent before, from number {first} on, were rejected" if lost else None
 
     def _taken(self) -> _Sent:
         batch = self._batches.popleft()
-        self.messages -= batch.count
+        self.messages -= batch.messages
         self.bytes -= batch.size
         return batch
