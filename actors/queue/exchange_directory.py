@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
 
+from pykka import ActorDeadError
+
+from actors.errors import InboxOverflowError
 from actors.exchanges.exchanges import Exchanges
 from actors.queue.exchange_publishing import ExchangePublishing
 from actors.queue.exchange_publishing import Queues as PublishedTo
+from actors.queue.vocabulary.distributed import RoutesChanged
 from actors.storage.durable_definitions import DurableDefinitions, MemoryDefinitions
 
 if TYPE_CHECKING:
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from actors.queue.distribution import Distributor
     from actors.queue.routed_stages import RoutedStages
     from actors.queue.vocabulary.settings import QueueSettings
+    from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
 
 
@@ -45,6 +51,7 @@ class ExchangeDirectory:
     Attributes:
         exchanges: all of them, to be looked at, and to route by.
         publishing: what an ``ExchangeSender`` publishes by.
+        held: queues whose dead letters wait for room in another; each is told once of what changes, and puts itself here again.
     """
 
     def __init__(
@@ -59,6 +66,7 @@ class ExchangeDirectory:
         self._definitions: DurableDefinitions = MemoryDefinitions() if storage is None else storage
         self.exchanges = Exchanges(self._is_durable, limits, self._definitions.definitions)
         self.publishing = ExchangePublishing(self.exchanges, queues, distributor, storage, stages)
+        self.held: dict[LoopActorRef[Any], None] = {}
 
     async def declare(
         self,
@@ -116,15 +124,25 @@ class ExchangeDirectory:
         events = self.exchanges.decide.queue_deleted(name)
         self._definitions.change_definitions(events, number)
         if events:
-            self.publishing.changed()
+            self._changed()
 
     async def _change(self, events: tuple[Event, ...]) -> bool:
         """Carry out what was decided, at once, and wait until it is durable, or what it found is: that may have been made just before."""
         self._definitions.change_definitions(events)
         if events:
-            self.publishing.changed()
+            self._changed()
         await self._queues.durable()
         return bool(events)
+
+    def _changed(self) -> None:
+        """Messages may go elsewhere: those of senders, and dead letters."""
+        self.publishing.changed()
+        held = list(self.held)
+        self.held.clear()
+        for queue in held:
+            # One that does not take it looks again in time.
+            with suppress(ActorDeadError, InboxOverflowError):
+                queue.tell(RoutesChanged())
 
     def _is_durable(self, name: str) -> bool | None:
         return self._queues.settings_of(name).durable if name in self._queues else None

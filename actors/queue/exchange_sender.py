@@ -7,7 +7,6 @@ What has gone to some of the queues is used there; of the others it keeps what i
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,7 @@ from actors.errors import DemandExceededError, InvalidRequestError, QueueError, 
 from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.connection_actor import Port
 from actors.queue.operations.sending import NO_TIMING
+from actors.queue.state.unanswered import Unanswered
 from actors.queue.vocabulary.commands import AttachSender, CaughtUp, ExplainWait, Left, OfferBatch, RequestCapacity
 from actors.queue.vocabulary.distributed import StageTallied, TallyStage
 from actors.queue.vocabulary.replies import (
@@ -109,8 +109,7 @@ class ExchangeSender(LoopActor):
         self._pieces = 0
         # Granted to the client and not used; below zero where a last message led beyond it.
         self._credit = self._byte_credit = 0
-        self._unconfirmed: deque[tuple[int, int]] = deque()
-        self._unconfirmed_messages = self._unconfirmed_bytes = 0
+        self._unanswered = Unanswered()
         # Sent, and not stored yet: any queue may have to take it.
         self._pending_messages = self._pending_bytes = 0
         self._expected: int | None = None
@@ -183,19 +182,25 @@ class ExchangeSender(LoopActor):
         except QueueError as error:
             self.end(error.code, str(error))
             return
-        if offer.sequence == self._rejected_from:
-            self._rejected_from = None
-        if self._rejected_from is None:
-            self._expected = offer.sequence + count
+        known = 0 if self._expected is None else min(max(0, self._expected - offer.sequence), count)
+        self._unanswered.add(offer.sequence, count, size, known)
         self._credit -= count
         self._byte_credit -= size
         self._used += count
         self._used_bytes += size
-        self._unconfirmed.append((count, size))
-        self._unconfirmed_messages += count
-        self._unconfirmed_bytes += size
-        self._pending_messages += count
-        self._pending_bytes += size
+        if known:
+            # It was sent before on this connection.
+            if known == count:
+                if len(self._unanswered) == 1:
+                    self._answered()
+                return
+            offer = offer._replace(sequence=offer.sequence + known, batch=offer.batch.slice(known, count))
+        if offer.sequence == self._rejected_from:
+            self._rejected_from = None
+        if self._rejected_from is None:
+            self._expected = offer.sequence + count - known
+        self._pending_messages += count - known
+        self._pending_bytes += offer.batch.nbytes
         self._publishing.offer(self, offer)
 
     def _check(self, offer: OfferBatch, count: int, size: int) -> None:
@@ -227,7 +232,7 @@ class ExchangeSender(LoopActor):
             fullest.queue.tell(ExplainWait(asked.request, self.actor_ref))
 
     def _mark(self, mark: CaughtUp) -> None:
-        if mark.answered and self._unconfirmed:
+        if mark.answered and self._unanswered:
             self._marks += 1
         elif self._pending_messages:
             self._stored_marks += 1
@@ -285,17 +290,22 @@ class ExchangeSender(LoopActor):
 
     def confirmed(self, up_to: int, rejected: str | None) -> None:
         """The next batch is as durable as it becomes, or was rejected by a queue; in order."""
-        count, size = self._unconfirmed.popleft()
-        self._unconfirmed_messages -= count
-        self._unconfirmed_bytes -= size
+        self._unanswered.answered(rejected is not None)
+        if not self._ended:
+            self._port.tell(SentMessages(up_to, None, rejected))
+        self._answered()
+
+    def _answered(self) -> None:
+        """Something was answered, and there may be room for more; what comes next and was sent before is answered with it."""
         if self._ended:
             return
-        self._port.tell(SentMessages(up_to, None, rejected))
+        for up_to, rejected in self._unanswered.known():
+            self._port.tell(SentMessages(up_to, None, rejected))
         if not self._targets_are_known():
             return
         self._ask()
         self._grant()
-        if self._marks and not self._unconfirmed:
+        if self._marks and not self._unanswered:
             for _ in range(self._marks):
                 self._port.caught_up()
             self._marks = 0
@@ -432,8 +442,8 @@ class ExchangeSender(LoopActor):
 
     def _grant(self) -> None:
         """Let the client send what the fullest queue has room for, within the window: in good pieces, or where it has nothing left."""
-        messages = self._window - self._unconfirmed_messages
-        size = self._byte_window - self._unconfirmed_bytes
+        messages = self._window - self._unanswered.messages
+        size = self._byte_window - self._unanswered.bytes
         for target in self._targets.values():
             messages = min(messages, target.messages - self._pending_messages)
             size = min(size, target.bytes - self._pending_bytes)

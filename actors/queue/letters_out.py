@@ -8,7 +8,8 @@ queue's own dead-letter queue. A dead letter does not go back to the queue that 
 expired before: it would come round for ever, and nobody would have tried it.
 
 The queues that an exchange leads to are others' too, so they have limits. Where one of them is full, the letters wait here, all of them, so
-that each queue gets them in order. The full queue is told, and says when there is room.
+that each queue gets them in order. The full queue is told, and says when there is room. They hear of other
+exchanges and bindings too, by which they may go elsewhere.
 """
 
 from __future__ import annotations
@@ -85,12 +86,14 @@ class Routes(NamedTuple):
         queues: what may be there.
         distributor: stores.
         own_queue: the dead-letter queue of a name, made if it is not there.
+        held: the queues whose dead letters wait for room, which are to hear of other routes.
     """
 
     exchanges: Exchanges
     queues: Queues
     distributor: Distributor
     own_queue: Callable[[str], LoopActorRef[Any]]
+    held: dict[LoopActorRef[Any], None]
 
 
 class LettersStep:
@@ -123,6 +126,9 @@ class LettersOut:
         # Whether the next step waits for room, or for the next time that what was not stored is handed over.
         self._held = False
         self._watch: Watch | None = None
+        # Where the first of them go, and who is in ``Routes.held`` for them, while they wait for room there.
+        self._awaited: Names = ()
+        self._registered: LoopActorRef[Any] | None = None
         self._said: set[str] = set()
 
     def add(self, actor: LoopActor, letters: list[DeadLetter]) -> None:
@@ -171,6 +177,20 @@ class LettersOut:
         if self._held:
             self._plan(actor)
 
+    def routes_changed(self, actor: LoopActor) -> None:
+        """Exchanges or bindings are others: look again, if the first of those that wait for room go elsewhere."""
+        if not self._awaited or self._routes is None or not self._pending:
+            return
+        start = min(self._pending)
+        letter = self._pending[start]
+        for low, _ in self._state.log.acknowledged.gaps(*letter.ranges[0]):
+            first = letter.batch.slice(low - start, low - start + 1)
+            if next(iter(self._queues_of(self._routes, letter, first, 1))) == self._awaited:
+                self._register(actor)
+                return
+            break
+        self._plan(actor)
+
     def altered(self, actor: LoopActor) -> None:
         """There are other settings: what is stored nowhere goes by them."""
         self._said.clear()
@@ -204,14 +224,25 @@ class LettersOut:
     def _await_room(self, actor: LoopActor, name: str) -> None:
         assert self._routes is not None
         self._held = True
+        self._register(actor)
         # Where the word is lost, what is not stored is handed over again in time.
         with suppress(pykka.ActorDeadError, InboxOverflowError, QueueError):
             queue = self._routes.queues.get(name)
             self._watch = actor.watch(queue, lambda _failure: self.room_made(actor))
             queue.tell(AwaitRoom(actor.actor_ref))
 
+    def _register(self, actor: LoopActor) -> None:
+        """Hear of other routes, once."""
+        assert self._routes is not None
+        self._registered = actor.actor_ref
+        self._routes.held[self._registered] = None
+
     def _end_wait(self) -> None:
         self._held = False
+        self._awaited = ()
+        if self._registered is not None and self._routes is not None:
+            self._routes.held.pop(self._registered, None)
+            self._registered = None
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
@@ -231,6 +262,7 @@ class LettersOut:
         for group in grouped(parts)[:STEP_RECORDS]:
             full = self._store_group(actor, routes, letter, group.parts)
             if full is not None:
+                self._awaited = group.queues
                 return full
         return None
 

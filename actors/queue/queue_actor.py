@@ -24,7 +24,7 @@ from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary import commands, moves, replies, takes
 from actors.queue.vocabulary.commands import Left, OfferBatch
-from actors.queue.vocabulary.distributed import AwaitRoom, RoomMade, StoredBeside
+from actors.queue.vocabulary.distributed import AwaitRoom, RoomMade, RoutesChanged, StoredBeside
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_future import LaterReply
 from actors.runtime.supervision import Supervision
@@ -400,6 +400,9 @@ class QueueActor(LoopActor):
     def _room_made(self, _message: RoomMade) -> None:
         self._letters.room_made(self)
 
+    def _routes_changed(self, _message: RoutesChanged) -> None:
+        self._letters.routes_changed(self)
+
     def _letters_step(self, _message: LettersStep) -> None:
         self._letters.step(self)
 
@@ -430,6 +433,7 @@ _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
     StoredBeside: QueueActor._stored,
     AwaitRoom: QueueActor._await_room,
     RoomMade: QueueActor._room_made,
+    RoutesChanged: QueueActor._routes_changed,
     LettersStep: QueueActor._letters_step,
     commands.AlterQueue: QueueActor._alter,
     _Purge: QueueActor._purge_on,

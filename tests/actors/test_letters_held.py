@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,7 +16,7 @@ from actors.queue.vocabulary.settings import DEAD_LETTER_BATCHES, DEAD_LETTER_TI
 from actors.runtime.loop_future import ask
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.letters_bench import Letters
-from tests.actors.publishing_bench import defined, received, receiver
+from tests.actors.publishing_bench import received, receiver
 from tests.actors.stored_queues import durable, turns
 
 SMALL = QueueSettings(max_messages=2)
@@ -138,12 +140,67 @@ async def test_they_go_on_at_once_when_the_full_queue_may_hold_more(folder: Path
     await bench.close()
 
 
+async def changed(bench: Letters, change: Coroutine[Any, Any, bool]) -> None:
+    """Have a command on exchanges carried out, as a client's."""
+    doing = asyncio.ensure_future(change)
+    await bench.settled()
+    assert await doing
+
+
 @durable
-async def test_they_go_on_in_time_when_the_full_queue_is_bound_no_more(folder: Path) -> None:
+async def test_they_go_on_at_once_when_the_full_queue_is_bound_no_more(folder: Path) -> None:
     bench = await full(folder)
-    await defined(bench, bench.queues.exchanges.exchanges.decide.unbind("x", "small"))
-    await elapse(DEAD_LETTER_TIMEOUT + 1)
+    await changed(bench, bench.queues.exchanges.unbind("x", "small"))
     assert bench.holds("q", "small", "large") == [[], [b"a", b"b"], [b"1", b"2", b"3"]]
+    assert bench.queues.exchanges.held == {}
+    await bench.close()
+
+
+@durable
+async def test_they_go_to_the_queues_own_at_once_when_the_exchange_is_deleted(folder: Path) -> None:
+    bench = await full(folder)
+    await changed(bench, bench.queues.exchanges.delete("x"))
+    assert bench.holds("q", "small", "large", "q.dead") == [[], [b"a", b"b"], [], [b"1", b"2", b"3"]]
+    await bench.close()
+
+
+@durable
+async def test_what_is_half_stored_goes_on_where_it_leads_from_now_on(folder: Path) -> None:
+    bench = await full(folder)
+    await bench.acknowledge("small", 1)
+    assert bench.holds("q", "small", "large") == [[b"2", b"3"], [b"b", b"1"], [b"1"]]
+    bench.queues.get_or_create("other")
+    await changed(bench, bench.queues.exchanges.bind("x", "other"))
+    assert bench.holds("q", "other") == [[b"2", b"3"], []], "small has no room yet"
+    await changed(bench, bench.queues.exchanges.unbind("x", "small"))
+    assert bench.holds("q", "small", "large", "other") == [[], [b"b", b"1"], [b"1", b"2", b"3"], [b"2", b"3"]]
+    await bench.close()
+
+
+@durable
+async def test_a_change_that_leads_them_nowhere_else_has_nothing_looked_for_and_the_next_is_noticed_too(
+    folder: Path,
+) -> None:
+    bench = await full(folder)
+    exchanges = bench.queues.exchanges
+    with mock.patch.object(LettersOut, "step", autospec=True) as step:
+        for number in range(3):
+            await changed(bench, exchanges.declare(f"other-{number}"))
+            await changed(bench, exchanges.bind(f"other-{number}", "small"))
+        assert step.call_count == 0
+    await changed(bench, exchanges.unbind("x", "small"))
+    assert bench.holds("q", "large") == [[], [b"1", b"2", b"3"]]
+    await bench.close()
+
+
+@durable
+async def test_a_queue_that_is_deleted_while_its_letters_wait_hears_of_nothing_more(folder: Path) -> None:
+    bench = await full(folder)
+    assert list(bench.queues.exchanges.held) == [bench.queues.get("q")]
+    bench.queues.delete("q")
+    await turns()
+    assert bench.queues.exchanges.held == {}
+    await changed(bench, bench.queues.exchanges.unbind("x", "small"))
     await bench.close()
 
 

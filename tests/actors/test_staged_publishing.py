@@ -287,6 +287,53 @@ async def test_an_abort_discards_it_in_all_queues_by_one_record_and_its_sender_e
 
 
 @durable
+async def test_an_abort_is_answered_no_sooner_than_it_is_durable(folder: Path) -> None:
+    bench = await bench_of(folder, a="#", b="b")
+    writer = await stager(bench, KEY)
+    writer.send(keyed(b"b", b"k"))
+    await settled(bench)
+    await writer.ref.stop(block=False)
+    abort = asyncio.ensure_future(bench.queues.transactions.abort(KEY.writer, KEY.version))
+    await turns()
+    assert [staged(bench, name) for name in "ab"] == [0, 0]
+    assert not abort.done()
+    await bench.commit()
+    assert await abort == 3
+    await bench.die()
+    bench = await bench_of(folder, again=True)
+    assert [staged(bench, name) for name in "ab"] == [0, 0], "what was answered is so after a crash"
+    await bench.close()
+
+
+def test_the_deadline_of_a_stage_that_was_lost_by_half_does_not_end_the_one_that_is_begun_in_its_place() -> None:
+    async def main() -> None:
+        bench = await bench_of(None, a="#", b="b")
+        writer = await stager(bench, KEY)
+        writer.send(keyed(b"b"))
+        await turns()
+        await writer.ref.stop(block=False)
+        await elapse(TIMEOUT / 2)
+        with mock.patch.object(bench.queues._logs["b"], "stages", {}):
+            again = await stager(bench, KEY)
+            assert again.attached == [replies.SenderAttached(None, committed=False)]
+            assert staged(bench, "a") == 0, "a half is of no use"
+            again.send(keyed(b"k", b"k"))
+            await turns()
+            # Past the time at which the first would have been given up.
+            await elapse(TIMEOUT)
+            assert staged(bench, "a") == 2
+            assert await tallied(bench, again) == (("a", 2),)
+            await again.ref.stop(block=False)
+            await elapse(TIMEOUT - 1)
+            assert staged(bench, "a") == 2
+            await elapse(2)
+            assert staged(bench, "a") == 0
+        await bench.close()
+
+    run_in_virtual_time(main())
+
+
+@durable
 async def test_nothing_is_added_to_a_version_that_is_committed(folder: Path) -> None:
     bench = await bench_of(folder, a="#")
     writer, loser = await stager(bench, KEY), await stager(bench, KEY._replace(name="t"))

@@ -248,6 +248,7 @@ def test_dead_letters_that_go_to_an_exchange_take_the_right_to_write_to_it(run: 
                 with pytest.raises(ForbiddenError, match=refusal):
                     await operations(who).command("queue.create", settings)
             assert QUEUE not in broker.queues
+            await broker.queues.exchanges.declare("lost")
             await operations(alice(lost=Right.WRITE)).command("queue.create", settings)
             # Whatever has more of them go there, or by another key, takes it too.
             for more in ({"dead_letter_routing_key": "k"}, {"max_receives": 1}, {"ttl_ms": 5}):
@@ -260,6 +261,34 @@ def test_dead_letters_that_go_to_an_exchange_take_the_right_to_write_to_it(run: 
             await operations(alice(**{f"{QUEUE}.dead": Right.WRITE | Right.CONFIGURE})).command("queue.alter", back)
             with pytest.raises(ForbiddenError, match="may not write 'lost'"):
                 await operations(alice()).command("queue.alter", settings)
+
+    run(main)
+
+
+def test_an_exchange_that_is_not_there_takes_the_rights_on_the_queue_that_gets_its_dead_letters(run: Any) -> None:
+    settings = {"name": QUEUE, "max_receives": 2, "dead_letter_exchange": "lost"}
+    own = f"{QUEUE}.dead"
+
+    def alice(**on: Right) -> Principal:
+        grants = [Grant(QUEUE, Right.CONFIGURE | Right.READ), Grant("lost", Right.WRITE)]
+        return Principal("alice", grants=Grants([*grants, *(Grant(name, right) for name, right in on.items())]))
+
+    async def main() -> None:
+        async with door(queue=False) as (broker, operations):
+            for who, refusal in (
+                (alice(), f"may not write '{own}'"),
+                (alice(**{own: Right.WRITE}), f"may not configure '{own}'"),
+            ):
+                with pytest.raises(ForbiddenError, match=refusal):
+                    await operations(who).command("queue.create", settings)
+            assert QUEUE not in broker.queues
+            await operations(alice(**{own: Right.WRITE | Right.CONFIGURE})).command("queue.create", settings)
+            with pytest.raises(ForbiddenError, match=f"may not write '{own}'"):
+                await operations(alice()).command("queue.alter", {"name": QUEUE, "max_receives": 1})
+            broker.queues.get_or_create(own)
+            await operations(alice(**{own: Right.WRITE})).command("queue.alter", {"name": QUEUE, "max_receives": 1})
+            await broker.queues.exchanges.declare("lost")
+            await operations(alice()).command("queue.alter", {"name": QUEUE, "max_receives": 3})
 
     run(main)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from transport import (
     Sender,
 )
 from transport.errors import InvalidNameError, RemoteProtocolError
-from transport.wire.messages import VERSION, Hello, Welcome
+from transport.wire.messages import VERSION, Command, Deliver, Error, Hello, Request, Result, Welcome
 from transport.wire.receiver_bindings import MAX_BIND_BYTES, checked_bindings, read_bindings, said_bindings
 
 
@@ -172,6 +173,78 @@ def test_nobody_else_receives_from_a_queue_of_ones_own(run: Any, serve: Any, pee
                 assert owned == {name: True, "everybodys": False}
                 queues = [row["queue"] for row in await administration.connections() if row["role"] == "receiver"]
                 assert name in queues
+
+    run(main)
+
+
+def test_nobody_looks_at_moves_or_drops_what_is_in_a_queue_of_ones_own(run: Any, serve: Any, peers: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker, peers() as opened, Administration(broker.send_address) as administration:
+            await administration.create_queue("mine")
+            owner = await opened.connect(broker.receive_address)
+            bind = said_bindings([Binding("amq.fanout")])
+            owner.send(Hello(VERSION, "receiver", None, None, {"own_queue": True, "bind": bind}))
+            name = (await owner.expect(Welcome)).options["queue"]
+            await Source.of(b"1", b"2").to(Sender(broker.send_address, exchange="amq.fanout")).run()
+            admin = await opened.open(broker.send_address, "admin", None)
+            for command, arguments in (
+                ("queue.peek", {"name": name, "count": 1}),
+                ("queue.purge", {"name": name}),
+                ("queue.move", {"from": name, "to": "mine"}),
+                ("queue.alter", {"name": name, "ttl_ms": 1, "dead_letter_queue": "mine"}),
+            ):
+                admin.send(Command(1, command, arguments))
+                refused = await admin.expect(Error)
+                assert (refused.code, refused.close) == ("forbidden", False)
+                assert refused.text == f"queue '{name}' is the own one of another receiver, and nobody else's"
+            stored = {row["name"]: row["stored_messages"] for row in await administration.queues()}
+            assert stored == {name: 2, "mine": 0}
+            # To publish to it is everybody's, and so is what is moved there; and it can be deleted, which ends its receiver.
+            await Source.single(b"3").to(Sender(broker.send_address, queue="mine")).run()
+            admin.send(Command(1, "queue.move", {"from": "mine", "to": name}))
+            await admin.expect(Result)
+            owner.send(Request(10, 1000))
+            assert (await owner.expect(Deliver)).batch.payloads.tolist() == [b"1", b"2"]
+            assert (await owner.expect(Deliver)).batch.payloads.tolist() == [b"3"]
+            await administration.delete_queue(name)
+            assert (await owner.refusal()).code == "queue-deleted"
+
+    run(main)
+
+
+def test_a_receiver_that_comes_again_is_told_of_in_the_audit_log_where_something_has_changed(
+    run: Any, serve: Any, peers: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="penstock.audit")
+
+    async def main() -> None:
+        async with serve() as broker, peers() as opened, Administration(broker.send_address) as administration:
+            for queue in ("q", "other"):
+                await administration.create_queue(queue)
+            caplog.clear()
+
+            async def come(*bindings: Binding) -> list[str]:
+                peer = await opened.connect(broker.receive_address)
+                peer.send(Hello(VERSION, "receiver", "q", "r", {"bind": said_bindings(bindings)}))
+                assert (await peer.expect(Welcome)).options["bound"] == len(bindings)
+                await peer.close()
+                told = [record.message.split(", from")[0] for record in caplog.records]
+                caplog.clear()
+                return told
+
+            one, two = Binding("amq.topic", "a.*"), Binding("amq.headers", "", {"x-match": "any", "n": 1})
+            assert await come(one) == ["anyone: binding.create q a.* of amq.topic"]
+            assert await come(one) == []
+            assert await come(one, two) == ["anyone: binding.create q  of amq.headers"]
+            assert await come(one, two) == []
+            await administration.unbind("amq.topic", "q", "a.*")
+            caplog.clear()
+            assert await come(two, one) == ["anyone: binding.create q a.* of amq.topic"]
+            # What is refused is told of, whatever is there.
+            peer = await opened.connect(broker.receive_address)
+            peer.send(Hello(VERSION, "receiver", "q", "r", {"bind": said_bindings([one, Binding("none")])}))
+            assert (await peer.refusal()).code == "not-found"
+            assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
 
     run(main)
 

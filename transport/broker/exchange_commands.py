@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from actors.exchanges.errors import ExchangeNotFoundError
 from actors.exchanges.vocabulary import ALTERNATE, Destination
@@ -105,7 +106,7 @@ def table_of(arguments: Options, name: str = "arguments") -> dict[str, Any] | No
     if text is None:
         return None
     try:
-        table = json.loads(text, parse_constant=_no_number) if isinstance(text, str) else None
+        table = json.loads(text, parse_constant=_no_number, parse_float=_float) if isinstance(text, str) else None
     except (ValueError, RecursionError):
         table = None
     if not isinstance(table, dict):
@@ -119,9 +120,15 @@ def alternate_of(arguments: Options) -> str | None:
     return alternate if isinstance(alternate, str) else None
 
 
-def _no_number(text: str) -> None:
+def _no_number(text: str) -> NoReturn:
     """NaN and the infinities are no JSON, and equal to nothing."""
     raise ValueError(text)
+
+
+def _float(text: str) -> float:
+    """What is too large for a float is an infinity."""
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text)
 
 
 async def _done(work: Awaitable[bool]) -> bool:

@@ -69,7 +69,7 @@ def decode(raw: RawFrame) -> Frame:
     if layout.has_batch:
         descriptor = header[layout.header_items - 5 : layout.header_items]
         # What a broker delivers it has checked when it came; only a sender's batch is looked at whole.
-        values.append(_decode_batch(cls, descriptor, body, checked=cls is not Send))
+        values.append(_decode_batch(cls, descriptor, body, header[1]))
         if layout.behind and len(header) > layout.header_items:
             values += _decode_behind(layout, header[layout.header_items :])
     elif cls is Result:
@@ -92,7 +92,7 @@ def _wrong_field(layout: _Layout, header: list[Any]) -> RemoteProtocolError:
     return RemoteProtocolError(f"{layout.frame.__name__.upper()}: field {name} has {shown}")
 
 
-def _decode_batch(cls: type[Any], descriptor: list[Any], body: memoryview, checked: bool) -> MessageBatch:
+def _decode_batch(cls: type[Any], descriptor: list[Any], body: memoryview, first: int) -> MessageBatch:
     count, data_bytes, has_ids, keys_bytes, headers_bytes = descriptor
     if not (
         is_uint(count)
@@ -103,8 +103,13 @@ def _decode_batch(cls: type[Any], descriptor: list[Any], body: memoryview, check
     ):
         what = [brief(item) for item in descriptor]
         raise RemoteProtocolError(f"{cls.__name__.upper()}: a batch described by {what}")
+    if cls is Send and first + count > MAX_INTEGER:
+        # What answers it is the number behind the last message.
+        raise RemoteProtocolError(f"SEND: {count} messages from number {first} on end beyond {MAX_INTEGER}")
     try:
-        return MessageBatch.from_body(count, data_bytes, has_ids, keys_bytes, headers_bytes, body, checked)
+        return MessageBatch.from_body(
+            count, data_bytes, has_ids, keys_bytes, headers_bytes, body, checked=cls is not Send
+        )
     except BatchError as error:
         raise RemoteProtocolError(f"{cls.__name__.upper()}: {error}") from error
 

@@ -14,7 +14,7 @@ from actors.batch import OFFSET_BYTES, BinaryColumn, MessageBatch
 from transport.wire.carried import ANSWERED, Answered, CarriedProtocol
 from transport.wire.codec import decode, encode
 from transport.wire.field_checks import MAX_INTEGER
-from transport.wire.frames import PREFIX, PREFIX_BYTES, FrameDecoder, RawFrame
+from transport.wire.frames import MAX_FRAME_BYTES, PREFIX, PREFIX_BYTES, FrameDecoder, RawFrame
 from transport.wire.liveness import DEFAULT_HEARTBEAT
 from transport.wire.messages import Error, Frame, Hello, Ping, Pong, Send, Sent, Welcome
 from transport.wire.protocol import Protocol, Side, State
@@ -23,6 +23,8 @@ from transport.wire.work import BYTES_A_UNIT, MESSAGES_A_UNIT, paid_for, work_of
 
 _USUAL_TYPES = [int, int, type(None), int, int, bool, type(None), type(None)]
 """Of a usual SEND's header: type, sequence, properties; then what describes its batch: messages, bytes, ids, keys, headers."""
+_USUAL_SEQUENCE = MAX_INTEGER - MAX_FRAME_BYTES
+"""Behind it a SEND may end beyond the greatest number, which the codec judges."""
 
 
 class FrameProtocol(CarriedProtocol[Frame]):
@@ -106,7 +108,7 @@ class FrameProtocol(CarriedProtocol[Frame]):
         if (
             kind != Send.TYPE
             or has_ids
-            or not 0 <= sequence <= MAX_INTEGER
+            or not 0 <= sequence <= _USUAL_SEQUENCE
             or count < 1
             or data_bytes < 0
             or OFFSET_BYTES * (count + 1) + data_bytes != size

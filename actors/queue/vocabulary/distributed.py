@@ -84,6 +84,11 @@ class RoomMade:
     """There is room again in a queue that was full: whoever waited for it looks again."""
 
 
+@dataclass(frozen=True, slots=True)
+class RoutesChanged:
+    """Exchanges or bindings are others: dead letters that wait for room may go elsewhere."""
+
+
 class Distributed(NamedTuple):
     """What became of a batch for several queues.
 
