@@ -34,6 +34,7 @@ from actors.runtime.loop_ref import LoopActorRef
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
+    from actors.queue.exchange_counts import ExchangeCounts
     from actors.queue.vocabulary.distributed import Unroutable
     from actors.queue.vocabulary.stages import StageKey
     from actors.runtime._loop_inbox import Watch
@@ -48,6 +49,8 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 
 class Publishing(Protocol):
     """What routes and stores; see ``ExchangePublishing``."""
+
+    counts: ExchangeCounts
 
     def targets(self, exchange: str, routing_key: str | None) -> Iterable[str]:
         """The queues that a message may go to; raises QueueError where there is no such exchange."""
@@ -297,6 +300,7 @@ class ExchangeSender(LoopActor):
     def returned(self, unroutable: Unroutable) -> None:
         """No queue takes some messages of the batch that is confirmed next."""
         if not self._ended:
+            self._publishing.counts.of(self.exchange).returned += sum(count for _, count in unroutable.ranges)
             self._port.tell(unroutable)
 
     def confirmed(self, up_to: int, rejected: str | None) -> None:
