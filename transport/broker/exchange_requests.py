@@ -178,7 +178,7 @@ class _Request:
         if wait > 0:
             await asked.for_room(wait)
         asked.look_for_room(TURNS_FOR_ROOM)
-        await asked.until(lambda it: it.sent or it.without_room)
+        await self._until(lambda it: bool(it.rest) and (it.sent or it.without_room))
         if not (asked.sent or asked.over):
             # A queue answers this behind what it grants: it may have had room all the time.
             self.why = await self._ask_why()
@@ -190,11 +190,7 @@ class _Request:
             self.why = self.why or await self._ask_why() or "a queue has no room for this now"
             asked.rest.clear()
             asked.settle()
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await asked.until(lambda _: False)
-        except TimeoutError:
-            asked.fail("timeout", f"the queues have not answered in {ANSWER_SECONDS:g} s")
+        await self._until(lambda _: False)
         if asked.error is not None:
             asked.raise_error()
 
@@ -237,6 +233,14 @@ class _Request:
         self.asked.fail(code, text)
 
     # Inside
+
+    async def _until(self, holds: Callable[[Asked], bool]) -> None:
+        """Wait until something is so or the request is over, which it is where nobody answers."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self.asked.until(holds)
+        except TimeoutError:
+            self.asked.fail("timeout", f"the queues have not answered in {ANSWER_SECONDS:g} s")
 
     def _offer(self) -> None:
         """Publish what there is room for, in the order in which it came."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from actors.queue.exchange_publishing import ExchangePublishing
 from tests.actors.stored_queues import turns
 from transport.broker import exchange_requests
 from transport.broker.exchange_requests import MAX_KEYS
@@ -363,6 +364,22 @@ def test_an_exchange_or_a_queue_that_is_deleted_meanwhile_answers_who_waits(run:
             await http.ask("DELETE", "/api/v1/exchanges/menu")
             status, problem = await waiting
             assert (status, problem["code"], "'menu'" in problem["detail"]) == (404, "not-found", True)
+
+    run(main)
+
+
+def test_a_request_that_no_queue_answers_for_is_answered_in_time(
+    run: Any, api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with api() as http:
+            await menu(http, all="#")
+            with monkeypatch.context() as patched:
+                patched.setattr(exchange_requests, "ANSWER_SECONDS", 0.05)
+                patched.setattr(ExchangePublishing, "_confirm", lambda _: None)
+                status, problem = await http.ask("POST", MENU, {"payload": "1"})
+                assert (status, problem["code"], problem["stored"]) == (504, "timeout", 0)
+            assert not http.broker._publishers.to_exchanges._requests
 
     run(main)
 
