@@ -17,10 +17,18 @@ class ExchangeCount:
     Attributes:
         published: messages, those that came again included.
         unroutable: those of them that no queue took.
+        returned: those of these that their senders were told of; the others were dropped without a word.
     """
 
     published: int = 0
     unroutable: int = 0
+    returned: int = 0
+
+    def add(self, other: ExchangeCount) -> None:
+        """Have what another has beside its own."""
+        self.published += other.published
+        self.unroutable += other.unroutable
+        self.returned += other.returned
 
 
 class ExchangeCounts:
@@ -49,8 +57,7 @@ class ExchangeCounts:
         """An exchange is no more: another of its name begins anew."""
         count = self._counts.pop(exchange, None)
         if count is not None:
-            self._gone.published += count.published
-            self._gone.unroutable += count.unroutable
+            self._gone.add(count)
 
     def read(self, exchange: str) -> ExchangeCount:
         """The count of an exchange, to be looked at only."""
@@ -58,8 +65,10 @@ class ExchangeCounts:
 
     def total(self) -> ExchangeCount:
         """The sums over all exchanges that there are or were."""
-        counts = [self._gone, *self._counts.values()]
-        return ExchangeCount(sum(count.published for count in counts), sum(count.unroutable for count in counts))
+        total = ExchangeCount()
+        for count in (self._gone, *self._counts.values()):
+            total.add(count)
+        return total
 
     def _forget(self) -> None:
         """Those may be gone that were deleted with something else."""

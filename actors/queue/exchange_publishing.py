@@ -382,6 +382,7 @@ class ExchangePublishing:
             sender.end(sender.failed.code, str(sender.failed))
             return
         if offered.unroutable is not None and offered.rejected is None:
+            self.counts.of(sender.exchange).returned += sum(count for _, count in offered.unroutable.ranges)
             sender.returned(offered.unroutable)
         sender.confirmed(offered.up_to, offered.rejected)
 

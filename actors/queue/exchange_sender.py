@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from actors.queue.exchange_port import Publishing
     from actors.queue.state.routed import Routed
     from actors.queue.vocabulary.distributed import Unroutable
+    from actors.queue.vocabulary.needed import Needed
     from actors.queue.vocabulary.stages import StageKey
     from actors.runtime._loop_inbox import Watch
 
@@ -76,6 +77,7 @@ class ExchangeSender(LoopActor):
         mandatory: the client is told of what no queue takes.
         stage: what the client sends is held back under this until its transaction is committed, and the numbers are the stage's; the
             producer is not looked at. None for what can be received at once.
+        needed: what it is to have room for, and where; None for one that goes on sending.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class ExchangeSender(LoopActor):
         temporary: bool = False,
         mandatory: bool = False,
         stage: StageKey | None = None,
+        needed: Needed | None = None,
     ) -> None:
         super().__init__()
         self.exchange = exchange
@@ -103,7 +106,8 @@ class ExchangeSender(LoopActor):
         # Queues where something leads that was sent before they were known: it waits until they have room.
         self._awaited: set[str] = set()
         self._generation = -1
-        self._window, self._byte_window = FIRST_MESSAGES, FIRST_BYTES
+        self._needed = needed
+        self._window, self._byte_window = (FIRST_MESSAGES, FIRST_BYTES) if needed is None else needed[:2]
         self._used = self._used_bytes = 0
         # Records that what was sent since it grew has become, beyond one for each batch.
         self._pieces = 0
@@ -335,7 +339,8 @@ class ExchangeSender(LoopActor):
 
     def _look_for_targets(self) -> None:
         self._generation = self._publishing.generation
-        wanted = dict.fromkeys(self._publishing.targets(self.exchange, self.routing_key))
+        keys = (self.routing_key,) if self._needed is None or self._needed.keys is None else self._needed.keys
+        wanted = dict.fromkeys(name for key in keys for name in self._publishing.targets(self.exchange, key))
         for name in [name for name in self._targets if name not in wanted]:
             self._leave(name)
         for name in wanted:
@@ -432,7 +437,7 @@ class ExchangeSender(LoopActor):
                 target.queue.tell(RequestCapacity(messages, size, self.actor_ref))
 
     def _widen(self) -> None:
-        if self._pieces * PIECE_MESSAGES > self._used:
+        if self._needed is not None or self._pieces * PIECE_MESSAGES > self._used:
             return
         if self._used >= self._window and self._window < MOST_MESSAGES:
             self._used = self._pieces = 0

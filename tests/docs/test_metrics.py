@@ -14,7 +14,7 @@ from tests.docs.console import free_address
 from tests.docs.typed import Shell
 from transport.gateways.http.exposed import ASKED, NEXT
 from transport.gateways.http.gateway import TABLE
-from transport.picture.families import EVERY, OF_A_QUEUE, QUEUE_HELD_BACK, RECOVERED
+from transport.picture.families import EVERY, OF_A_QUEUE, OF_AN_EXCHANGE, QUEUE_HELD_BACK, RECOVERED
 from transport.picture.loop_delay import LINGER_SECONDS
 from transport.picture.metrics import DEFAULT_QUEUES, HELD_BACK, MOST_QUEUES
 
@@ -44,6 +44,7 @@ def test_the_page_has_the_kinds_the_limits_and_the_times_that_there_are() -> Non
     )
     assert set(kinds) == {kind.value.replace(" ", "_") for kind in HELD_BACK}
     assert f"it has {len(OF_A_QUEUE) + 1} series of each" in " ".join(PAGE.split())
+    assert f"`/metrics/exchanges` has {len(OF_AN_EXCHANGE)} series of each" in PAGE
     assert f"first {DEFAULT_QUEUES:,} queues" in PAGE
     assert f"{MOST_QUEUES:,}" in PAGE
     assert f"{LINGER_SECONDS:g} s behind the last question" in PAGE

@@ -41,16 +41,16 @@ def scrape_of(*texts: str) -> Scrape:
     return dict(found)
 
 
-async def scraped(address: str) -> tuple[str, str]:
+async def scraped(address: str) -> tuple[str, ...]:
     async with aiohttp.ClientSession(f"http://{address}") as session:
         texts = []
-        for path in ("/metrics", "/metrics/queues"):
+        for path in ("/metrics", "/metrics/queues", "/metrics/exchanges"):
             async with session.get(path) as answer:
                 texts.append(await answer.text())
-        return texts[0], texts[1]
+        return tuple(texts)
 
 
-async def used(folder: Path) -> tuple[tuple[str, str], tuple[str, str]]:
+async def used(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What a broker says before and after messages were sent, received and left there."""
     config = BrokerConfig(FREE, FREE, http=FREE, directory=str(folder))
     listeners = configured_listeners(config)
@@ -64,12 +64,12 @@ async def used(folder: Path) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[str, str], tuple[str, str]]:
+def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return asyncio.run(used(tmp_path_factory.mktemp("dashboard") / "data"))
 
 
 @pytest.fixture
-def evaluator(texts: tuple[tuple[str, str], tuple[str, str]]) -> Evaluator:
+def evaluator(texts: tuple[tuple[str, ...], tuple[str, ...]]) -> Evaluator:
     return Evaluator(scrape_of(*texts[0]), scrape_of(*texts[1]))
 
 
@@ -123,7 +123,8 @@ def test_the_dashboard_shows_every_metric_of_the_broker_but_those_that_say_the_s
     for expression in expressions(json.loads(DASHBOARD.read_text("utf-8"))):
         evaluator.value(filled(expression))
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in evaluator.metrics}
-    missing = {each.name for each in families.EVERY if not each.name.startswith("penstock_queue_")} - shown
+    of_one = "penstock_queue_", "penstock_exchange_"
+    missing = {each.name for each in families.EVERY if not each.name.startswith(of_one)} - shown
     assert missing == {
         "penstock_build_info",
         "penstock_messages_stored",
@@ -183,6 +184,7 @@ def test_alerts_are_raised_by_what_they_are_about(evaluator: Evaluator) -> None:
         "process_open_fds": 1e9,
         "penstock_messages_dead_lettered_total": 1e6,
         "penstock_messages_rejected_total": 1e6,
+        "penstock_messages_unroutable_total": 1e6,
         "penstock_messages_redelivered_total": 1e9,
         "penstock_queue_oldest_seconds": 1e9,
         "penstock_queue_messages_stored": 1e12,
@@ -218,7 +220,7 @@ def checked(*command: str, text: str = "") -> None:
 
 
 def test_promtool_finds_nothing_wrong_with_the_text(
-    promtool: str, texts: tuple[tuple[str, str], tuple[str, str]]
+    promtool: str, texts: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> None:
     for text in texts[1]:
         checked(promtool, "check", "metrics", text=text)

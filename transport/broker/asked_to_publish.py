@@ -7,6 +7,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from transport.broker.served import RefusalError
+from transport.errors import FrameTooLargeError
+from transport.wire.frames import MAX_BODY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -53,7 +55,10 @@ class NotAllStoredError(RefusalError):
 
     Attributes:
         stored: how many of its messages are known to be stored.
+        returned: which of these no queue took, where the request was to an exchange and wants to know.
     """
+
+    returned: tuple[int, ...] = ()
 
     def __init__(self, code: str, text: str, stored: int) -> None:
         super().__init__(code, text)
@@ -179,3 +184,12 @@ class Asked:
         else:
             self.without_room = True
             self.wake()
+
+
+def check_frames(batch: MessageBatch) -> None:
+    """Raise FrameTooLargeError for a batch with a message that no frame holds."""
+    if batch.nbytes <= MAX_BODY_BYTES:
+        return
+    for number in range(len(batch)):
+        if (size := batch.slice(number, number + 1).nbytes) > MAX_BODY_BYTES:
+            raise FrameTooLargeError(size, MAX_BODY_BYTES, what="message", advice="send a reference to it")

@@ -17,6 +17,7 @@ from actors.errors import QueueGoneError
 from actors.queue.directory_errors import QueueNotFoundError
 from transport.broker import listings, peeked
 from transport.broker.backups import Backups
+from transport.broker.exchange_listings import exchange_sums
 from transport.broker.listings import ANSWER_TIMEOUT, Listed, Listing
 from transport.broker.served import Connections
 from transport.errors import ConnectionNotFoundError, LocalProtocolError, RemoteProtocolError, TransportError
@@ -295,6 +296,7 @@ class Commands:
         facts = {
             "broker": self._describe(),
             "storage": self._of.queues.storage_statistics(),
+            "exchanges": exchange_sums(self.exchanges),
         }
         if not flag_of(arguments, "lists", True):
             return _json(facts)

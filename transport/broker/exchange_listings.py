@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from actors.exchanges.vocabulary import Binding, Destination
+    from actors.queue.exchange_directory import ExchangeDirectory
     from transport.broker.listings import Key, Listed, Rows
 
 
@@ -31,8 +33,15 @@ async def exchange_rows(of: Listed, after: Key | None, only: str | None = None) 
                 "bindings": directory.exchanges.binding_count_from(exchange.name),
                 "published": count.published,
                 "unroutable": count.unroutable,
+                "returned": count.returned,
             },
         )
+
+
+def exchange_sums(directory: ExchangeDirectory) -> dict[str, int]:
+    """What ``stats`` says of all exchanges together; how many there are is beside those of every broker."""
+    there, count = directory.exchanges.statistics(), directory.publishing.counts.total()
+    return {"exchanges": there.exchanges, "bindings": there.bindings} | asdict(count)
 
 
 async def binding_rows(

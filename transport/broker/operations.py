@@ -8,7 +8,7 @@ that of a command when it runs; a message asks for none.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -44,7 +44,10 @@ from transport.wire.names import check_name
 if TYPE_CHECKING:
     from actors.queue.connection_actor import Port
     from actors.queue.subscription_publisher import SubscriptionPort
+    from actors.queue.vocabulary.needed import Needed
     from actors.storage import DurableMap
+    from transport.broker.asked_to_publish import Piece
+    from transport.broker.exchange_requests import Outcome
     from transport.picture.metrics import Metrics
     from transport.picture.view import View
     from transport.wire.receiver_bindings import Binding
@@ -169,10 +172,11 @@ class Operations:
         stage: StageKey | None = None,
         *,
         temporary: bool = False,
+        needed: Needed | None = None,
     ) -> Ref:
         """Attach what publishes to an exchange; ``port``, ``producer``, ``stage`` and ``temporary`` are as of `sender`.
 
-        That the exchange is not there, or takes nothing from outside, its port is told.
+        That the exchange is not there, or takes nothing from outside, its port is told. With ``needed`` it has room for that alone.
         """
         if stage is not None:
             self._attach(Right.WRITE, stage.writer, "sender", WRITER)
@@ -186,6 +190,7 @@ class Operations:
             stage=stage,
             temporary=temporary,
             mandatory=to.mandatory,
+            needed=needed,
         )
 
     def receiver(
@@ -256,6 +261,22 @@ class Operations:
     def may_publish(self, queue: str) -> None:
         """Refuse who may not write to ``queue``, before anything is made for them."""
         self._need(Right.WRITE, check_name(queue), "sender")
+
+    async def publish(self, to: PublishesTo, pieces: Sequence[Piece], wait: float) -> Outcome:
+        """Publish to an exchange by request, for a client of a gateway: `ExchangeRequests.publish`, with its errors."""
+        services = self._services
+        by_headers = services.queues.exchanges.exchanges.reached(to.exchange).by_headers
+        return await services.publishers.to_exchanges.publish(
+            lambda port, needed: self.exchange_sender(to, port, None, needed=needed),
+            pieces,
+            to.routing_key or "",
+            wait,
+            by_headers=by_headers,
+        )
+
+    def may_publish_to(self, exchange: str) -> None:
+        """Refuse who may not publish to an exchange, before anything is read of what they publish."""
+        self._need(Right.WRITE, exchange_resource(exchange), "sender", EXCHANGE)
 
     def subscription(self, queue: str, options: SubscriptionOptions, port: SubscriptionPort) -> Subscribing:
         """Attach a subscription to ``queue``, which is made where there is none and ``options`` let it.

@@ -19,10 +19,10 @@ from actors import InboxOverflowError, OfferBatch
 from actors.queue.message_publisher import MessagePublisher
 from actors.queue.vocabulary.commands import ExplainWait, RequestCapacity
 from actors.queue.vocabulary.replies import CapacityGranted, SentMessages, WaitExplained
-from transport.broker.asked_to_publish import Asked, NoRoomInTimeError, NotAllStoredError, Piece, Wakes
+from transport.broker.asked_to_publish import Asked, NoRoomInTimeError, NotAllStoredError, Piece, Wakes, check_frames
+from transport.broker.exchange_requests import ExchangeRequests
 from transport.broker.served import SHUTTING_DOWN, RefusalError
-from transport.errors import FrameTooLargeError, LimitExceededError
-from transport.wire.frames import MAX_BODY_BYTES
+from transport.errors import LimitExceededError
 
 if TYPE_CHECKING:
     from actors import LoopActorRef
@@ -50,9 +50,14 @@ TURNS_FOR_ROOM = 5
 
 
 class Publishers:
-    """All that send for gateways, by gateway and queue."""
+    """All that send for gateways, by gateway and queue.
+
+    Attributes:
+        to_exchanges: the requests that publish to exchanges.
+    """
 
     def __init__(self) -> None:
+        self.to_exchanges = ExchangeRequests()
         self._publishers: dict[tuple[str, Ref], Publisher] = {}
         self._draining = False
 
@@ -74,11 +79,13 @@ class Publishers:
     def drain(self) -> None:
         """The broker is about to end: who waits for room is answered. What was sent is still confirmed."""
         self._draining = True
+        self.to_exchanges.drain()
         for publisher in list(self._publishers.values()):
             publisher.drain()
 
     def end(self) -> None:
         """The broker ends."""
+        self.to_exchanges.end()
         for publisher in list(self._publishers.values()):
             publisher.refused(*SHUTTING_DOWN, close=True)
 
@@ -142,7 +149,7 @@ class Publisher:
             FrameTooLargeError: a message is larger than a frame, in which receivers get it.
         """
         for piece in pieces:
-            _check_frames(piece.batch)
+            check_frames(piece.batch)
         asked = self._begin(pieces)
         why = ""
         try:
@@ -429,12 +436,3 @@ class Publisher:
 
     def _end(self) -> None:
         self._stop()
-
-
-def _check_frames(batch: MessageBatch) -> None:
-    """Raise FrameTooLargeError for a batch with a message that no frame holds."""
-    if batch.nbytes <= MAX_BODY_BYTES:
-        return
-    for number in range(len(batch)):
-        if (size := batch.slice(number, number + 1).nbytes) > MAX_BODY_BYTES:
-            raise FrameTooLargeError(size, MAX_BODY_BYTES, what="message", advice="send a reference to it")

@@ -43,6 +43,7 @@ WIDE: tuple[Column, ...] = (
     ("auto_delete", "auto-delete"),
     ("internal", "internal"),
     *SHORT[3:],
+    ("returned", "returned", written.count),
     ("arguments", "arguments"),
 )
 """A broker counts since its start."""
@@ -183,7 +184,7 @@ def _page(facts: Facts) -> list[tuple[str, str]]:
     found = [(key.replace("_", "-"), cell(facts.get(key))) for key in ("kind", "durable", "auto_delete", "internal")]
     if (alternate := _alternate(facts)) is not None:
         found.append(("alternate", cell(alternate)))
-    found += [(key, cell(facts.get(key))) for key in ("published", "unroutable")]
+    found += [(key, cell(facts.get(key))) for key in ("published", "unroutable", "returned")]
     return found
 
 

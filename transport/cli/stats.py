@@ -78,6 +78,13 @@ def statistics_lines(figures: Facts, address: str, width: int | None, *, wide: b
     lines = [f"broker {address}", "  " + ", ".join(about)]
     if reason := broker.get("paused"):
         lines.append(f"  senders wait: {cell(reason)}")
+    if any((exchanges := figures.get("exchanges") or {}).values()):
+        # Most brokers have none but their own, and nobody publishes there.
+        about = [
+            written.counted(int(exchanges.get(key) or 0), key.removesuffix("s")) for key in ("exchanges", "bindings")
+        ]
+        about += [f"{written.count(exchanges.get(key) or 0)} {key}" for key in ("published", "unroutable", "returned")]
+        lines.append("  " + ", ".join(about))
     lines += ["", *queue_lines(figures.get("queues") or [], QUEUE_FIGURES if wide else SHORT, width)]
     if storage := figures.get("storage"):
         # Two dozen facts about one thing read better down the page than across it.

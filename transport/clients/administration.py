@@ -240,9 +240,9 @@ class Administration(MessageCommands, ExchangeCommands):
         return count_of(await self._command("queue.purge", {"name": check_name(name, "queue")}), "purged")
 
     async def statistics(self) -> Facts:
-        """The broker's figures: ``broker`` and ``storage`` (an object each), ``queues`` and ``connections`` (lists of objects).
+        """The broker's figures: ``broker``, ``storage`` and ``exchanges`` (objects), ``queues`` and ``connections`` (lists of objects).
 
-        ``storage`` is None where the broker keeps everything in memory.
+        ``storage`` is None where the broker keeps everything in memory. ``exchanges`` is of all of them together.
         """
         answer = await self._command("stats", {"lists": False})
         if not isinstance(answer, dict):

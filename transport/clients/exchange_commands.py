@@ -28,7 +28,8 @@ class ExchangeCommands(ABC):
     async def exchanges(self) -> list[Facts]:
         """Every exchange: ``name``, ``kind``, ``durable``, ``auto_delete``, ``internal``, ``arguments``, and its figures.
 
-        The figures are ``bindings`` (how many), and since the broker's start ``published`` and, of these, ``unroutable`` messages.
+        The figures are ``bindings`` (how many), and since the broker's start ``published`` messages, those of them that are ``unroutable``,
+        and of these the ones that were ``returned`` to senders.
         """
         return await self._list("exchange.list", "exchanges")
 

@@ -70,8 +70,11 @@ class Exposition:
 
     def family(self, family: Family, samples: Iterable[tuple[Sequence[Label], Value]]) -> str:
         """A family with all its samples."""
-        lines = [f"{family.name}{labelled(labels)} {written(value)}\n" for labels, value in samples]
-        return self.head(family) + "".join(lines)
+        return self.head(family) + self.samples(family, samples)
+
+    def samples(self, family: Family, samples: Iterable[tuple[Sequence[Label], Value]]) -> str:
+        """Some of a family's samples, behind its head."""
+        return "".join([f"{family.name}{labelled(labels)} {written(value)}\n" for labels, value in samples])
 
     def single(self, family: Family, value: Value) -> str:
         """A family of one sample without labels."""

@@ -75,6 +75,17 @@ QUEUES_FAILED: Final = _all("queues_failed", GAUGE, "Queues that failed for good
 QUEUES_HELD_BACK: Final = _all(
     "queues_held_back", GAUGE, "Queues that are held back at this moment, by what holds them back."
 )
+EXCHANGES: Final = _all("exchanges", GAUGE, "Exchanges that there are, beside those of every broker.")
+BINDINGS: Final = _all("bindings", GAUGE, "Bindings from exchanges.")
+PUBLISHED: Final = {
+    "published": "Messages published to exchanges, those that came again included",
+    "unroutable": "Messages published to exchanges that no queue took",
+    "returned": "Messages published to exchanges that no queue took and whose senders were told so",
+}
+"""What exchanges count, as `ExchangeCount` has it."""
+PUBLISHED_TOTALS: Final = tuple(
+    _all(f"messages_{name}_total", COUNTER, f"{text}: of all exchanges, {SINCE}.") for name, text in PUBLISHED.items()
+)
 
 CONNECTIONS: Final = _all("connections", GAUGE, "Connections that stand, by listener and by what they are for.")
 CONNECTIONS_LIMIT: Final = _all("connections_limit", GAUGE, "Connections that there may be.")
@@ -141,6 +152,14 @@ OF_A_QUEUE: Final = (
 QUEUE_HELD_BACK: Final = Family(
     "penstock_queue_held_back", GAUGE, "1, with what holds the queue back at this moment; nothing where nothing does."
 )
+OF_AN_EXCHANGE: Final = (
+    Family("penstock_exchange_bindings", GAUGE, "Bindings from this exchange."),
+    *(
+        Family(f"penstock_exchange_messages_{name}_total", COUNTER, f"{text}: of this exchange, {SINCE}.")
+        for name, text in PUBLISHED.items()
+    ),
+)
+"""The families of ``/metrics/exchanges``, which have a sample of each exchange."""
 EVERY: Final = (
     *TOTALS,
     RECOVERED,
@@ -148,6 +167,9 @@ EVERY: Final = (
     QUEUES,
     QUEUES_FAILED,
     QUEUES_HELD_BACK,
+    EXCHANGES,
+    BINDINGS,
+    *PUBLISHED_TOTALS,
     CONNECTIONS,
     CONNECTIONS_LIMIT,
     ACCEPTED,
@@ -171,5 +193,6 @@ EVERY: Final = (
     PROCESS_STARTED,
     *OF_A_QUEUE,
     QUEUE_HELD_BACK,
+    *OF_AN_EXCHANGE,
 )
 """All there are, in the order of the pages."""

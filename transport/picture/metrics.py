@@ -1,4 +1,4 @@
-"""What Prometheus asks for: the totals of a broker, and the figures of each of its queues, as text.
+"""What Prometheus asks for: the totals of a broker, and the figures of each of its queues and exchanges, as text.
 
 Everything is told as it stands when somebody asks. From one question to the next the rows of queues are kept, and the text of those that
 have not changed; behind the last for a while. Nothing runs in between but a timer that measures the loop. Reading and writing go in slices.
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 DEFAULT_QUEUES: Final = 1_000
 MOST_QUEUES: Final = 10_000
-"""Queues of one answer."""
+"""Queues, or exchanges, of one answer."""
 MOST_FILTER: Final = 255
 """Characters of a filter, as many as a name may have."""
 AT_ONCE: Final = 2
@@ -46,6 +46,8 @@ NAMES: Final = 500
 TEXT_BYTES: Final = 64 * 1024
 """Of a piece of an answer."""
 HELD_BACK: Final = tuple(kind for kind in Kind if kind not in (Kind.IDLE, Kind.FLOWING))
+DEFAULT_EXCHANGE_LABEL: Final = "amq.default"
+"""The default exchange, whose name is empty: an empty label is none."""
 UNKNOWN: Final = "unknown"
 """The role of a connection that has not said what it is for."""
 
@@ -71,7 +73,7 @@ class Traffic(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AskedQueues:
-    """Which queues somebody wants the figures of.
+    """Which queues, or exchanges, somebody wants the figures of.
 
     Attributes:
         contains: those whose name has this in it.
@@ -88,7 +90,7 @@ class AskedQueues:
 
     def __post_init__(self) -> None:
         if not 1 <= self.limit <= MOST_QUEUES:
-            raise RemoteProtocolError(f"limit is {self.limit}; an answer has 1 to {MOST_QUEUES} queues")
+            raise RemoteProtocolError(f"limit is {self.limit}; an answer has 1 to {MOST_QUEUES} of them")
         for name in ("contains", "after"):
             if len(getattr(self, name)) > MOST_FILTER:
                 raise RemoteProtocolError(
@@ -166,6 +168,8 @@ class Metrics:
             self.loop_delay.asked(asyncio.get_running_loop())
             text, pieces, slices = Exposition(openmetrics=openmetrics), _Pieces(held), Slices()
             await self._of_queues(text, pieces, slices)
+            self._of_exchanges(text, pieces)
+            await slices.pause()
             await self._of_connections(text, pieces, slices)
             self._of_time(text, pieces)
             await self._of_broker(text, pieces, slices)
@@ -200,7 +204,44 @@ class Metrics:
             pieces.cut()
             return Page(pieces.done, text.content_type, found[-1] if more else None)
 
+    async def each_exchange(
+        self, asked: AskedQueues, held: Callable[[int], None], *, openmetrics: bool = False
+    ) -> Page:
+        """The figures of each exchange that is asked for, by name; ``held`` as of `totals`."""
+        async with self._made:
+            text, pieces, slices = Exposition(openmetrics=openmetrics), _Pieces(held), Slices()
+            await slices.begin()
+            directory = self._queues.exchanges
+            bindings, counts = directory.exchanges.binding_count_from, directory.publishing.counts.read
+            names = sorted(each.name or DEFAULT_EXCHANGE_LABEL for each in directory.exchanges)
+            found, more = await _chosen(names, asked, slices)
+            samples: list[list[tuple[Sequence[Label], Value]]] = [[] for _ in families.OF_AN_EXCHANGE]
+            for part in _parts(found, BLOCKS):
+                for shown in part:
+                    name = "" if shown == DEFAULT_EXCHANGE_LABEL else shown
+                    count, label = counts(name), (("exchange", shown),)
+                    figures = bindings(name), *(getattr(count, each) for each in families.PUBLISHED)
+                    for column, figure in zip(samples, figures, strict=True):
+                        column.append((label, figure))
+                await slices.pause()
+            for family, column in zip(families.OF_AN_EXCHANGE, samples, strict=True):
+                pieces.add(text.head(family))
+                for some in _parts(column, NAMES):
+                    pieces.add(text.samples(family, some))
+                    await slices.pause()
+            pieces.add(text.end)
+            pieces.cut()
+            return Page(pieces.done, text.content_type, found[-1] if more else None)
+
     # Inside
+
+    def _of_exchanges(self, text: Exposition, pieces: _Pieces) -> None:
+        directory = self._queues.exchanges
+        there, count = directory.exchanges.statistics(), directory.publishing.counts.total()
+        pieces.add(text.single(families.EXCHANGES, there.exchanges))
+        pieces.add(text.single(families.BINDINGS, there.bindings))
+        for name, family in zip(families.PUBLISHED, families.PUBLISHED_TOTALS, strict=True):
+            pieces.add(text.single(family, getattr(count, name)))
 
     async def _of_queues(self, text: Exposition, pieces: _Pieces, slices: Slices) -> None:
         await self._rows.bring_up(slices)

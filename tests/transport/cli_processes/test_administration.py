@@ -49,7 +49,7 @@ def test_stats_as_json_has_every_figure(broker: BrokerProcess, queue: str) -> No
         code, out, err = broker.run("stats", "--json")
     assert (code, err) == (0, "")
     figures = json.loads(out)
-    assert set(figures) == {"broker", "storage", "queues", "connections"}
+    assert set(figures) == {"broker", "storage", "exchanges", "queues", "connections"}
     assert figures["storage"] is None
     assert figures["broker"]["rss_bytes"] > 0
     (ours,) = [row for row in figures["queues"] if row["name"] == queue]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import count
 
 import pytest
@@ -52,13 +53,14 @@ def test_what_is_declared_of_an_exchange_is_listed(broker: BrokerProcess) -> Non
         "bindings": 0,
         "published": 0,
         "unroutable": 0,
+        "returned": 0,
     }
     lines = broker.run("exchange list")[1].decode().splitlines()
     assert lines[3].split() == ["(default)", "direct", "-", "0", "0", "0"]
     (row,) = [line for line in lines if line.startswith("flagged")]
     assert "not durable, auto-delete, internal, alternate amq.fanout" in row
     (row,) = [line for line in broker.run("exchange list", "--wide")[1].decode().splitlines() if "flagged" in line]
-    assert row.split() == ["flagged", "headers", "no", "yes", "yes", "0", "0", "0", "alternate-exchange=amq.fanout"]
+    assert row.split() == ["flagged", "headers", "no", "yes", "yes", *"0000", "alternate-exchange=amq.fanout"]
 
 
 def test_a_binding_leads_where_it_says_and_is_deleted_as_it_was_created(
@@ -100,6 +102,18 @@ def test_headers_and_how_many_of_them_decide_where_a_message_goes(broker: Broker
     assert b"deleted" in broker.run("binding delete", "amq.headers", queue, *given, "--match", "any")[1]
 
 
+def test_stats_has_a_line_of_what_exchanges_did(broker: BrokerProcess, exchange: str, queue: str) -> None:
+    made(broker, queue)
+    assert broker.run("binding create", exchange, queue, "#")[0] == 0
+    sent = broker.run("send", "--exchange", exchange, "--routing-key", "a", stdin=b"1\n2\n3\n")
+    assert sent[0] == 0, sent
+    sums = json.loads(broker.run("stats", "--json")[1])["exchanges"]
+    assert sums["exchanges"] > 0 < sums["bindings"]
+    assert sums["published"] >= 3
+    (line,) = [each for each in broker.run("stats")[1].decode().splitlines() if " published, " in each]
+    assert [int(figure) for figure in re.findall(r"\d+", line)] == list(sums.values())
+
+
 def test_one_exchange_leads_to_another_and_both_ends_are_shown(
     broker: BrokerProcess, exchange: str, queue: str
 ) -> None:
@@ -120,6 +134,7 @@ def test_one_exchange_leads_to_another_and_both_ends_are_shown(
         "internal yes",
         "published 0",
         "unroutable 0",
+        "returned 0",
         "1 binding",
         "to name key arguments",
         f"queue {queue} - -",

@@ -119,7 +119,7 @@ async def show_queue(call: Call) -> Answer:
 
 async def show_journal(call: Call) -> Answer:
     """The journal's figures; null for a broker in memory."""
-    found = json.loads(await call.operations.command("stats", {}))
+    found = json.loads(await call.operations.command("stats", {"lists": False}))
     return Answer({"journal": found.get("storage")})
 
 
@@ -311,6 +311,14 @@ ROUTES: Final = (
         "Discard what a transaction has staged.",
         abort_transaction,
         answers=answers(described.ABORTED),
+    ),
+    Route(
+        "GET",
+        f"{PREFIX}/stats",
+        "stats",
+        "The figures of the broker, of its journal, and of all exchanges together.",
+        _command("stats", fixed={"lists": False}),
+        answers=answers(described.STATS),
     ),
     Route(
         "GET",

@@ -77,7 +77,8 @@ _EXCHANGE: Final = {
     "arguments": by_name({}),
 }
 _ENDS: Final = {"source": NAME, "destination": NAME, "to_exchange": FLAG, "key": TEXT, "arguments": by_name({})}
-EXCHANGE: Final = record(**_EXCHANGE, bindings=COUNT, published=COUNT, unroutable=COUNT)
+EXCHANGE: Final = record(**_EXCHANGE, bindings=COUNT, published=COUNT, unroutable=COUNT, returned=COUNT)
+EXCHANGE_SUMS: Final = record(exchanges=COUNT, bindings=COUNT, published=COUNT, unroutable=COUNT, returned=COUNT)
 EXCHANGE_MADE: Final = record(**_EXCHANGE, changed=FLAG)
 EXCHANGE_DELETED: Final = record(name=NAME)
 EXCHANGE_ROUTE: Final = record(name=TEXT, key=TEXT, queues=several(NAME))
@@ -123,6 +124,20 @@ JOURNAL: Final = record(
             paused=maybe(TEXT),
         )
     )
+)
+STATS: Final = record(
+    broker=record(
+        version=TEXT,
+        epoch=COUNT,
+        uptime_s=NUMBER,
+        rss_bytes=COUNT,
+        connections=COUNT,
+        memory_watermark_bytes=COUNT,
+        memory_pressure=FLAG,
+        paused=maybe(TEXT),
+    ),
+    storage=JOURNAL["properties"]["journal"],
+    exchanges=EXCHANGE_SUMS,
 )
 WHO: Final = record(
     user=TEXT,
@@ -227,6 +242,7 @@ TAKEN: Final = record(
     )
 )
 PUBLISHED: Final = record(numbers=several(COUNT))
+PUBLISHED_TO_EXCHANGE: Final = optional(record(published=COUNT), returned=several(COUNT), reason=TEXT)
 SETTLED: Final = record(settled=COUNT, problems=several(record(receipt=TEXT, code=TEXT, detail=TEXT)))
 ALIVE: Final = record(status={"const": "alive"})
 READY: Final = record(status={"const": "ready"})

@@ -19,32 +19,48 @@ if TYPE_CHECKING:
 
 NEXT: Final = "Penstock-Next"
 """The header that says, with percent signs, what to ask for as ``after``; it is missing on the last page."""
-ASKED: Final = {
-    "contains": Field("string", "only queues whose name has this in it", limits={"maxLength": MOST_FILTER}),
-    "after": Field(
-        "string",
-        f"only queues whose name comes behind this one: what {NEXT} said, with its percent signs undone",
-        limits={"maxLength": MOST_FILTER},
-    ),
-    "limit": Field(
-        "integer", f"queues at most; {DEFAULT_QUEUES} unless told", limits={"minimum": 1, "maximum": MOST_QUEUES}
-    ),
-}
+
+
+def _asked(what: str) -> dict[str, Field]:
+    return {
+        "contains": Field("string", f"only {what} whose name has this in it", limits={"maxLength": MOST_FILTER}),
+        "after": Field(
+            "string",
+            f"only {what} whose name comes behind this one: what {NEXT} said, with its percent signs undone",
+            limits={"maxLength": MOST_FILTER},
+        ),
+        "limit": Field(
+            "integer", f"{what} at most; {DEFAULT_QUEUES} unless told", limits={"minimum": 1, "maximum": MOST_QUEUES}
+        ),
+    }
+
+
+ASKED: Final = _asked("queues")
 
 
 async def totals(call: Call) -> Answer:
-    """Everything that is not of one queue."""
+    """Everything that is not of one queue, or of one exchange."""
     requests.check_fields(dict(call.request.query), {}, "the query")
     return _written(await call.operations.metrics().totals(call.share.take, openmetrics=_openmetrics(call)))
 
 
 async def queues(call: Call) -> Answer:
     """Each queue."""
+    asked = _which(call)
+    return _written(await call.operations.metrics().each_queue(asked, call.share.take, openmetrics=_openmetrics(call)))
+
+
+async def exchanges(call: Call) -> Answer:
+    """Each exchange."""
+    asked, openmetrics = _which(call), _openmetrics(call)
+    return _written(await call.operations.metrics().each_exchange(asked, call.share.take, openmetrics=openmetrics))
+
+
+def _which(call: Call) -> AskedQueues:
     query = call.request.query
     requests.check_fields(dict(query), ASKED, "the query")
     limit = requests.whole_in_query(query.get("limit"), "limit", ASKED["limit"]) or DEFAULT_QUEUES
-    asked = AskedQueues(query.get("contains", ""), query.get("after", ""), limit)
-    return _written(await call.operations.metrics().each_queue(asked, call.share.take, openmetrics=_openmetrics(call)))
+    return AskedQueues(query.get("contains", ""), query.get("after", ""), limit)
 
 
 def _openmetrics(call: Call) -> bool:
@@ -94,6 +110,17 @@ ROUTES: Final = (
         query=ASKED,
         answers={
             200: Answered("a page of queues", TEXTS, {NEXT: "what to ask for as after; missing on the last page"})
+        },
+    ),
+    Route(
+        "GET",
+        "/metrics/exchanges",
+        "stats",
+        "The figures of each exchange, for Prometheus.",
+        exchanges,
+        query=_asked("exchanges"),
+        answers={
+            200: Answered("a page of exchanges", TEXTS, {NEXT: "what to ask for as after; missing on the last page"})
         },
     ),
 )

@@ -17,6 +17,7 @@ from transport.broker.served import SHUTTING_DOWN
 from transport.errors import forget_variables
 from transport.gateways.http import (
     administration,
+    exchange_messages,
     exchanges,
     exposed,
     health,
@@ -62,6 +63,7 @@ async def _described(_call: Call) -> Answer:
 ROUTES: Final = (
     *administration.ROUTES,
     *exchanges.ROUTES,
+    *exchange_messages.ROUTES,
     *messages.ROUTES,
     *pictures.ROUTES,
     *signing_in.ROUTES,

@@ -74,7 +74,7 @@ async def publish(call: Call) -> Answer:
     wait = requests.seconds(query.get("wait"), "wait", 0.0, MAX_PUBLISH_WAIT) or 0.0
     # Before the body is read: who may not publish has nothing parsed.
     call.operations.may_publish(queue)
-    pieces = await _pieces(call)
+    pieces = await pieces_of(call)
     try:
         parts = await call.operations.publisher(GATEWAY, queue).publish(*pieces, wait=wait)
     except RefusalError as error:
@@ -229,7 +229,7 @@ def _receipts_of(asked: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-async def _pieces(call: Call) -> list[Piece]:
+async def pieces_of(call: Call) -> list[Piece]:
     """What a request has to be stored, in its order: batches of messages that are alike in their times, and in whether they have ids."""
     request, query = call.request, call.request.query
     body = await requests.body_of(call)
@@ -306,7 +306,7 @@ _MESSAGE: Final = {
     **one_of("payload", "payload_base64"),
     "not": both("key", "key_base64"),
 }
-_PUBLISHED: Final = {
+PUBLISHED: Final = {
     "anyOf": [
         _MESSAGE,
         {
@@ -341,6 +341,7 @@ PUBLISH_QUERY: Final = {
     "ttl": Field(_DURATION, "likewise", limits=seconds_to(MAX_TTL_SECONDS)),
     "key": Field("string", "of the message, where the body is its bytes"),
 }
+ANY_BYTES: Final = {OCTETS: {**BYTES, "description": "one message, as it is; so is a body of any other type"}}
 _SETTLED: Final = answers(described.SETTLED, "how many were settled, and what is wrong with each of the others")
 _UNFIT: Final = frozenset(code for code, _ in _LOST.values()) | {names.INVALID, names.FOREIGN, names.STALE}
 
@@ -356,8 +357,8 @@ ROUTES: Final = (
         PUBLISH_QUERY,
         answers=answers(described.PUBLISHED, "all are durable; their numbers", 201),
         refuses=frozenset({"queue-full"}),
-        media={OCTETS: {**BYTES, "description": "one message, as it is; so is a body of any other type"}},
-        whole=_PUBLISHED,
+        media=ANY_BYTES,
+        whole=PUBLISHED,
     ),
     Route(
         "POST",

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from transport.gateways.http.problems import MEDIA_TYPE, RETRY_SECONDS, STATUSES
-from transport.gateways.http.shapes import JSON, NAME, WHOLE, maybe
+from transport.gateways.http.shapes import COUNT, JSON, NAME, WHOLE, maybe
 
 if TYPE_CHECKING:
     from transport.gateways.http.routes import Field, Route
     from transport.gateways.http.shapes import Answered
 
 STORED: Final = "of several messages so many are stored, the first ones"
+RETURNED: Final = "where it was asked for: which of these no queue took"
 _NUMBERS: Final = {"id": WHOLE, "version": WHOLE}
 """The parts of paths that are numbers; all others are names."""
 VERSION: Final = "1"
@@ -71,6 +72,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
                         "detail": {"type": "string"},
                         "code": {"type": "string", "enum": sorted(STATUSES)},
                         "stored": {"type": "integer", "minimum": 0, "description": STORED},
+                        "returned": {"type": "array", "items": COUNT, "description": RETURNED},
                     },
                 }
             },

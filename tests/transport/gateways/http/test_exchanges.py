@@ -22,7 +22,7 @@ def test_exchanges_and_bindings_are_made_shown_listed_and_deleted(run: Any, api:
             whole = binding | {"to_exchange": False, "arguments": {}}
             assert await http.ask("POST", "/api/v1/bindings", binding) == (201, whole | {"changed": True})
             assert await http.ask("POST", "/api/v1/bindings", binding) == (200, whole | {"changed": False})
-            figures = {"bindings": 1, "published": 0, "unroutable": 0}
+            figures = {"bindings": 1, "published": 0, "unroutable": 0, "returned": 0}
             assert await http.ask("GET", "/api/v1/exchanges/a%2Fb") == (200, made | figures)
             listed = {"rows": [whole | {"durable": True}], "next": None}
             for query in ("", "?source=a%2Fb", "?destination=europe", "?source=a%2Fb&destination=europe"):

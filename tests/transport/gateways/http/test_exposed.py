@@ -16,7 +16,7 @@ from actors.errors import QueueGoneError
 from actors.queue.queue_state import QueueState
 from actors.storage.table import JournalEntryTable
 from streams import Sink, Source
-from transport import Receiver, Sender
+from transport import Administration, Message, Receiver, Sender
 from transport.gateways.http import connections
 from transport.picture import families
 from transport.picture.metrics import AT_ONCE
@@ -88,7 +88,74 @@ def test_the_totals_agree_with_what_was_sent_received_and_acknowledged(run: Any,
     run(main)
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/metrics/queues"])
+def test_exchanges_say_what_was_published_and_what_no_queue_took_each_and_together(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            send = http.broker.send_address
+            for name in ("menu", "news", "gone"):
+                assert (await http.ask("PUT", f"/api/v1/exchanges/{name}", {"kind": "topic"}))[0] == 201
+            await http.ask("POST", "/api/v1/queues", {"name": "hot"})
+            for exchange in ("menu", "news"):
+                binding = {"source": exchange, "destination": "hot", "key": "*.hot"}
+                assert (await http.ask("POST", "/api/v1/bindings", binding))[0] == 201
+
+            async def publish(exchange: str, *keys: str, mandatory: bool = False) -> None:
+                told = {"mandatory": True, "on_returned": lambda _: None} if mandatory else {}
+                sender = Sender(send, exchange=exchange, **told)
+                await Source.from_iterable([Message(b"x", routing_key=key) for key in keys]).to(sender).run()
+
+            await publish("menu", "soup.hot", "tea.hot", "ice.cold")
+            await publish("news", "a.hot", "b.cold", "c.cold", mandatory=True)
+            await publish("gone", "nobody")
+            await publish("", "hot")
+            assert (await http.ask("DELETE", "/api/v1/exchanges/gone"))[0] == 200
+            sums = {"exchanges": 2, "bindings": 2, "published": 8, "unroutable": 4, "returned": 2}
+            status, stats = await http.ask("GET", "/api/v1/stats")
+            assert (status, stats["exchanges"]) == (200, sums)
+            async with Administration(send) as administration:
+                assert (await administration.statistics())["exchanges"] == sums
+            found = await scraped(http)
+            named = {name: name if name in ("exchanges", "bindings") else f"messages_{name}_total" for name in sums}
+            assert {name: found[f"penstock_{each}", ()] for name, each in named.items()} == sums
+            each = await scraped(http, "/metrics/exchanges")
+            for exchange, figures in (
+                ("menu", (1, 3, 1, 0)),
+                ("news", (1, 3, 2, 2)),
+                ("amq.default", (0, 1, 0, 0)),
+                ("amq.topic", (0, 0, 0, 0)),
+            ):
+                label = (("exchange", exchange),)
+                assert tuple(each[family.name, label] for family in families.OF_AN_EXCHANGE) == figures, exchange
+            assert len(each) == 8 * len(families.OF_AN_EXCHANGE)
+
+    run(main)
+
+
+def test_exchanges_come_in_pages_by_name_and_filtered(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            for name in (*ODD, "odd-1", "odd-2", "odd-3"):
+                await http.broker.queues.exchanges.declare(name)
+            for contains in ("", "odd", "nothing"):
+                got: list[str] = []
+                asked = {"limit": "2", "contains": contains}
+                while True:
+                    async with http.session.get("/metrics/exchanges", params=asked) as answer:
+                        found, following = read(await answer.text()), answer.headers.get("Penstock-Next")
+                    page = [dict(labels)["exchange"] for name, labels in found if name == "penstock_exchange_bindings"]
+                    got += page
+                    if following is None:
+                        break
+                    assert unquote(following) == page[-1]
+                    asked["after"] = unquote(following)
+                there = [*ODD, "odd-1", "odd-2", "odd-3", "amq.default", "amq.direct", "amq.fanout", "amq.headers"]
+                assert got == sorted(name for name in (*there, "amq.match", "amq.topic") if contains in name)
+            assert (await http.ask("GET", "/metrics/exchanges?limit=10001"))[1]["code"] == "protocol-error"
+
+    run(main)
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/queues", "/metrics/exchanges"])
 def test_both_formats_have_the_same_families_and_all_that_the_tables_name(
     run: Any, api: Any, path: str, tmp_path: Path
 ) -> None:
@@ -99,9 +166,13 @@ def test_both_formats_have_the_same_families_and_all_that_the_tables_name(
             assert {name for name, _ in plain} == {name for name, _ in other}
             async with http.session.get(path) as answer:
                 heads = [line.split()[2] for line in (await answer.text()).splitlines() if line.startswith("# TYPE")]
-            of_queues = path.endswith("queues")
-            named = [each.name for each in families.EVERY if each.name.startswith("penstock_queue_") is of_queues]
-            assert heads == named
+            of_one = {"queues": "penstock_queue_", "exchanges": "penstock_exchange_"}
+            begins = of_one.get(path.rpartition("/")[2])
+            others = tuple(of_one.values())
+            named = [each.name for each in families.EVERY]
+            assert heads == [
+                name for name in named if (name.startswith(begins) if begins else not name.startswith(others))
+            ]
 
     run(main)
 
@@ -166,7 +237,7 @@ def test_it_takes_the_right_to_monitor(run: Any, api: Any, tmp_path: Path) -> No
     async def main() -> None:
         change_users(tmp_path / "users.toml", lambda _: users)
         async with api(users_file=str(tmp_path / "users.toml")) as http:
-            for path in ("/metrics", "/metrics/queues"):
+            for path in ("/metrics", "/metrics/queues", "/metrics/exchanges"):
                 async with http.session.get(path, headers=basic("watch")) as answer:
                     assert answer.status == 200
                 status, problem = await http.ask("GET", path, headers=basic("worker"))
