@@ -1,27 +1,23 @@
-"""The actor of one connection that publishes to an exchange: it has room of every queue that a message of it may go to.
-
-To each of these queues it is a sender like any other, with a share of its room. Its client may send what the fullest of them has granted.
-What has gone to some of the queues is used there; of the others it keeps what it has.
-"""
+"""The actor of one connection that publishes to an exchange: it has room of every queue that a message of it may go to (``Room``)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pykka import ActorDeadError
 
-from actors.errors import DemandExceededError, InvalidRequestError, QueueError, SequenceGapError
+from actors.errors import InvalidRequestError, QueueError, SequenceGapError
 from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.connection_actor import Port
+from actors.queue.exchange_room import Room
 from actors.queue.operations.sending import NO_TIMING
 from actors.queue.state.unanswered import Unanswered
-from actors.queue.vocabulary.commands import AttachSender, CaughtUp, ExplainWait, Left, OfferBatch, RequestCapacity
+from actors.queue.vocabulary.commands import CaughtUp, ExplainWait, OfferBatch
 from actors.queue.vocabulary.distributed import StageTallied, TallyStage
 from actors.queue.vocabulary.replies import (
-    CapacityGranted,
     QueueDeleted,
     Refused,
     RoomGranted,
@@ -31,7 +27,6 @@ from actors.queue.vocabulary.replies import (
     WaitExplained,
 )
 from actors.runtime.loop_actor import LoopActor
-from actors.runtime.loop_ref import LoopActorRef
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -40,28 +35,6 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.distributed import Unroutable
     from actors.queue.vocabulary.needed import Needed
     from actors.queue.vocabulary.stages import StageKey
-    from actors.runtime._loop_inbox import Watch
-
-FIRST_MESSAGES: Final = 1_024
-FIRST_BYTES: Final = 256 * 1024
-"""The first window: one good batch, as of a sender to one queue."""
-MOST_MESSAGES: Final = 65_536
-MOST_BYTES: Final = 16 * 1024 * 1024
-"""The largest window."""
-PIECE_MESSAGES: Final = 16
-"""The window grows where a record has as many of its messages: keys whose queues overlap and alternate make a record of each, and whoever
-sends much of that at a time keeps the others waiting."""
-
-
-class _Target:
-    """A queue: what it has granted that is not used, and what it is asked for beside that."""
-
-    __slots__ = ("asked_bytes", "asked_messages", "bytes", "messages", "queue", "watch")
-
-    def __init__(self, queue: LoopActorRef[Any], watch: Watch) -> None:
-        self.queue = queue
-        self.watch = watch
-        self.messages = self.bytes = self.asked_messages = self.asked_bytes = 0
 
 
 class ExchangeSender(LoopActor):
@@ -102,20 +75,12 @@ class ExchangeSender(LoopActor):
         self.mandatory = mandatory
         self._publishing = publishing
         self._port = port
-        self._targets: dict[str, _Target] = {}
-        # Queues where something leads that was sent before they were known: it waits until they have room.
-        self._awaited: set[str] = set()
-        self._generation = -1
         self._needed = needed
-        self._window, self._byte_window = (FIRST_MESSAGES, FIRST_BYTES) if needed is None else needed[:2]
-        self._used = self._used_bytes = 0
-        # Records that what was sent since it grew has become, beyond one for each batch.
-        self._pieces = 0
-        # Granted to the client and not used; below zero where a last message led beyond it.
-        self._credit = self._byte_credit = 0
+        self._room = Room(
+            self.actor_ref, publishing.queue, self.watch, stage, needed, self._queue_gone, self._room_has_come
+        )
+        self._generation = -1
         self._unanswered = Unanswered()
-        # Sent, and not stored yet: any queue may have to take it.
-        self._pending_messages = self._pending_bytes = 0
         self._expected: int | None = None
         self._rejected_from: int | None = None
         # Why nothing of it is stored any more; whoever stores sets it.
@@ -145,8 +110,7 @@ class ExchangeSender(LoopActor):
         """The connection is gone: the queues have their room back."""
         self._ended = True
         self._publishing.leave(self)
-        for name in list(self._targets):
-            self._leave(name)
+        self._room.leave()
 
     def on_failure(self, *_args: object) -> None:
         """A defect of ours ends this connection only."""
@@ -188,10 +152,7 @@ class ExchangeSender(LoopActor):
             return
         known = 0 if self._expected is None else min(max(0, self._expected - offer.sequence), count)
         self._unanswered.add(offer.sequence, count, size, known)
-        self._credit -= count
-        self._byte_credit -= size
-        self._used += count
-        self._used_bytes += size
+        self._room.use(count, size)
         if known:
             # It was sent before on this connection.
             if known == count:
@@ -203,8 +164,7 @@ class ExchangeSender(LoopActor):
             self._rejected_from = None
         if self._rejected_from is None:
             self._expected = offer.sequence + count - known
-        self._pending_messages += count - known
-        self._pending_bytes += offer.batch.nbytes
+        self._room.offered(offer.batch)
         self._publishing.offer(self, offer)
 
     def _check(self, offer: OfferBatch, count: int, size: int) -> None:
@@ -212,9 +172,7 @@ class ExchangeSender(LoopActor):
             raise InvalidRequestError(NO_TIMING)
         if self._expected is not None and offer.sequence > self._expected and self._rejected_from is None:
             raise SequenceGapError(self._expected, offer.sequence)
-        beyond = size > self._byte_credit and offer.batch.prefix_bytes(count - 1) >= self._byte_credit
-        if count > self._credit or beyond:
-            raise DemandExceededError(count, size, self._credit, self._byte_credit)
+        self._room.check(offer.batch, count, size)
 
     def _tally(self, asked: TallyStage) -> None:
         if self._ended:
@@ -226,19 +184,17 @@ class ExchangeSender(LoopActor):
 
     def _explain(self, asked: ExplainWait) -> None:
         """Ask the queue that has granted least."""
-        if not self._targets:
+        fullest = self._room.fullest()
+        if fullest is None:
             self._port.tell(WaitExplained(asked.request, None, ""))
             return
-        fullest = min(
-            self._targets.values(), key=lambda target: (min(target.messages, target.bytes) > 0, target.messages)
-        )
         with suppress(ActorDeadError):
-            fullest.queue.tell(ExplainWait(asked.request, self.actor_ref))
+            fullest.tell(ExplainWait(asked.request, self.actor_ref))
 
     def _mark(self, mark: CaughtUp) -> None:
         if mark.answered and self._unanswered:
             self._marks += 1
-        elif self._pending_messages:
+        elif not self._room.is_settled:
             self._stored_marks += 1
         else:
             self._port.caught_up()
@@ -259,19 +215,11 @@ class ExchangeSender(LoopActor):
 
     def stored(self, queues: Iterable[str], batch: MessageBatch) -> None:
         """Messages of it are stored in these queues, which have counted them against what they had granted."""
-        count, size = len(batch), batch.nbytes
-        for name in queues:
-            target = self._targets.get(name)
-            if target is not None:
-                target.messages = max(0, target.messages - count)
-                target.bytes = max(0, target.bytes - size)
+        self._room.stored(queues, batch)
 
     def settled(self, batch: MessageBatch, records: int) -> None:
         """Nothing of a batch is to be stored any more; it has become a part of so many records."""
-        self._pending_messages -= len(batch)
-        self._pending_bytes -= batch.nbytes
-        self._pieces += max(0, records - 1)
-        if not self._pending_messages:
+        if self._room.settled(batch, records):
             marks, self._stored_marks = self._stored_marks, 0
             for _ in range(marks):
                 self._port.caught_up()
@@ -307,7 +255,7 @@ class ExchangeSender(LoopActor):
             self._port.tell(SentMessages(up_to, None, rejected))
         if not self._targets_are_known():
             return
-        self._ask()
+        self._room.ask()
         self._grant()
         if self._marks and not self._unanswered:
             for _ in range(self._marks):
@@ -341,25 +289,19 @@ class ExchangeSender(LoopActor):
         self._generation = self._publishing.generation
         keys = (self.routing_key,) if self._needed is None or self._needed.keys is None else self._needed.keys
         wanted = dict.fromkeys(name for key in keys for name in self._publishing.targets(self.exchange, key))
-        for name in [name for name in self._targets if name not in wanted]:
-            self._leave(name)
-        for name in wanted:
-            if name not in self._targets:
-                self._join(name)
-        self._ask()
+        self._room.look(wanted)
 
-    def _join(self, name: str) -> None:
-        queue = self._publishing.queue(name)
-        if queue is None:
-            return
-        target = self._targets[name] = _Target(queue, self.watch(queue, lambda _failure: self._gone(name, queue)))
-        with suppress(ActorDeadError):
-            target.queue.tell(AttachSender(stage=self.stage, connection=self.actor_ref, shared=name))
+    def _queue_gone(self) -> None:
+        self._generation = -1
+        self._grant()
+
+    def _room_has_come(self) -> None:
+        self._publishing.room_made(self)
 
     @property
     def awaits_room(self) -> bool:
         """Whether what it has offered waits for the room of a queue."""
-        return bool(self._awaited)
+        return self._room.is_awaited
 
     def has_room(self, parts: Iterable[Routed], *, keyed: bool) -> bool:
         """Whether a batch may be stored as to the room of its queues.
@@ -370,48 +312,12 @@ class ExchangeSender(LoopActor):
         named = not keyed or self.routing_key is None
         if self._ended or (named and self.exchange != DEFAULT_EXCHANGE):
             return True
-        new = {queue for part in parts for queue in part.queues if queue not in self._targets}
-        if new:
-            for name in sorted(new):
-                self._join(name)
-            self._awaited |= new & self._targets.keys()
-            self._ask()
-        return not self._awaited
-
-    def _has_come(self, name: str) -> None:
-        """A queue has room for what waits for it, or nothing waits for it any more."""
-        if name in self._awaited:
-            self._awaited.discard(name)
-            if not self._awaited:
-                self._publishing.room_made(self)
-
-    def _leave(self, name: str) -> None:
-        target = self._targets.pop(name)
-        self._has_come(name)
-        target.watch.cancel()
-        with suppress(ActorDeadError):
-            target.queue.tell(Left(connection=self.actor_ref))
-
-    def _gone(self, name: str, queue: LoopActorRef[Any]) -> None:
-        """A queue has ended: deleted, or failed for good. One that comes in its place is found by the next look."""
-        target = self._targets.get(name)
-        if target is not None and target.queue is queue:
-            del self._targets[name]
-            self._has_come(name)
-            self._generation = -1
-            self._grant()
+        return self._room.there_is_some(queue for part in parts for queue in part.queues)
 
     def _granted(self, granted: RoomGranted) -> None:
-        target = self._targets.get(granted.queue)
-        if target is None:
+        if not self._room.granted(granted):
             return
-        target.messages += granted.messages
-        target.asked_messages -= granted.messages
-        target.bytes += granted.bytes
-        target.asked_bytes -= granted.bytes
-        if target.messages > 0 and target.bytes > 0:
-            self._has_come(granted.queue)
-        if len(self._targets) == 1:
+        if len(self._room) == 1:
             self._grant()
         elif not self._grants_soon:
             # The others' come in the same turn: to look at all for each would take their number squared.
@@ -422,44 +328,9 @@ class ExchangeSender(LoopActor):
         self._grants_soon = False
         self._grant()
 
-    def _ask(self) -> None:
-        """Ask each queue for what is missing to a whole window, in steps of half of it."""
-        self._widen()
-        for target in self._targets.values():
-            messages = self._window - target.messages - target.asked_messages
-            size = self._byte_window - target.bytes - target.asked_bytes
-            if messages * 2 < self._window and size * 2 < self._byte_window:
-                continue
-            messages, size = max(0, messages), max(0, size)
-            target.asked_messages += messages
-            target.asked_bytes += size
-            with suppress(ActorDeadError):
-                target.queue.tell(RequestCapacity(messages, size, self.actor_ref))
-
-    def _widen(self) -> None:
-        if self._needed is not None or self._pieces * PIECE_MESSAGES > self._used:
-            return
-        if self._used >= self._window and self._window < MOST_MESSAGES:
-            self._used = self._pieces = 0
-            self._window = min(MOST_MESSAGES, self._window * 2)
-        if self._used_bytes >= self._byte_window and self._byte_window < MOST_BYTES:
-            self._used_bytes, self._byte_window = 0, min(MOST_BYTES, self._byte_window * 2)
-
     def _grant(self) -> None:
-        """Let the client send what the fullest queue has room for, within the window: in good pieces, or where it has nothing left."""
-        messages = self._window - self._unanswered.messages
-        size = self._byte_window - self._unanswered.bytes
-        for target in self._targets.values():
-            messages = min(messages, target.messages - self._pending_messages)
-            size = min(size, target.bytes - self._pending_bytes)
-        messages = max(0, messages - max(0, self._credit))
-        size = max(0, size - max(0, self._byte_credit))
-        if self._byte_credit < 0 < size:
-            # What the last message led beyond its permit is made good.
-            size -= self._byte_credit
-        useful = messages * 2 >= self._window or size * 2 >= self._byte_window
-        stuck = (self._credit <= 0 < messages) or (self._byte_credit <= 0 < size)
-        if (useful or stuck) and self._attached and not self._ended:
-            self._credit += messages
-            self._byte_credit += size
-            self._port.tell(CapacityGranted(messages, size))
+        """Let the client send more, if it may."""
+        if self._attached and not self._ended:
+            granted = self._room.grant(self._unanswered.messages, self._unanswered.bytes)
+            if granted is not None:
+                self._port.tell(granted)
