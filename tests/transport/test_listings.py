@@ -181,8 +181,9 @@ def test_statistics_without_lists_have_the_brokers_figures(run: Any, serve: Any,
     async def main() -> None:
         async with serve() as broker, peers() as opened:
             admin = await opened.open(broker.send_address, "admin", None)
-            assert (await ask(admin, "stats", lists=False)).keys() == {"broker", "storage"}
-            assert (await ask(admin, "stats", lists=True)).keys() == {"broker", "storage", "queues", "connections"}
+            assert (await ask(admin, "stats", lists=False)).keys() == {"broker", "storage", "exchanges"}
+            everything = {"broker", "storage", "exchanges", "queues", "connections"}
+            assert (await ask(admin, "stats", lists=True)).keys() == everything
             refused = await ask(admin, "stats", lists=1)
             assert isinstance(refused, Error)
 

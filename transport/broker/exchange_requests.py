@@ -19,7 +19,7 @@ from actors.queue.vocabulary.needed import Needed
 from actors.queue.vocabulary.replies import CapacityGranted, SentMessages, WaitExplained
 from transport.broker.asked_to_publish import Asked, NoRoomInTimeError, NotAllStoredError, Piece, Wakes, check_frames
 from transport.broker.served import SHUTTING_DOWN, RefusalError
-from transport.errors import LimitExceededError
+from transport.errors import LimitExceededError, LocalProtocolError
 from transport.wire.exchange_named import check_routing_key
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class ExchangeRequests:
         Raises:
             NoRoomInTimeError: there was no room in time, in the words of a queue.
             RefusalError: there is no such exchange, a queue refuses it, or the broker ends.
-            LimitExceededError: too many publish already, or there are too many keys.
-            LocalProtocolError: a routing key that is too long.
+            LimitExceededError: too many publish already.
+            LocalProtocolError: a routing key that is too long, or too many different ones.
             FrameTooLargeError: a message is larger than a frame, in which receivers get it.
         """
         for piece in pieces:
@@ -99,7 +99,7 @@ class ExchangeRequests:
         size = sum(piece.batch.nbytes for piece in pieces)
         keys = _keys_of(pieces, routing_key)
         if not by_headers and len(keys) > MAX_KEYS:
-            raise LimitExceededError(
+            raise LocalProtocolError(
                 f"{len(keys)} different routing keys exceed the {MAX_KEYS} of one request: publish in several"
             )
         needed = Needed(sum(len(piece.batch) for piece in pieces), size, None if by_headers else keys)

@@ -146,4 +146,4 @@ def test_lists_come_in_pages(bench: Bench) -> None:
         name: sum(map(len, admin.rows(name, 4)))
         for name in ("subscription.list", "transaction.list", "connection.list")
     } == {"subscription.list": 0, "transaction.list": 0, "connection.list": 6}
-    assert admin.command("stats", lists=False).keys() == {"broker", "storage"}
+    assert admin.command("stats", lists=False).keys() == {"broker", "storage", "exchanges"}
