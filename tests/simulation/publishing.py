@@ -45,8 +45,6 @@ class Publisher(Client):
             reconnect=PATIENCE,
         )
         running = Source.queue(1).via(sender).to(Sink.foreach(self._confirm)).run()
-        # A program that is killed does not look at what has failed before.
-        running._result.add_done_callback(lambda done: done.cancelled() or done.exception())
         while self._next < plan.total:
             batch = self._batch(min(self.random.randint(1, plan.largest_batch), plan.total - self._next))
             await running.value.offer_wait(batch)
