@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 
 from actors.batch import Message, MessageBatch
+from actors.queue.exchange_room import Room
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.settings import QueueSettings
 from streams.testkit import run_in_virtual_time
@@ -126,6 +127,31 @@ async def test_a_sender_has_the_room_of_the_fullest_queue_and_more_when_that_has
     await bench.settled()
     assert publisher.granted == 7
     assert bench.queues.logs()["large"].stored_messages == 4
+    await bench.close()
+
+
+@durable
+async def test_what_is_answered_in_one_turn_has_its_queues_looked_at_once(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    await bound(bench, "x", "fanout", a="", b="", c="")
+    publisher = await client(bench, "x")
+    for _ in range(100):
+        publisher.send(batch_of(b"m"))
+    await turns()
+    with (
+        mock.patch.object(Room, "ask", autospec=True, side_effect=Room.ask) as ask,
+        mock.patch.object(Room, "grant", autospec=True, side_effect=Room.grant) as grant,
+    ):
+        await bench.commit()
+        assert publisher.confirmed == list(range(1, 101))
+        # Once for the answers, and once for what the queues grant anew.
+        assert (ask.call_count <= 2, grant.call_count <= 2) == (True, True)
+    publisher.send(batch_of(*[b"m"] * 800))
+    await bench.settled()
+    publisher.send(batch_of(*[b"m"] * 1_000))
+    await bench.settled()
+    assert publisher.confirmed[-1] == 1_900
+    assert publisher.errors == []
     await bench.close()
 
 
