@@ -213,9 +213,9 @@ class ExchangeSender(LoopActor):
         if not self._ended:
             self._port.tell(reply)
 
-    def stored(self, queues: Iterable[str], batch: MessageBatch) -> None:
+    def stored(self, queues: Iterable[str], messages: int, size: int) -> None:
         """Messages of it are stored in these queues, which have counted them against what they had granted."""
-        self._room.stored(queues, batch)
+        self._room.stored(queues, messages, size)
 
     def settled(self, batch: MessageBatch, records: int) -> None:
         """Nothing of a batch is to be stored any more; it has become a part of so many records."""

@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 
 from actors.batch import Message, MessageBatch
+from actors.queue.distribution import Distributor
 from actors.queue.exchange_room import Room
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.settings import QueueSettings
@@ -152,6 +153,34 @@ async def test_what_is_answered_in_one_turn_has_its_queues_looked_at_once(folder
     await bench.settled()
     assert publisher.confirmed[-1] == 1_900
     assert publisher.errors == []
+    await bench.close()
+
+
+@durable
+async def test_what_is_stored_together_is_counted_against_each_queue_once_for_each_sender(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    for name in "ab":
+        bench.queues.declare(name, QueueSettings(max_messages=10_000))
+    await bound(bench, "x", "fanout", a="", b="")
+    first, second = await client(bench, "x"), await client(bench, "x")
+    with (
+        mock.patch.object(Distributor, "used", autospec=True, side_effect=Distributor.used) as used,
+        mock.patch.object(Distributor, "store", autospec=True, side_effect=Distributor.store) as store,
+    ):
+        for _ in range(60):
+            first.send(batch_of(b"12"))
+            second.send(batch_of(b"1", b"2"))
+        await bench.settled()
+    assert used.call_count <= 2 * store.call_count < 120
+    for sender, messages, size in ((first, 60, batch_of(b"12").nbytes), (second, 120, batch_of(b"1", b"2").nbytes)):
+        told = [call.args[3:] for call in used.call_args_list if call.args[2] is sender.ref]
+        assert [sum(each) for each in zip(*told, strict=True)] == [messages, 60 * size]
+    for name in "ab":
+        figures = bench.queues.read(name)
+        assert figures is not None
+        assert figures.stored_messages == 180
+        assert figures.stored_messages + figures.capacity_granted <= 10_000
+    assert (first.errors, second.errors) == ([], [])
     await bench.close()
 
 
