@@ -234,12 +234,12 @@ class Distributor:
         states = (self._queues.state(name) for name in names)
         return any(state is not None and state.settings.durable for state in states)
 
-    def used(self, names: Iterable[str], connection: Ref, batch: MessageBatch) -> None:
-        """What these queues had granted a sender of several queues is used for a batch that was stored for it."""
+    def used(self, names: Iterable[str], connection: Ref, messages: int, size: int) -> None:
+        """What these queues had granted a sender of several queues is used for so much that was stored for it."""
         for name in names:
             state = self._queues.state(name)
             if state is not None:
-                used_beside(state, connection, batch)
+                used_beside(state, connection, messages, size)
 
     def _record(
         self,

@@ -81,7 +81,7 @@ class Publisher(Protocol):
     def tell(self, reply: StageTallied) -> None:
         """Tell the client what it is told in its turn among the confirmations."""
 
-    def stored(self, queues: Iterable[str], batch: MessageBatch) -> None:
+    def stored(self, queues: Iterable[str], messages: int, size: int) -> None:
         """Messages of it are stored in these queues."""
 
     def settled(self, batch: MessageBatch, records: int) -> None:

@@ -288,7 +288,8 @@ class ExchangePublishing:
             # What nearly every batch is that comes alone.
             return _Round(items, self._storing.store_alone(routed), self._distributor.waits(routed[0].queues))
         # Where a queue may reject, each batch is judged whole before anything of it is stored, and what comes behind it after that.
-        if any(part.stage is None and self._distributor.rejects(part.queues) for part in routed):
+        different = {id(part.queues): part.queues for part in routed if part.stage is None}
+        if any(map(self._distributor.rejects, different.values())):
             return _Round(items, self._storing.store_judged(routed), alone=False)
         came: dict[Producer, int] = {}
         for each in batches:

@@ -242,13 +242,12 @@ class Room:
         self._pending_messages += len(batch)
         self._pending_bytes += batch.nbytes
 
-    def stored(self, queues: Iterable[str], batch: MessageBatch) -> None:
+    def stored(self, queues: Iterable[str], messages: int, size: int) -> None:
         """Messages are stored in these queues, which have counted them against what they had granted."""
-        count, size = len(batch), batch.nbytes
         for name in queues:
             target = self._targets.get(name)
             if target is not None:
-                target.messages = max(0, target.messages - count)
+                target.messages = max(0, target.messages - messages)
                 target.bytes = max(0, target.bytes - size)
 
     def settled(self, batch: MessageBatch, records: int) -> bool:

@@ -89,7 +89,7 @@ class ExchangeSender(LoopActor):
         self.answers = 0
         # Marks that wait until all is stored that was sent before them, and those that wait until it is confirmed too.
         self._stored_marks = self._marks = 0
-        self._grants_soon = False
+        self._looks_soon = False
         self._ended = False
         # What a stage goes on with may be told later.
         self._attached = stage is None
@@ -213,9 +213,9 @@ class ExchangeSender(LoopActor):
         if not self._ended:
             self._port.tell(reply)
 
-    def stored(self, queues: Iterable[str], batch: MessageBatch) -> None:
+    def stored(self, queues: Iterable[str], messages: int, size: int) -> None:
         """Messages of it are stored in these queues, which have counted them against what they had granted."""
-        self._room.stored(queues, batch)
+        self._room.stored(queues, messages, size)
 
     def settled(self, batch: MessageBatch, records: int) -> None:
         """Nothing of a batch is to be stored any more; it has become a part of so many records."""
@@ -253,10 +253,10 @@ class ExchangeSender(LoopActor):
             return
         for up_to, rejected in self._unanswered.known():
             self._port.tell(SentMessages(up_to, None, rejected))
-        if not self._targets_are_known():
-            return
-        self._room.ask()
-        self._grant()
+        if len(self._room) > 1:
+            self._look_soon()
+        else:
+            self._look()
         if self._marks and not self._unanswered:
             for _ in range(self._marks):
                 self._port.caught_up()
@@ -319,14 +319,20 @@ class ExchangeSender(LoopActor):
             return
         if len(self._room) == 1:
             self._grant()
-        elif not self._grants_soon:
-            # The others' come in the same turn: to look at all for each would take their number squared.
-            self._grants_soon = True
-            asyncio.get_running_loop().call_soon(self._grant_soon)
+        else:
+            self._look_soon()
 
-    def _grant_soon(self) -> None:
-        self._grants_soon = False
-        self._grant()
+    def _look_soon(self) -> None:
+        """Much comes in one turn: to look at all queues for each of it would take their number as often."""
+        if not self._looks_soon:
+            self._looks_soon = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._looks_soon = False
+        if not self._ended and self._targets_are_known():
+            self._room.ask()
+            self._grant()
 
     def _grant(self) -> None:
         """Let the client send more, if it may."""

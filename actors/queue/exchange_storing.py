@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.distribution import Distributor
     from actors.queue.exchange_offers import Offered
+    from actors.queue.exchange_port import Publisher
     from actors.queue.routed_stages import RoutedStages
     from actors.queue.state.routed import Group
     from actors.queue.state.senders import Producer
@@ -115,16 +116,21 @@ class Storing:
             return
         rejected = next(iter(found.rejected.values()), None)
         last: Offered | None = None
+        used: dict[Publisher, tuple[int, int]] = {}
         for part in parts:
             offered: Offered = part.offered
             if offered is not last:
                 offered.records += 1
                 last = offered
             offered.event = max(offered.event, found.event)
-            offered.sender.stored(found.queues, part.batch)
-            self._distributor.used(found.queues, offered.sender.actor_ref, part.batch)
+            messages, size = used.get(offered.sender, (0, 0))
+            used[offered.sender] = messages + len(part.batch), size + part.batch.nbytes
             if rejected is not None and offered.rejected is None:
                 offered.refuse(rejected)
+        # Once for each sender: for each part it would take the number of the queues as often.
+        for sender, (messages, size) in used.items():
+            sender.stored(found.queues, messages, size)
+            self._distributor.used(found.queues, sender.actor_ref, messages, size)
 
     def _store_staged(
         self, key: StageKey, last: Routed, batch: MessageBatch, whole: int, published: Published

@@ -8,6 +8,8 @@ from unittest import mock
 import pytest
 
 from actors.batch import Message, MessageBatch
+from actors.queue.distribution import Distributor
+from actors.queue.exchange_room import Room
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.settings import QueueSettings
 from streams.testkit import run_in_virtual_time
@@ -126,6 +128,59 @@ async def test_a_sender_has_the_room_of_the_fullest_queue_and_more_when_that_has
     await bench.settled()
     assert publisher.granted == 7
     assert bench.queues.logs()["large"].stored_messages == 4
+    await bench.close()
+
+
+@durable
+async def test_what_is_answered_in_one_turn_has_its_queues_looked_at_once(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    await bound(bench, "x", "fanout", a="", b="", c="")
+    publisher = await client(bench, "x")
+    for _ in range(100):
+        publisher.send(batch_of(b"m"))
+    await turns()
+    with (
+        mock.patch.object(Room, "ask", autospec=True, side_effect=Room.ask) as ask,
+        mock.patch.object(Room, "grant", autospec=True, side_effect=Room.grant) as grant,
+    ):
+        await bench.commit()
+        assert publisher.confirmed == list(range(1, 101))
+        # Once for the answers, and once for what the queues grant anew.
+        assert (ask.call_count <= 2, grant.call_count <= 2) == (True, True)
+    publisher.send(batch_of(*[b"m"] * 800))
+    await bench.settled()
+    publisher.send(batch_of(*[b"m"] * 1_000))
+    await bench.settled()
+    assert publisher.confirmed[-1] == 1_900
+    assert publisher.errors == []
+    await bench.close()
+
+
+@durable
+async def test_what_is_stored_together_is_counted_against_each_queue_once_for_each_sender(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    for name in "ab":
+        bench.queues.declare(name, QueueSettings(max_messages=10_000))
+    await bound(bench, "x", "fanout", a="", b="")
+    first, second = await client(bench, "x"), await client(bench, "x")
+    with (
+        mock.patch.object(Distributor, "used", autospec=True, side_effect=Distributor.used) as used,
+        mock.patch.object(Distributor, "store", autospec=True, side_effect=Distributor.store) as store,
+    ):
+        for _ in range(60):
+            first.send(batch_of(b"12"))
+            second.send(batch_of(b"1", b"2"))
+        await bench.settled()
+    assert used.call_count <= 2 * store.call_count < 120
+    for sender, messages, size in ((first, 60, batch_of(b"12").nbytes), (second, 120, batch_of(b"1", b"2").nbytes)):
+        told = [call.args[3:] for call in used.call_args_list if call.args[2] is sender.ref]
+        assert [sum(each) for each in zip(*told, strict=True)] == [messages, 60 * size]
+    for name in "ab":
+        figures = bench.queues.read(name)
+        assert figures is not None
+        assert figures.stored_messages == 180
+        assert figures.stored_messages + figures.capacity_granted <= 10_000
+    assert (first.errors, second.errors) == ([], [])
     await bench.close()
 
 

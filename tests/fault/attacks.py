@@ -203,6 +203,19 @@ async def unread_confirmations(connect: Connect) -> None:
     await raw.flood(encoded(wire.Ping(1)))
 
 
+async def unread_returns(connect: Connect) -> None:
+    """RETURNED that nobody reads, with the longest reasons, for messages that no queue takes, and what is granted anew for them."""
+    raw = await connect("sender", exchange="amq.direct", routing_key="k" * 255, mandatory=True)
+    granted = (await raw.next(wire.Demand)).messages
+    raw.deaf()
+    one, number = MessageBatch.from_payloads([b"x"]), 0
+    while True:
+        # It cannot know what is confirmed, and takes its time: whoever is quicker is cut off for it.
+        await raw.send(b"".join(encoded(wire.Send(number + each, None, one)) for each in range(granted)))
+        number += granted
+        await settle(AGAIN)
+
+
 async def extensions(connect: Connect) -> None:
     """Two hundred ranges of one message in a kilobyte, again and again."""
     held = 400
@@ -287,6 +300,7 @@ KINDS: dict[str, Callable[[Connect], Awaitable[None]]] = {
     "pipelined-stats": pipelined_statistics,
     "unread-reservations": unread_reservations,
     "unread-confirmations": unread_confirmations,
+    "unread-returns": unread_returns,
     "extensions": extensions,
     "enlistments": enlistments,
     "overlapping-resends": overlapping_resends,
@@ -341,7 +355,7 @@ class Attacker:
             raw = await Raw.knock(self._addresses[0 if port == "send" else 1])
             return self._opened(raw)
         sending = role in ("sender", "transaction", "admin")
-        queue = None if role in ("admin", "transaction") else f"attacked.{self._name}"
+        queue = None if role in ("admin", "transaction") or "exchange" in options else f"attacked.{self._name}"
         name = f"{self._name}-{self.cuts}"
         raw = await Raw.open(self._addresses[0 if sending else 1], role, queue, name, **options)
         return self._opened(raw)

@@ -6,9 +6,9 @@ import asyncio
 
 from tests.fault.attackers import MIB, run
 
-KINDS = ("unread-pings", "unread-stats", "extensions")
+KINDS = ("unread-pings", "unread-stats", "extensions", "unread-returns")
 BOUND = 100 * MIB
-"""More than before; without the bounds each of the three took several hundred in a few seconds."""
+"""More than before; without the bounds each of the first three took several hundred in a few seconds."""
 
 
 def test_attackers_cost_a_broker_process_a_bounded_memory_and_an_honest_pair_goes_on() -> None:

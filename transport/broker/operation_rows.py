@@ -39,6 +39,7 @@ class Operation(NamedTuple):
         takes: the arguments of a command that changes something: another one is refused, for what it asks would not be done. None where
             the handler judges them, and where a command only looks: what a later version asks besides is passed over.
         about: the arguments that name what it is about within the resource, for the log of who did what.
+        locked: whether it is refused of a queue that goes with another connection, which alone has what is in it.
     """
 
     right: Right | None
@@ -50,6 +51,7 @@ class Operation(NamedTuple):
     told: bool = True
     takes: tuple[str, ...] | None = None
     about: tuple[str, ...] = ()
+    locked: bool = False
 
     @property
     def changes(self) -> bool:
@@ -77,8 +79,9 @@ def _dead_letters(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[
     if exchange:
         # Exchanges and queues share their names, as far as rights go.
         yield Right.WRITE, exchange
-    if exchange and not target:
+    if exchange and not target and queues.exchanges.exchanges.get(exchange) is not None:
         return
+    # Where the exchange is not there, they go to the queue's own.
     target = target or dead_letter_name(name)
     yield Right.WRITE, target
     if target not in queues:
@@ -121,13 +124,18 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "admin": Operation(None),
     "queue.list": Operation(Right.MONITOR, None, Commands.queue_list, long=True),
     "queue.create": Operation(Right.CONFIGURE, "name", Commands.queue_create, also=_dead_letters),
-    "queue.alter": Operation(Right.CONFIGURE, "name", Commands.queue_alter, also=_dead_letters),
+    "queue.alter": Operation(Right.CONFIGURE, "name", Commands.queue_alter, also=_dead_letters, locked=True),
     "queue.delete": Operation(Right.CONFIGURE, "name", Commands.queue_delete, takes=("name",)),
-    "queue.purge": Operation(Right.READ, "name", Commands.queue_purge, takes=("name",)),
+    "queue.purge": Operation(Right.READ, "name", Commands.queue_purge, takes=("name",), locked=True),
     "queue.move": Operation(
-        Right.READ, "from", Commands.queue_move, also=_move, takes=("from", "to", "count", "create", "after")
+        Right.READ,
+        "from",
+        Commands.queue_move,
+        also=_move,
+        takes=("from", "to", "count", "create", "after"),
+        locked=True,
     ),
-    "queue.peek": Operation(Right.READ, "name", Commands.queue_peek, long=True),
+    "queue.peek": Operation(Right.READ, "name", Commands.queue_peek, long=True, locked=True),
     "exchange.list": Operation(Right.MONITOR, None, exchange_commands.exchange_list, long=True),
     "exchange.create": Operation(
         Right.CONFIGURE, "name", exchange_commands.exchange_create, also=_exchange_made, takes=exchange_commands.CREATES

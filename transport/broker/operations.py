@@ -8,7 +8,7 @@ that of a command when it runs; a message asks for none.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from actors import (
     LoopActorRef,
     QueueDirectory,
+    QueueError,
     QueueSettings,
     ReceiveFromQueuePublisher,
     SendToQueueSubscriber,
@@ -236,7 +237,8 @@ class Operations:
             if own:
                 await self._services.commands.run(exchange_commands.binding_create, said, long=False)
             else:
-                await self.command("binding.create", said)
+                # Each time a receiver comes again it asks for what is there.
+                await self.command("binding.create", said, changes=not self._is_bound(exchange, queue, key, arguments))
 
     def taker(self, gateway: str, queue: str) -> Taker:
         """What takes messages of ``queue`` by request, for the clients of a gateway together. To be asked at once, and not kept.
@@ -321,8 +323,13 @@ class Operations:
         """Code and text of why the broker is not ready, which anybody may know; None while it is."""
         return self._services.commands.unready()
 
-    async def command(self, name: str, arguments: Options) -> bytes:
+    async def command(self, name: str, arguments: Options, *, changes: bool = True) -> bytes:
         """Run a command; its answer, as JSON.
+
+        Args:
+            name: the command's.
+            arguments: as they were said.
+            changes: False where it will find all as it shall be: then the log of who did what is not told.
 
         Raises:
             RemoteProtocolError: an unknown command, or arguments of the wrong type.
@@ -334,6 +341,8 @@ class Operations:
             raise RemoteProtocolError(f"the command {name!r:.60} is unknown; there are {', '.join(COMMANDS)}")
         resource = None if operation.resource is None else string_of(arguments, operation.resource)
         self._check(name, resource)
+        if operation.locked:
+            self._check_not_owned(resource or "")
         if operation.takes is not None:
             check_known(arguments, operation.takes)
         for right, of in operation.also(self._services.queues, arguments):
@@ -344,7 +353,7 @@ class Operations:
         said = f"{name} {about}" + (" of" if resource else "") if about else name
         # What is only judged changes nothing, and a move that goes on was told of; a refusal is logged all the same.
         goes_on = arguments.get("after") is not None and self._moves == (resource, said)
-        told = operation.changes and arguments.get(CHECK) is not True and not goes_on
+        told = changes and operation.changes and arguments.get(CHECK) is not True and not goes_on
         if told:
             self._moves = (resource, said)
             audit.allowed(self.principal.name, name, resource, self.peer, said)
@@ -387,9 +396,16 @@ class Operations:
         return made
 
     def _check_not_owned(self, name: str) -> None:
-        """Refuse to receive from a queue that goes with another connection."""
+        """Refuse what concerns the messages of a queue that goes with another connection."""
         if self._services.queues.owned.owner_of(name) is not None:
             raise ForbiddenError(f"queue {name!r:.255} is the own one of another receiver, and nobody else's")
+
+    def _is_bound(self, exchange: str, queue: str, key: str, arguments: Mapping[str, Any] | None) -> bool:
+        """Whether a queue is bound so already."""
+        try:
+            return not self._services.queues.exchanges.exchanges.decide.bind(exchange, queue, key, arguments)
+        except QueueError:
+            return False
 
     def _attach(self, right: Right, resource: str | None, operation: str, kind: str = "") -> None:
         """Something takes this right from now on, and as long as it is attached."""

@@ -121,11 +121,11 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
     core.incoming.append(Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected, shape))
 
 
-def used_beside(core: QueueCore, connection: Connection, batch: MessageBatch) -> None:
-    """A batch of a sender, which has room of several queues, is stored by others: what it was granted for it is used."""
+def used_beside(core: QueueCore, connection: Connection, messages: int, size: int) -> None:
+    """So much of a sender, which has room of several queues, is stored by others: what it was granted for it is used."""
     sender = core.senders.get(connection)
     if sender is not None:
-        sender.capacity.use_beyond(sender.permits, batch, len(batch), batch.nbytes)
+        sender.capacity.use_beyond(sender.permits, messages, size)
 
 
 def store(core: QueueCore, now: float, wall_us: int) -> None:

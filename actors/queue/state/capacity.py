@@ -242,10 +242,10 @@ class Capacity:
             self._set_windows(permits)
         self._place(permits)
 
-    def use(self, permits: Permits, batch: MessageBatch, count: int, size: int) -> None:
+    def use(self, permits: Permits, batch: MessageBatch | None, count: int, size: int) -> None:
         """Use permits for ``batch``, which has ``count`` messages of ``size`` bytes; DemandExceededError if they do not suffice."""
         have = permits.bytes
-        if count > permits.messages or (size > have and batch.prefix_bytes(count - 1) >= have):
+        if count > permits.messages or (size > have and (batch is None or batch.prefix_bytes(count - 1) >= have)):
             raise DemandExceededError(count, size, permits.messages, have)
         if permits.idle:
             self._awake(permits)
@@ -268,7 +268,7 @@ class Capacity:
         if permits.wanted_messages or permits.wanted_bytes:
             self._place(permits)
 
-    def use_beyond(self, permits: Permits, batch: MessageBatch, count: int, size: int) -> None:
+    def use_beyond(self, permits: Permits, count: int, size: int) -> None:
         """As `use`, of what was stored whether the permits suffice or not: what they do not suffice for was granted to nobody."""
         if not permits.message_window:
             # It has asked for nothing so far: without windows it could be granted nothing either, once it asks.
@@ -282,7 +282,7 @@ class Capacity:
         if permits.idle:
             self._messages.idle += messages
             self._bytes.idle += more_bytes
-        self.use(permits, batch, count, size)
+        self.use(permits, None, count, size)
 
     def give_back(self, permits: Permits) -> None:
         """End a sender: what it holds and wants is nobody's."""
