@@ -195,6 +195,20 @@ class Decisions:
         there = self._definitions.kept(one)
         return self._numbered([(there.durable, Unbound(0, there)), *self._emptied([one], set())])
 
+    def unbind_others(self, queue: str, kept: Iterable[tuple[str, str, Table | None]]) -> tuple[Event, ...]:
+        """Of the exchanges that ``kept`` names, a queue is to have no bindings but these, which are there; each is as ``bind`` takes it."""
+        destination = Destination(queue)
+        bindings = [
+            self._binding(self.look(source), destination, key, arguments, durable=True)
+            for source, key, arguments in kept
+        ]
+        others = self._definitions.bound_to(destination).keys() - set(map(identity, bindings))
+        sources = {binding.source for binding in bindings}
+        # None of these exchanges has its last binding taken, so none goes with it.
+        gone = [self._definitions.kept(one) for one in others if one.source in sources]
+        gone.sort(key=lambda binding: (binding.source, binding.key))
+        return self._numbered([(binding.durable, Unbound(0, binding)) for binding in gone])
+
     def queue_deleted(self, queue: str) -> tuple[Event, ...]:
         """What goes with a queue: its bindings, and whatever is deleted with its last binding where that was one of these."""
         taken = list(self._definitions.bound_to(Destination(queue)))

@@ -9,15 +9,18 @@ from pykka import ActorDeadError
 
 from actors.errors import InboxOverflowError
 from actors.exchanges.exchanges import Exchanges
+from actors.exchanges.vocabulary import Unbound
 from actors.queue.exchange_publishing import ExchangePublishing
 from actors.queue.exchange_publishing import Queues as PublishedTo
 from actors.queue.vocabulary.distributed import RoutesChanged
 from actors.storage.durable_definitions import DurableDefinitions, MemoryDefinitions
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from actors.exchanges.limits import ExchangeLimits
     from actors.exchanges.tables import Table
-    from actors.exchanges.vocabulary import Event
+    from actors.exchanges.vocabulary import Binding, Event
     from actors.queue.distribution import Distributor
     from actors.queue.routed_stages import RoutedStages
     from actors.queue.vocabulary.settings import QueueSettings
@@ -115,6 +118,25 @@ class ExchangeDirectory:
             self.exchanges.decide.unbind(source, destination, key, arguments, to_exchange=to_exchange)
         )
 
+    async def bind_only(self, queue: str, bindings: Collection[tuple[str, str, Table | None]]) -> list[Binding]:
+        """A queue is to have these bindings (source, key and arguments), and no others of the same exchanges.
+
+        All of that in one instant: of two who say it of one queue, the last one is right, whoever waits longer for the disk.
+
+        Returns:
+            those that are gone.
+
+        Raises:
+            ExchangeError: as `bind`. What was said before it is there, and nothing is gone.
+        """
+        decide = self.exchanges.decide
+        for source, key, arguments in bindings:
+            self._carry_out(decide.bind(source, queue, key, arguments))
+        gone = [event for event in decide.unbind_others(queue, bindings) if isinstance(event, Unbound)]
+        self._carry_out(tuple(gone))
+        await self._queues.durable()
+        return [event.binding for event in gone]
+
     def queue_deleted(self, name: str, number: int) -> None:
         """A queue is deleted, and in the same instant its bindings, and what goes with these.
 
@@ -128,11 +150,14 @@ class ExchangeDirectory:
 
     async def _change(self, events: tuple[Event, ...]) -> bool:
         """Carry out what was decided, at once, and wait until it is durable, or what it found is: that may have been made just before."""
+        self._carry_out(events)
+        await self._queues.durable()
+        return bool(events)
+
+    def _carry_out(self, events: tuple[Event, ...]) -> None:
         self._definitions.change_definitions(events)
         if events:
             self._changed()
-        await self._queues.durable()
-        return bool(events)
 
     def _changed(self) -> None:
         """Messages may go elsewhere: those of senders, and dead letters."""

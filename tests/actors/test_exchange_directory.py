@@ -61,6 +61,30 @@ async def test_what_was_answered_is_found_by_the_next_start(folder: Path) -> Non
 
 
 @durable
+async def test_of_two_who_say_all_bindings_of_a_queue_the_last_one_is_right_and_the_next_start_finds_it(
+    folder: Path,
+) -> None:
+    bench = StoredQueues(folder)
+    bench.queues.get_or_create("q")
+    directory = bench.queues.exchanges
+    first = asyncio.ensure_future(directory.bind_only("q", [("amq.topic", key, None) for key in "abc"]))
+    other = asyncio.ensure_future(directory.bind("amq.direct", "q", "a"))
+    await turns()
+    last = asyncio.ensure_future(directory.bind_only("q", [("amq.topic", "c", None), ("amq.topic", "d", None)]))
+    await turns()
+    assert not first.done()
+    assert not last.done()
+    await bench.settled()
+    assert (await first, await other) == ([], True)
+    assert [binding.key for binding in await last] == ["a", "b"]
+    await bench.close()
+    again = StoredQueues(folder)
+    bindings = [(each.source, each.key) for each in again.queues.exchanges.exchanges.bindings()]
+    assert bindings == [("amq.topic", "c"), ("amq.direct", "a"), ("amq.topic", "d")]
+    await again.close()
+
+
+@durable
 async def test_what_is_refused_changes_nothing_and_is_told_at_once(folder: Path) -> None:
     bench = StoredQueues(folder)
     directory = bench.queues.exchanges

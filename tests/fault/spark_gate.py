@@ -48,6 +48,7 @@ class Gate:
         self.address = ""
         self._server: asyncio.Server | None = None
         self._awaited: asyncio.Future[Held] | None = None
+        self._point: str | None = None
         self._held: list[Held] = []
 
     async def __aenter__(self) -> Self:
@@ -65,14 +66,15 @@ class Gate:
         self._server.close()
         await self._server.wait_closed()
 
-    def arm(self) -> asyncio.Future[Held]:
-        """The next worker that comes, held until it is released."""
+    def arm(self, point: str | None = None) -> asyncio.Future[Held]:
+        """The next worker that comes, or that comes to ``point``, held until it is released."""
+        self._point = point
         self._awaited = asyncio.get_running_loop().create_future()
         return self._awaited
 
     async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         said = json.loads(await reader.readline())
-        if self._awaited is None or self._awaited.done():
+        if self._awaited is None or self._awaited.done() or self._point not in (None, said["point"]):
             writer.close()
             return
         self._held = [one for one in self._held if not one.writer.is_closing()]

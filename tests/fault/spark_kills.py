@@ -2,6 +2,7 @@
 
 Each cell holds a query at one point (``spark_points.py``), checks by Spark's own logs that it stands on the right side of them, kills,
 resumes the query from its checkpoint, and compares its output with its input row for row. ``--long`` does it at random moments.
+``--exchange`` does it to two queries that name one exchange (``spark_exchange.py``).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from rich.table import Table
 
 from tests.fault.kill_broker import read_lines
 from tests.fault.spark_cells import LATE, VICTIMS, Cell, bench
+from tests.fault.spark_exchange import EVERYTHING, PARTS, ExchangeRun
 from tests.fault.spark_long import LongOutcome, LongRun
 from tests.fault.spark_points import PLANNER_POINTS, SINK_POINTS, SOURCE_POINTS
 from tests.fault.spark_query import ROOT, session
@@ -97,9 +99,9 @@ def show(results: Results) -> None:
     console.print(f"{len(results)} cells, {differing} differ", highlight=False)
 
 
-def show_long(outcome: LongOutcome) -> None:
+def show_long(outcome: LongOutcome, title: str) -> None:
     """Print what a long run found."""
-    table = Table("what", title="long run", title_justify="left")
+    table = Table("what", title=title, title_justify="left")
     table.add_column("count", justify="right")
     for name, count in outcome.facts.items():
         table.add_row(name, f"{count:,}")
@@ -118,18 +120,29 @@ def main(
     every: Annotated[bool, typer.Option("--every", help="Cells too that can hardly differ from others.")] = False,
     only: Annotated[str, typer.Option(metavar="TEXT", help="Only cells whose name has this.")] = "",
     long: Annotated[bool, typer.Option("--long", help="Kills at random moments of one long run instead.")] = False,
-    jvm: Annotated[int, typer.Option(min=0, metavar="N", help="Kills of the JVM in the long run.")] = 50,
-    broker: Annotated[int, typer.Option(min=0, metavar="N", help="Kills of the broker in the long run.")] = 50,
-    seed: Annotated[int | None, typer.Option(metavar="S", help="Of the long run's choices; new by default.")] = None,
+    exchange: Annotated[
+        bool, typer.Option("--exchange", help="One long run of two queries that name one exchange instead.")
+    ] = False,
+    binding: Annotated[
+        str, typer.Option(metavar="KEY", help=f"Of the second of these queries: {' or '.join(PARTS)}.")
+    ] = EVERYTHING,
+    jvm: Annotated[int, typer.Option(min=0, metavar="N", help="Kills of JVMs in a long run.")] = 50,
+    broker: Annotated[int, typer.Option(min=0, metavar="N", help="Kills of the broker in a long run.")] = 50,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="Of a long run's choices; new by default.")] = None,
     file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The log that is sent in the long run; made-up lines by default."),
+        typer.Option(metavar="FILE", help="The log that is sent in a long run; made-up lines by default."),
     ] = None,
 ) -> None:
     """Kill Spark and the broker at every point of a micro-batch, and tell what was lost, repeated, or out of order."""
     cells = [cell for cell in source * source_cells(every) + sink * sink_cells(every) if only in cell.name]
     if not cells:
         raise typer.BadParameter(f"no cell's name has {only!r}")
+    if long and exchange:
+        raise typer.BadParameter("--long and --exchange are two runs: give one of them")
+    if binding not in PARTS:
+        raise typer.BadParameter(f"--binding is {binding!r}: give one of {', '.join(PARTS)}")
+    long |= exchange
     if long and file is not None and not file.is_file():
         raise typer.BadParameter(f"{file} is no file; name another with --file")
     seed = secrets.randbits(32) if seed is None else seed
@@ -139,9 +152,12 @@ def main(
             if long:
                 report(f"--jvm {jvm} --broker {broker} --seed {seed}")
                 lines = log_lines(seed=seed) if file is None else read_lines(file)
-                run = LongRun(spark, Path(folder), lines, Random(seed), sink, report)
+                given = spark, Path(folder), lines, Random(seed)
+                run = ExchangeRun(*given, binding, report) if exchange else LongRun(*given, sink, report)
                 outcome = asyncio.run(run.run(jvm, broker))
-                show_long(outcome)
+                show_long(
+                    outcome, f"two queries of one exchange, {EVERYTHING} and {binding}" if exchange else "long run"
+                )
                 differs = outcome.difference is not None
             else:
                 results = asyncio.run(run_cells(spark, Path(folder), cells, report))

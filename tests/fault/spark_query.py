@@ -33,7 +33,7 @@ class CopyQuery:
     """What a query reads and writes; a driver of its own gets it as JSON.
 
     Attributes:
-        queue: read through a subscription of the same name.
+        queue: read through a subscription of the same name; of an exchange, the name of the subscription.
         sending: the broker's address for senders.
         receiving: its address for receivers.
         folder: of the checkpoint and the output.
@@ -42,6 +42,8 @@ class CopyQuery:
         rows: of one batch at most.
         hold: where it is held.
         once: whether it ends when it has copied what was there when it began.
+        exchange: read in place of a queue, through the subscription's own; empty for none.
+        binding: the option ``bindingKey``.
     """
 
     queue: str
@@ -53,6 +55,8 @@ class CopyQuery:
     rows: int = ROWS_PER_BATCH
     hold: Hold = NOWHERE
     once: bool = True
+    exchange: str = ""
+    binding: str = "#"
 
     @classmethod
     def parse(cls, said: dict[str, Any]) -> CopyQuery:
@@ -70,7 +74,8 @@ class CopyQuery:
         """The query, running."""
         held = self.hold != NOWHERE
         form = HeldDataSource.name() if held else "penstock"
-        options = {"queue": self.queue, "subscription": self.queue, "brokers": self.receiving, "ackOn": self.ack_on}
+        read = {"exchange": self.exchange, "bindingKey": self.binding} if self.exchange else {"queue": self.queue}
+        options = {**read, "subscription": self.queue, "brokers": self.receiving, "ackOn": self.ack_on}
         at = {"heldAt": self.hold.point, "heldBatch": self.hold.batch, "heldBy": self.hold.gate} if held else {}
         source = spark.readStream.format(form).schema("value binary").option("maxRowsPerBatch", self.rows)
         frame = source.options(**options, **at).load()

@@ -7,16 +7,21 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from tests.fault.spark_cells import BOTH, BROKER, JVM, LATE, SENT_ROWS, Cell, bench
+from tests.fault.spark_exchange import EVERYTHING, KEY_RUN, NAMES, judged, key_of, planned
 from tests.fault.spark_gate import Gate, gone, processes_of
 from tests.fault.spark_kills import CORES, sink_cells, source_cells
+from tests.fault.spark_long import BROKER as A_BROKER
+from tests.fault.spark_long import JVM as A_JVM
 from tests.fault.spark_long import numbered
 from tests.fault.spark_points import (
     ACKNOWLEDGEMENT_AFTER,
+    ANYWHERE,
     LOG_AFTER,
     LOG_BEFORE,
     PUBLISH_AFTER,
@@ -164,6 +169,55 @@ def test_rows_that_are_as_sent_do_not_differ() -> None:
 
 def test_a_repeated_log_has_no_two_equal_rows() -> None:
     assert numbered([b"x", b"y"], 1, 4) == [b"00000001 y", b"00000002 x", b"00000003 y"]
+
+
+def outputs(lake: list[bytes], alarm: list[bytes], binding: str = EVERYTHING) -> dict[str, tuple[str, list[bytes]]]:
+    return {"lake": (EVERYTHING, lake), "alarm": (binding, alarm)}
+
+
+def test_a_row_that_one_of_two_queries_of_an_exchange_lacks_or_has_twice_is_found() -> None:
+    rows = numbered([b"x"], 0, 4 * KEY_RUN)
+    part = [row for number, row in enumerate(rows) if key_of(number) in ("a.tea", "a.soup")]
+    assert 0 < len(part) < len(rows)
+    assert judged(rows, outputs(rows, rows)) is None
+    assert judged(rows, outputs(rows, part, "a.#")) is None
+    for alarm, binding, text in (
+        (rows[1:], EVERYTHING, "alarm (#): 1 missing ('00000000 x')"),
+        ([*rows, rows[7]], EVERYTHING, "alarm (#): 1 too often ('00000007 x')"),
+        (rows[::-1], EVERYTHING, "alarm (#): the rows are in another order"),
+        (part[:-1], "a.#", "alarm (a.#): 1 missing"),
+        ([*part, rows[-1]], "a.#", "alarm (a.#): 1 never sent"),
+        (part, EVERYTHING, "alarm (#): 200 missing"),
+    ):
+        found = judged(rows, outputs(rows, alarm, binding))
+        assert found is not None
+        assert found.startswith(text)
+    both = judged(rows, outputs(rows[:-1], [*rows, rows[0]]))
+    assert both == "lake (#): 1 missing ('00000399 x'); alarm (#): 1 too often ('00000000 x')"
+
+
+def test_ten_kills_are_of_both_kinds_at_every_point_of_either_query() -> None:
+    for seed in range(20):
+        kills = planned(5, 5, Random(seed))
+        assert sorted(kill.victim for kill in kills) == [A_BROKER] * 5 + [A_JVM] * 5
+        assert [kill.query for kill in kills] == [number % len(NAMES) for number in range(10)]
+        assert {kill.point for kill in kills} == set(SOURCE_POINTS)
+
+
+def test_a_gate_that_is_armed_for_a_point_lets_all_pass_that_come_elsewhere() -> None:
+    async def hold_one() -> tuple[str, int]:
+        async with Gate() as gate:
+            hold = Hold(ANYWHERE, 0, gate.address)
+            reached = gate.arm("there")
+            await asyncio.to_thread(hold.reach, "here", 3)
+            assert not reached.done()
+            held_up = asyncio.create_task(asyncio.to_thread(hold.reach, "there", 3))
+            held = await reached
+            held.release()
+            await held_up
+            return held.point, held.batch
+
+    assert asyncio.run(hold_one()) == ("there", 3)
 
 
 def test_a_gate_holds_one_worker_and_lets_others_pass() -> None:

@@ -92,6 +92,28 @@ def test_two_queries_that_name_one_exchange_each_get_everything(spark: Any, make
     assert batches["alarm"].values == [b"late", b"lost"]
 
 
+def test_a_query_that_comes_back_with_another_key_gets_what_that_one_takes_and_nothing_by_the_one_of_before(
+    spark: Any, make_broker: Any, tmp_path: Path
+) -> None:
+    broker = make_broker(directory=str(tmp_path / "data"))
+    batches = Batches()
+
+    def run(key: str) -> None:
+        options = {"exchange": "amq.topic", "subscription": "s", "bindingKey": key, "brokers": broker.receiving}
+        finish(start(spark.readStream.format("penstock").options(**options).load(), tmp_path / "query", batches))
+
+    def publish(*messages: tuple[bytes, str]) -> None:
+        rows = [Message(payload, routing_key=key) for payload, key in messages]
+        Source.from_iterable(rows).to(Sender(broker.sending, exchange="amq.topic")).run_blocking()
+
+    run('["eu.*", "all"]')
+    publish((b"1", "eu.tea"), (b"2", "us.tea"))
+    run('["us.*", "all"]')
+    publish((b"3", "eu.tea"), (b"4", "us.tea"), (b"5", "all"))
+    run('["us.*", "all"]')
+    assert batches.values == [b"1", b"4", b"5"], "what was in the queue stays in it"
+
+
 def test_the_queries_of_the_page_have_a_queue_each(spark: Any, make_broker: Any, tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "exchanges.md").read_text("utf-8")
     (block,) = (each for each in re.findall(r"```py\n(.*?)```", page, re.DOTALL) if 'option("exchange"' in each)

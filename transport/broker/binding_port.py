@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from transport.broker.commands import refusal
@@ -23,11 +23,14 @@ class BindingPort(Port):
         self._greeting: Options = {}
         self._awaited = {ATTACHED}
 
-    def bind_first(self, operations: Operations, queue: str, bindings: Sequence[Binding]) -> None:
-        """Have the queue bound; WELCOME says that it is."""
+    def bind_first(
+        self, operations: Operations, queue: str, bindings: Sequence[Binding], *, only: bool = False
+    ) -> None:
+        """Have the queue bound, and with ``only`` to nothing else of these exchanges; WELCOME says that it is."""
         if bindings:
             self._awaited.add(BOUND)
-            operations.tasks.start(self._bind(operations, queue, bindings), f"bind {queue:.40}")
+            bind = operations.bind_only if only else operations.bind
+            operations.tasks.start(self._bind(bind(queue, bindings), len(bindings)), f"bind {queue:.40}")
 
     def greet(self, options: Options) -> None:
         """WELCOME has these options too."""
@@ -37,9 +40,9 @@ class BindingPort(Port):
         """The queue knows the client; WELCOME has these options."""
         self._came(ATTACHED, options)
 
-    async def _bind(self, operations: Operations, queue: str, bindings: Sequence[Binding]) -> None:
+    async def _bind(self, work: Awaitable[None], count: int) -> None:
         try:
-            await operations.bind(queue, bindings)
+            await work
         except Exception as error:  # noqa: BLE001 - it ends this connection only
             known = refusal(error)
             if known is None:
@@ -47,7 +50,7 @@ class BindingPort(Port):
             else:
                 self._client.refused(*known)
         else:
-            self._came(BOUND, {BOUND: len(bindings)})
+            self._came(BOUND, {BOUND: count})
 
     def _came(self, what: str, options: Options) -> None:
         self._greeting |= options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -18,6 +18,7 @@ from transport.wire.arguments import flag_of, string_of
 from transport.wire.messages import Options, brief
 
 if TYPE_CHECKING:
+    from actors.exchanges.vocabulary import Binding
     from actors.queue.exchange_directory import ExchangeDirectory
     from transport.broker.commands import Commands
 
@@ -94,6 +95,14 @@ async def _bind(directory: ExchangeDirectory, arguments: Options, *, made: bool)
     changed = await _done(work(source, destination, key, table, to_exchange=to_exchange))
     answer = {"source": source, "destination": destination, "key": key, "to_exchange": to_exchange}
     return answer | {"arguments": table or {}, "changed": changed}
+
+
+async def bind_only(
+    commands: Commands, queue: str, bindings: Collection[tuple[str, str, dict[str, Any] | None]]
+) -> list[Binding]:
+    """A queue is to have these bindings (source, key and arguments), and no others of the same exchanges; those that are gone."""
+    async with asyncio.timeout(ANSWER_TIMEOUT):
+        return await commands.exchanges.bind_only(queue, bindings)
 
 
 def table_of(arguments: Options, name: str = "arguments") -> dict[str, Any] | None:

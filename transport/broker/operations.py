@@ -86,6 +86,8 @@ EXCHANGE: Final = "the exchange "
 MADE_BY: Final = "queue.create"
 MAKES: Final = "makes, as {}, the queue"
 """What it is in the log that a queue is made by being used: the operation, and in words."""
+BINDS: Final = "binding.create"
+UNBINDS: Final = "binding.delete"
 COMMANDS: Final = tuple(sorted(name for name, operation in OPERATIONS.items() if operation.handler is not None))
 
 
@@ -239,6 +241,23 @@ class Operations:
             else:
                 # Each time a receiver comes again it asks for what is there.
                 await self.command("binding.create", said, changes=not self._is_bound(exchange, queue, key, arguments))
+
+    async def bind_only(self, queue: str, bindings: Sequence[Binding]) -> None:
+        """`bind`, and the queue has no other bindings of these exchanges from then on."""
+        for exchange, _, _ in bindings:
+            self._check(BINDS, exchange)
+            self._need(Right.WRITE, exchange_resource(queue), BINDS)
+        said = [(source, key, dict(arguments) if arguments else None) for source, key, arguments in bindings]
+        new = [each for each in bindings if not self._is_bound(each.exchange, queue, each.key, each.arguments)]
+        try:
+            gone = await exchange_commands.bind_only(self._services.commands, queue, said)
+        except Exception as error:
+            audit.not_done(self.principal.name, BINDS, bindings[0].exchange, self.peer, f"{BINDS} {queue} of", error)
+            raise
+        done = [(BINDS, each.exchange, each.key) for each in new]
+        done += [(UNBINDS, each.source, each.key) for each in gone]
+        for what, exchange, key in done:
+            audit.allowed(self.principal.name, what, exchange, self.peer, f"{what} {queue} {key} of")
 
     def taker(self, gateway: str, queue: str) -> Taker:
         """What takes messages of ``queue`` by request, for the clients of a gateway together. To be asked at once, and not kept.

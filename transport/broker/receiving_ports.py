@@ -95,11 +95,11 @@ class SubscribingPort(BindingPort):
         super().__init__(client)
         name = check_name(hello.queue or "")
         self._demand = CumulativeDemand()
-        bindings, options = read_bindings(hello), _subscription_options(hello)
-        if bindings and options.mode != "own":
+        self._bindings, options = read_bindings(hello), _subscription_options(hello)
+        if self._bindings and options.mode != "own":
             raise RemoteProtocolError(f"HELLO: {BIND} belongs to the mode own, which reserves what the queue gets")
+        self._queue, self._operations = name, operations
         self.actor, self._id_prefix, self._created = operations.subscription(name, options, self)
-        self.bind_first(operations, name, bindings)
 
     def received(self, frame: wire.Frame) -> None:
         """RESERVE, COMMIT, FETCH, REQUEST, CANCEL."""
@@ -130,6 +130,8 @@ class SubscribingPort(BindingPort):
             case replies.ReservationCommitted():
                 self._client.send(wire.Committed(reply.request, reply.base))
             case replies.SubscriptionOpened():
+                # Not before: who is refused as another owns the subscription must not bind that one's queue otherwise.
+                self.bind_first(self._operations, self._queue, self._bindings, only=True)
                 self.attached(asdict(reply) | {"id_prefix": self._id_prefix, "created": self._created})
 
     def fetched(self, request: int, message: replies.FetchedMessages) -> None:

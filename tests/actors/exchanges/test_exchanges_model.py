@@ -162,6 +162,23 @@ class ExchangesMachine(RuleBasedStateMachine):
         self.lose([one])
         self.carry_out(decided)
 
+    @rule(
+        queue=QUEUES,
+        said=st.lists(st.tuples(st.sampled_from(["amq.topic", "e1"]), KEYS, ARGUMENTS), min_size=2, max_size=5),
+        kept=st.integers(1, 2),
+    )
+    def unbind_others(self, queue: str, said: list[tuple[str, str, dict[str, Any]]], kept: int) -> None:
+        self.make_queue(queue, True)
+        for source, key, arguments in said:
+            self.bind(ModelBinding(source, queue, False, key, arguments))
+        there = [one for one in self.bound if one.end == queue and not one.to_exchange]
+        named = [(one.source, one.key, dict(reversed(one.arguments.items()))) for one in there[-kept:]]
+        decided = self.subject.decide.unbind_others(queue, named)
+        assert all(bool(event.number) == event.binding.durable for event in decided)
+        sources = {one.source for one in there[-kept:]}
+        self.lose([one for one in there[:-kept] if one.source in sources])
+        self.carry_out(decided)
+
     @rule(source=EXCHANGES, queue=QUEUES)
     def unbind_what_is_not_bound(self, source: str, queue: str) -> None:
         assert self.subject.decide.unbind(source, queue, "another key") == ()
