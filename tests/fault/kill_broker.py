@@ -87,6 +87,7 @@ class Killer:
         end_life: how a life of the broker ends.
         kinds: the moments to choose from; those of files only where there are any.
         kills: by the kind of moment.
+        further: moments beside `MOMENTS`, by kind: what is counted, and after how many a life ends, at most; confirmations end it too.
     """
 
     broker: Broker
@@ -99,15 +100,19 @@ class Killer:
     kinds: Sequence[str] = MOMENTS
     kills: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MOMENTS, 0))
     files: Counter = field(default_factory=Counter)
+    further: dict[str, tuple[Counter, int]] = field(default_factory=dict)
 
     async def life(self, most_events: int, over: Run | None = None) -> None:
         """One life: start, live to a moment that the random numbers pick, or until ``over`` is done, and be killed."""
         kind = self.random.choice([each for each in self.kinds if each != FILES or self.directory is not None])
-        count = self.random.randint(1, most_events)
+        usual = self.deliveries if kind == "deliveries" else self.confirmations
+        counter, most = self.further.get(kind, (usual, most_events))
+        count = self.random.randint(1, most)
         moments: list[Coroutine[Any, Any, Any]] = []
         if kind != "listening":
-            counter = self.deliveries if kind == "deliveries" else self.confirmations
             moments.append(counter.more(count))
+            if kind in self.further:
+                moments.append(self.confirmations.more(most_events))
             if kind == FILES:
                 moments.append(self.files.more(self.random.randint(1, MOST_FILE_EVENTS)))
             if over is not None:
@@ -121,7 +126,7 @@ class Killer:
         finally:
             reached.cancel()
         await self.end_life(self.broker)
-        self.kills[kind] += 1
+        self.kills[kind] = self.kills.get(kind, 0) + 1
 
     async def drained(self, done: Callable[[], bool]) -> None:
         """Wait until ``done``, or until the broker says that it has nothing left."""

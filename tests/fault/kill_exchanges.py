@@ -1,9 +1,13 @@
 """``python -m tests.fault.kill_exchanges``: kill -9 a broker while eight senders publish through every kind of exchange to five queues.
 
-Two of the queues are bound alike, by a fanout exchange, and nobody takes from them before the end: they must have the same messages in
-the same order, for each record is in both or in neither. From two others a receiver takes all the time. At the end everything is
-received: nothing confirmed is missing from any queue that it was routed to, nothing is where no binding leads, and what came twice is
-marked. A life of the broker ends as so many messages are confirmed, or as files change.
+Three of the senders publish in transactions, which they commit, abort, give up, or commit without hearing the answer. Some messages have a
+time to live. A receiver refuses some messages of a queue, and gives others back. Dead letters, of these and of what expires, go through an
+exchange to several queues. Where everything goes is in `exchange_places`.
+
+A life of the broker ends as so many messages are confirmed or delivered, as a commit was asked for, as dead letters come, as it listens, or
+as files change, which may be in the midst of its start. At the end everything is received, and judged by `exchange_judge`: nothing that was
+confirmed is missing from any queue that it was routed to, no record or dead letter is in some of its queues only, no transaction is there
+by half, nothing is both in its queue and a dead letter, and nothing expires that has no time to live.
 """
 
 from __future__ import annotations
@@ -13,78 +17,40 @@ import logging
 import secrets
 import sys
 import tempfile
+import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from streams import Sink, Source
-from tests.fault.kill_clients import Counter
+from tests.fault.exchange_clients import LetterTaker, Moments, Publisher, Taker, TransactionSender
+from tests.fault.exchange_judge import Figures, judge
+from tests.fault.exchange_ledger import US, Ledger, State
+from tests.fault.exchange_places import ALIKE, DEAD, DEAD_ALL, DRAINED, LATE, QUEUES, define
+from tests.fault.kill_broker import FILES, Killer
+from tests.fault.kill_history import Verdict
 from tests.fault.kill_process import ROOT, Broker, BrokerDiedError, DirectoryWatch
-from transport import Administration, Backoff, Delivery, Message, MessageBatch, Receiver, Sender, TransportError
-from transport.clients.sender_session import Confirmation
+from transport import Administration, TransportError
+from transport.errors import PeerTimeoutError
 
-ALIKE = ("alike-1", "alike-2")
-DRAINED = ("drained-1", "drained-2")
-QUEUES = (*ALIKE, *DRAINED, "late")
-EXCHANGES = {
-    "k.direct": "direct",
-    "k.fanout": "fanout",
-    "k.topic": "topic",
-    "k.headers": "headers",
-    "k.inner": "fanout",
-}
-PLACES = ("k.direct", "k.fanout", "k.topic", "k.headers", "", "k.fanout", "k.topic", "k.direct")
-"""Where each of the eight senders publishes."""
-KEYS = ("eu.tea", "us.tea", "eu.soup")
-PATIENT = Backoff(0.02, 0.5, give_up_after=60.0)
-LARGEST_BATCH = 20
+PLACES = ("k.direct", "k.fanout", "k.topic", "k.headers", "")
+"""Where the senders publish that have no transactions; the others publish anywhere."""
+TRANSACTION_SENDERS = 3
+KINDS = ("confirmations", "deliveries", "letters", "commits", "listening", FILES)
+"""Moments at which the broker is killed."""
 MOST_EVENTS = 1_500
-MOST_FILE_EVENTS = 8
+MOST_LETTERS = 100
+MOST_COMMITS = 5
 SEGMENT_BYTES = 256 * 1024
-LIFE_SECONDS = 60.0
-DRAIN_SECONDS = 120.0
+DRAIN_SECONDS = 240.0
+ASKED_EVERY = 1_000
+"""Deliveries between two questions whether there is anything left, or a while without any."""
+QUIET_SECONDS = 0.5
 REPORT_EVERY = 20
-IN_FLIGHT = 400
-"""Messages of a sender that are not confirmed, at most."""
-
-
-def routed(exchange: str, key: str, kind: str) -> tuple[str, ...]:
-    """The queues that a message goes to, said without any index; `define` binds so."""
-    if exchange == "":
-        return (key,)
-    if exchange == "k.fanout":
-        return ALIKE
-    if exchange == "k.direct":
-        return {"eu.tea": ("drained-1", "late"), "us.tea": ("drained-2",), "eu.soup": ALIKE}[key]
-    if exchange == "k.topic":
-        return (*(["drained-1"] if key.startswith("eu.") else []), *(["late"] if key.endswith(".tea") else []))
-    return ("drained-2", "late") if kind == "tea" else ALIKE
-
-
-async def define(administration: Administration) -> None:
-    """Make the queues and exchanges, and bind them."""
-    for queue in QUEUES:
-        await administration.create_queue(queue)
-    for name, kind in EXCHANGES.items():
-        await administration.declare_exchange(name, kind, internal=name == "k.inner")
-    bind = administration.bind
-    for queue in ALIKE:
-        await bind("k.fanout", queue)
-        await bind("k.inner", queue)
-    await bind("k.direct", "k.inner", "eu.soup", to_exchange=True)
-    await bind("k.headers", "k.inner", "", {"kind": "soup"}, to_exchange=True)
-    for queue in ("drained-1", "late"):
-        await bind("k.direct", queue, "eu.tea")
-    await bind("k.direct", "drained-2", "us.tea")
-    await bind("k.topic", "drained-1", "eu.#")
-    await bind("k.topic", "late", "*.tea")
-    for queue in ("drained-2", "late"):
-        await bind("k.headers", queue, "", {"kind": "tea", "x-match": "any"})
 
 
 @dataclass(slots=True)
@@ -93,83 +59,26 @@ class Found:
 
     Attributes:
         kills: how often the broker was killed.
-        confirmed: messages.
-        received: messages of all queues, without those that came again.
-        again: messages that came again, and were marked.
-        violations: what must not be.
+        confirmed: messages, those of transactions too.
+        again: deliveries that came again, and were marked.
+        figures: what else was counted.
+        verdict: what must not be.
+        left: what is still in queues when all was received, and what else is wrong behind the last restart.
+        seconds: that the run took.
     """
 
     kills: int = 0
     confirmed: int = 0
-    received: int = 0
     again: int = 0
-    violations: list[str] = field(default_factory=list)
+    figures: Figures = field(default_factory=Figures)
+    verdict: Verdict = field(default_factory=Verdict)
+    left: list[str] = field(default_factory=list)
+    seconds: float = 0.0
 
-
-class Publisher:
-    """Publishes numbered messages until it is told to end, through all lives of the broker."""
-
-    def __init__(self, number: int, random: Random, confirmations: Counter) -> None:
-        self.number = number
-        self.exchange = PLACES[number]
-        self.sent: list[tuple[bytes, tuple[str, ...]]] = []
-        self.confirmed = 0
-        self.ending = False
-        self._random = random
-        self._confirmations = confirmations
-
-    async def run(self, address: str) -> None:
-        """Until the end, when all is confirmed."""
-        sender = Sender(
-            address, exchange=self.exchange, client_id=f"p{self.number}", max_in_flight=IN_FLIGHT, reconnect=PATIENT
-        )
-        running = Source.queue(1).via(sender).to(Sink.foreach(self._confirm)).run()
-        while not self.ending:
-            await running.value.offer_wait(self._batch())
-        running.value.complete()
-        await running
-
-    def _batch(self) -> MessageBatch:
-        messages = []
-        for _ in range(self._random.randint(1, LARGEST_BATCH)):
-            payload = b"%d/%d/" % (self.number, len(self.sent)) + bytes(self._random.randrange(200))
-            key = self._random.choice(KEYS if self.exchange else QUEUES)
-            kind = self._random.choice(("tea", "soup"))
-            messages.append(Message(payload, routing_key=key, headers={"kind": kind}))
-            self.sent.append((payload, routed(self.exchange, key, kind)))
-        return MessageBatch.from_messages(messages)
-
-    def _confirm(self, confirmation: Confirmation) -> None:
-        assert confirmation.rejected is None
-        self.confirmed += confirmation.count
-        self._confirmations.add(confirmation.count)
-
-
-class Taker:
-    """Takes everything of a queue, and acknowledges it."""
-
-    def __init__(self, queue: str, found: Found) -> None:
-        self.queue = queue
-        self.numbers: dict[int, bytes] = {}
-        self.deliveries = Counter()
-        self._found = found
-
-    async def run(self, address: str) -> None:
-        """Until it is cancelled."""
-        await Receiver(address, queue=self.queue, reconnect=PATIENT).to(Sink.foreach(self._take)).run()
-
-    def _take(self, delivery: Delivery) -> None:
-        before = self.numbers.get(delivery.sequence)
-        if before is None:
-            self.numbers[delivery.sequence] = bytes(delivery.payload)
-        elif before != delivery.payload:
-            self._found.violations.append(f"{self.queue}/{delivery.sequence} was {before[:20]!r}, and is another")
-        elif delivery.delivery_count < 2 and not delivery.possibly_replayed:
-            self._found.violations.append(f"{self.queue}/{delivery.sequence} came again, and is not marked")
-        else:
-            self._found.again += 1
-        delivery.acknowledge()
-        self.deliveries.add(1)
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found."""
+        return self.verdict.clean and not self.left
 
 
 async def kill_exchanges(kills: int, seed: int, directory: Path, report: Callable[[str], None]) -> Found:
@@ -180,100 +89,120 @@ async def kill_exchanges(kills: int, seed: int, directory: Path, report: Callabl
         TransportError: a client gave up.
         TimeoutError: nothing went on.
     """
-    random = Random(seed)
-    found = Found()
-    confirmations, files = Counter(), Counter()
-    publishers = [Publisher(number, Random(random.random()), confirmations) for number in range(len(PLACES))]
-    takers = {queue: Taker(queue, found) for queue in QUEUES}
-    watch = DirectoryWatch(directory, files.add)
-    tasks: list[asyncio.Task[None]] = []
-    try:
-        async with Broker(["--data", str(directory), "--segment-bytes", str(SEGMENT_BYTES)]) as broker:
-            await broker.start()
-            async with Administration(broker.send_address) as administration:
-                await define(administration)
-            publishing = [asyncio.create_task(each.run(broker.send_address)) for each in publishers]
-            tasks += publishing
-            tasks += [asyncio.create_task(takers[queue].run(broker.receive_address)) for queue in DRAINED]
-            for number in range(1, kills + 1):
-                counter, most = random.choice([(confirmations, MOST_EVENTS), (files, MOST_FILE_EVENTS)])
-                await _well(counter.more(random.randint(1, most)), tasks)
-                await broker.kill()
-                found.kills += 1
-                await broker.start()
-                if number % REPORT_EVERY == 0:
-                    report(f"{number} kills: {sum(each.confirmed for each in publishers)} messages confirmed")
-            for each in publishers:
-                each.ending = True
-            async with asyncio.timeout(LIFE_SECONDS):
-                await asyncio.gather(*publishing)
-            taking = [queue for queue in QUEUES if queue not in DRAINED]
-            tasks += [asyncio.create_task(takers[queue].run(broker.receive_address)) for queue in taking]
-            await _drained(broker, takers)
-            await _end(tasks)
-            await broker.stop()
-            found.violations += broker.defects
-    finally:
-        await _end(tasks)
-        watch.close()
-    _judge(publishers, takers, found)
+    random, began = Random(seed), time.monotonic()
+    ledger, moments, found = Ledger(), Moments(), Found()
+
+    def chance() -> Random:
+        return Random(random.random())
+
+    publishers = [Publisher(number, place, chance(), ledger, moments) for number, place in enumerate(PLACES)]
+    numbers = range(len(PLACES), len(PLACES) + TRANSACTION_SENDERS)
+    writers = [*publishers, *(TransactionSender(number, chance(), ledger, moments) for number in numbers)]
+    takers = {queue: Taker(queue, chance(), ledger, moments) for queue in QUEUES}
+    takers_of_letters = {queue: LetterTaker(queue, ledger, moments) for queue in DEAD}
+    async with AsyncExitStack() as stack:
+        options = ["--data", str(directory), "--segment-bytes", str(SEGMENT_BYTES), "--no-http"]
+        broker = await stack.enter_async_context(Broker(options))
+        killer = Killer(broker, random, directory, moments.confirmations, moments.deliveries, kinds=KINDS)
+        killer.further = {"letters": (moments.letters, MOST_LETTERS), "commits": (moments.commits, MOST_COMMITS)}
+        stack.callback(DirectoryWatch(directory, killer.files.add).close)
+        await broker.start()
+        async with Administration(broker.send_address) as administration:
+            await define(administration)
+        await broker.stop()
+        writing = [asyncio.create_task(each.run(broker.send_address)) for each in writers]
+        stack.push_async_callback(killer.end, killer.runs)
+        killer.runs += writing
+        killer.runs += [asyncio.create_task(takers[queue].run(broker.receive_address)) for queue in DRAINED]
+        killer.runs.append(asyncio.create_task(takers_of_letters[DEAD_ALL].run(broker.receive_address)))
+        for number in range(1, kills + 1):
+            ledger.life += 1
+            await killer.life(MOST_EVENTS)
+            found.kills += 1
+            if number % REPORT_EVERY == 0:
+                report(
+                    f"{number} kills: {moments.confirmations.value} messages confirmed, {moments.letters.value} dead letters"
+                )
+        ledger.life += 1
+        await broker.start()
+        for writer in writers:
+            writer.ending = True
+        await killer.well(asyncio.gather(*writing))
+        found.left += await _given_up(broker)
+        for queue in (*ALIKE, LATE):
+            ledger.taken_since_us[queue] = int(time.time() * US)
+            killer.runs.append(asyncio.create_task(takers[queue].run(broker.receive_address)))
+        killer.runs += [
+            asyncio.create_task(each.run(broker.receive_address))
+            for queue, each in takers_of_letters.items()
+            if queue != DEAD_ALL
+        ]
+        found.left += await _drained(broker, killer)
+        await killer.end(killer.runs)
+        # What was acknowledged stays so.
+        await broker.stop()
+        await broker.start()
+        found.left += await _left(broker)
+        await broker.stop()
+        found.left += broker.defects
+    found.verdict, found.figures = judge(ledger)
+    found.confirmed = moments.confirmations.value
+    found.again = ledger.again
+    found.seconds = time.monotonic() - began
     return found
 
 
-async def _well(wanted: Any, tasks: list[asyncio.Task[None]]) -> None:
-    """Wait for what is wanted; what ends a client ends the run."""
-    waiting = asyncio.ensure_future(wanted)
-    try:
-        async with asyncio.timeout(LIFE_SECONDS):
-            await asyncio.wait((waiting, *tasks), return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            if task.done():
-                task.result()
-    finally:
-        waiting.cancel()
+async def _given_up(broker: Broker) -> list[str]:
+    """Abort what nobody has committed."""
+    async with Administration(broker.send_address) as administration:
+        for row in await administration.transactions():
+            await administration.abort_transaction(row["writer"], row["version"])
+        return [f"{row} is open after it was aborted" for row in await administration.transactions()]
 
 
-async def _drained(broker: Broker, takers: dict[str, Taker]) -> None:
-    """Wait until no queue has anything left; each delivery may have been the last."""
-    async with asyncio.timeout(DRAIN_SECONDS), Administration(broker.send_address) as administration:
-        while True:
-            left = {row["name"]: row["stored_messages"] for row in await administration.queues()}
-            if not any(left.values()):
-                return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(0.5):
-                    await takers[max(left, key=lambda name: int(left[name]))].deliveries.more(1)
+async def _stored(administration: Administration) -> dict[str, int]:
+    return {row["name"]: row["stored_messages"] + row["staged_messages"] for row in await administration.queues()}
 
 
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+async def _drained(broker: Broker, killer: Killer) -> list[str]:
+    """Wait until no queue has anything left; each delivery may have been the last. What is left when nothing goes on any more."""
+    deadline = time.monotonic() + DRAIN_SECONDS
+    stored: dict[str, int] = {}
+    while time.monotonic() < deadline:
+        # On a busy machine an answer may take longer than a client waits for it.
+        with suppress(PeerTimeoutError):
+            async with Administration(broker.send_address) as administration:
+                stored = await _stored(administration)
+            if not any(stored.values()):
+                return []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(QUIET_SECONDS):
+                await killer.well(killer.deliveries.more(ASKED_EVERY))
+    return [f"{count} messages do not leave {queue}" for queue, count in stored.items() if count]
 
 
-def _judge(publishers: list[Publisher], takers: dict[str, Taker], found: Found) -> None:
-    """Each queue has, once and in each sender's order, what was routed to it, and nothing else."""
-    found.confirmed = sum(each.confirmed for each in publishers)
-    for queue, taker in takers.items():
-        got = [taker.numbers[number] for number in sorted(taker.numbers)]
-        found.received += len(got)
-        for each in publishers:
-            mine = [payload for payload in got if payload.startswith(b"%d/" % each.number)]
-            wanted = [payload for payload, queues in each.sent if queue in queues]
-            if mine != wanted:
-                missing, twice = len(set(wanted) - set(mine)), len(mine) - len(set(mine))
-                astray = len(set(mine) - set(wanted))
-                text = f"{queue} of sender {each.number}: {missing} missing, {twice} twice, {astray} astray, or in another order"
-                found.violations.append(text)
-    # What goes through the default exchange is of one of them alone.
-    contents = [
-        [taker.numbers[at] for at in sorted(taker.numbers) if not taker.numbers[at].startswith(b"4/")]
-        for taker in (takers[queue] for queue in ALIKE)
+async def _left(broker: Broker) -> list[str]:
+    """What there must not be behind a restart in good order: messages, and queues that nobody has made."""
+    async with Administration(broker.send_address) as administration:
+        stored = await _stored(administration)
+    found = [
+        f"{count} messages are back in {queue}, though all was answered" for queue, count in stored.items() if count
     ]
-    if contents[0] != contents[1]:
-        found.violations.append(
-            f"{ALIKE[0]} and {ALIKE[1]} are bound alike, and hold {len(contents[0])} and {len(contents[1])} in other orders"
-        )
+    if stored.keys() != {*QUEUES, *DEAD}:
+        found.append(f"there are the queues {', '.join(sorted(stored))}: dead letters had another way")
+    return found
+
+
+def summary(found: Found) -> str:
+    """The figures of a run, in a line."""
+    figures, states = found.figures, found.figures.transactions
+    letters = ", ".join(f"{count} {reason}" for reason, count in sorted(figures.letters.items()))
+    return (
+        f"{found.kills} kills, {found.confirmed} confirmed, {figures.received} received, {found.again} of them again, "
+        f"{states[State.COMMITTED]} transactions committed, {states[State.ASKED]} of unknown end, {states[State.ABORTED]} aborted, "
+        f"{states[State.OPEN]} given up, {figures.letters.total()} dead letters ({letters}), {figures.gone} expired and gone, "
+        f"{found.seconds:.0f} s"
+    )
 
 
 def main(
@@ -296,10 +225,10 @@ def main(
         except (BrokerDiedError, TransportError, TimeoutError) as error:
             report(f"seed {seed}: {type(error).__name__}: {error}")
             raise typer.Exit(1) from None
-    report(f"{found.kills} kills, {found.confirmed} confirmed, {found.received} received, {found.again} of them again")
-    for text in found.violations:
+    report(summary(found))
+    for text in [*found.verdict.examples, *found.left]:
         report(f"VIOLATION {text}")
-    raise typer.Exit(1 if found.violations else 0)
+    raise typer.Exit(0 if found.clean else 1)
 
 
 if __name__ == "__main__":
