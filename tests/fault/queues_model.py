@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
-from actors.exchanges.vocabulary import Definitive
+from actors.exchanges.definitions import Definitions
+from actors.exchanges.vocabulary import Event as ExchangeEvent
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.settings import QueueSettings
@@ -54,13 +55,13 @@ class Model:
 
     queues: dict[int, Held] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
-    definitive: Definitive = field(default_factory=lambda: Definitive(0, (), ()))
+    definitions: Definitions = field(default_factory=Definitions)
 
     def copy(self) -> Model:
         """Another of the same."""
-        return Model(
-            {number: queue.copy() for number, queue in self.queues.items()}, dict(self.versions), self.definitive
-        )
+        definitions = Definitions()
+        definitions.restore(self.definitions.snapshot())
+        return Model({number: queue.copy() for number, queue in self.queues.items()}, dict(self.versions), definitions)
 
 
 Fold: TypeAlias = Callable[[Model], None]
@@ -82,22 +83,24 @@ def declared(model: Model, number: int, name: str, settings: QueueSettings | Non
         model.queues[number] = Held(name, settings)
 
 
-def defined(model: Model, definitive: Definitive, deleted: int | None) -> None:
+def defined(model: Model, events: Iterable[ExchangeEvent], deleted: int | None) -> None:
     """Exchanges and bindings were changed, and a queue was deleted with them, if one was."""
-    model.definitive = definitive
+    for event in events:
+        model.definitions.apply(event)
     if deleted is not None:
-        del model.queues[deleted]
+        model.queues.pop(deleted, None)
 
 
 def together(model: Model, added: Mapping[int, Added], gone: Mapping[int, Ranges]) -> None:
-    """Queues got messages and lost some, in one instant."""
-    for number, ranges in gone.items():
-        model.queues[number].take(ranges)
+    """Queues got messages and lost some, in one instant. Only damage leaves a queue that is not there, for which nothing leaves another."""
+    if all(number in model.queues for number in added):
+        for number, ranges in gone.items():
+            acknowledged(model, number, ranges)
     for number, (first, messages, stage) in added.items():
-        queue = model.queues[number]
-        queue.next = first + len(messages)
-        into = queue.wanted if stage is None else queue.staged.setdefault(stage, {})
-        into.update(enumerate(messages, first))
+        if (queue := model.queues.get(number)) is not None:
+            queue.next = first + len(messages)
+            into = queue.wanted if stage is None else queue.staged.setdefault(stage, {})
+            into.update(enumerate(messages, first))
 
 
 def acknowledged(model: Model, number: int, ranges: Ranges) -> None:
@@ -133,7 +136,8 @@ def compare(model: Model, unsure: Mapping[int, set[int]], storage: Storage) -> N
     """Checks that a store holds what the model does; what of the messages in ``unsure`` it has not, the model has no more either."""
     there = {queue.number: queue for queue in storage.queues}
     require(there.keys() == model.queues.keys(), f"queues {sorted(there)} found, not {sorted(model.queues)}")
-    require(storage.definitions.snapshot() == model.definitive, "exchanges or bindings are not as they were answered")
+    definitions = storage.definitions.snapshot()
+    require(definitions == model.definitions.snapshot(), "exchanges or bindings are not as they were answered")
     require(dict(storage.versions) == model.versions, "other versions are committed")
     for number, queue in model.queues.items():
         stored, log = there[number], there[number].log

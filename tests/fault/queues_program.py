@@ -22,7 +22,6 @@ from typing import Any, Final
 from actors.batch import MessageBatch
 from actors.exchanges.errors import ExchangeError
 from actors.exchanges.exchanges import Exchanges
-from actors.exchanges.vocabulary import Definitive
 from actors.exchanges.vocabulary import Event as ExchangeEvent
 from actors.queue.found_queues import found_queues
 from actors.queue.state.log import QueueLog
@@ -417,14 +416,11 @@ class QueuesProgram(StoreProgram):
             self._storage.change_definitions(events)  # nothing, or what a restart forgets
             return
         self.seen["queue that went with its bindings"] += deleted is not None and bool(events)
-        after: list[Definitive] = []
-
-        def change() -> int:
-            answer = self._storage.change_definitions(events, deleted)
-            after.append(self._storage.definitions.snapshot())
-            return answer
-
-        self._carry_out(lambda model: defined(model, after[0], deleted), change)
+        numbered = [event for event in events if event.number]
+        self._carry_out(
+            partial(defined, events=numbered, deleted=deleted),
+            lambda: self._storage.change_definitions(events, deleted),
+        )
 
     def _is_durable(self, name: str) -> bool | None:
         found = [queue for queue in self._storage.queues if queue.name == name]
