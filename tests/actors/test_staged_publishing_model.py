@@ -472,7 +472,7 @@ def tally_of_targets_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def of_targets(self: RoutedStages, key: StageKey) -> Any:
         found, event = tally(self, key)
-        targets = self._stages[key].sender._targets  # type: ignore[union-attr]
+        targets = self._stages[key].sender._room._targets  # type: ignore[union-attr]
         return tuple(each for each in found if each[0] in targets), event
 
     monkeypatch.setattr(RoutedStages, "tally", of_targets)
