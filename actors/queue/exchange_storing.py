@@ -69,11 +69,13 @@ class Storing:
             promised = len(groups) > 1 and not refused
             if promised:
                 self._distributor.promise(_by_queue(parts))
-            for group in groups:
-                self._store(group.parts, 0, refused, promised=promised)
-                yield
-            if promised:
-                self._distributor.promise_is_kept()
+            try:
+                for group in groups:
+                    self._store(group.parts, 0, refused, promised=promised)
+                    yield
+            finally:
+                if promised:
+                    self._distributor.promise_is_kept()
             if refused and not offered.failed:
                 offered.refuse(next(iter(refused.values())))
 
@@ -123,7 +125,7 @@ class Storing:
             offered.event = max(offered.event, found.event)
             offered.sender.stored(found.queues, part.batch)
             self._distributor.used(found.queues, offered.sender.actor_ref, part.batch)
-            if rejected is not None and offered.rejected is None:
+            if rejected is not None and is_stored(offered):
                 offered.refuse(rejected)
 
     def _store_staged(
