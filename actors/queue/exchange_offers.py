@@ -19,18 +19,18 @@ class Offered:
     Attributes:
         parts: what of it goes where, as far as that is found.
         steps: finds more of that; None where that is not begun, or there is nothing to find.
-        is_routed: whether all of it is found, or it has failed.
         event: what it waits for until it is confirmed.
         rejected: why a queue, or what is behind one that did, takes nothing of it.
         failed: whether some of it could not be stored, or nothing of it, since its sender has failed.
-        unroutable: what no queue takes, for a sender that wants to know.
+        lost: how many of its messages no queue takes.
+        unroutable: which these are, for a sender that wants to know.
         records: how many it, or what it was stored with, became.
     """
 
     __slots__ = (
         "event",
         "failed",
-        "is_routed",
+        "lost",
         "offer",
         "parts",
         "records",
@@ -45,10 +45,10 @@ class Offered:
         self.offer = offer
         self.parts: list[Routed] = []
         self.steps: Iterator[None] | None = None
-        self.is_routed = False
         self.event = 0
         self.rejected: str | None = None
         self.failed = False
+        self.lost = 0
         self.unroutable: Unroutable | None = None
         self.records = 0
 
@@ -56,6 +56,11 @@ class Offered:
     def up_to(self) -> int:
         """The sender's number behind it."""
         return self.offer.sequence + len(self.offer.batch)
+
+    def begin_anew(self) -> None:
+        """Nothing is found of where it goes: where that leads may be another place by now."""
+        self.parts = []
+        self.steps, self.lost, self.unroutable = None, 0, None
 
     def refuse(self, reason: str) -> None:
         """A queue rejects some of it: none of the rest is stored, nor what its sender has sent behind it."""

@@ -20,7 +20,7 @@ from actors.errors import InvalidRequestError, QueueError, StorageError
 from actors.queue.exchange_counts import ExchangeCounts
 from actors.queue.exchange_offers import Line, Offered, Tally
 from actors.queue.exchange_routing import Routing
-from actors.queue.exchange_storing import Storing
+from actors.queue.exchange_storing import Storing, is_stored
 from actors.queue.state.known_numbers import Known
 from actors.queue.state.routed import grouped
 from actors.queue.vocabulary.distributed import StageTallied
@@ -282,7 +282,12 @@ class ExchangePublishing:
     def _next_round(self, time_is_up: Callable[[], bool]) -> _Round:
         """Route what waits, and put together what is stored next."""
         items = self._line.take(lambda offered: self._is_routed(offered, time_is_up), time_is_up)
-        batches = [each for each in items if isinstance(each, Offered) and not each.failed]
+        offered = [each for each in items if isinstance(each, Offered)]
+        # What is behind a rejection is looked at here, in the order in which it came.
+        batches = [each for each in offered if is_stored(each)]
+        for each in offered:
+            if not each.failed:
+                self._routing.count(each)
         routed = [part for each in batches for part in each.parts]
         if len(routed) == 1 and routed[0].stage is None and not self._distributor.rejects(routed[0].queues):
             # What nearly every batch is that comes alone.
@@ -302,8 +307,6 @@ class ExchangePublishing:
     def _is_routed(self, offered: Offered, time_is_up: Callable[[], bool]) -> bool:
         """Find where a batch goes; False where that takes longer than there is time, or a queue has no room for it yet."""
         sender = offered.sender
-        if offered.is_routed:
-            return sender.has_room(offered.parts, keyed=offered.offer.batch.keys is not None)
         try:
             if sender.failed is None and offered.steps is None:
                 offered.steps = self._routing.begin(offered, self._known_of(offered))
@@ -317,15 +320,30 @@ class ExchangePublishing:
             # A defect of ours ends this sender, and takes nothing of what others have offered with it.
             logger.exception("a batch to exchange %s cannot be routed", sender.exchange)
             sender.failed = QueueError("what was sent could not be routed; the broker's log has the reason")
-        offered.is_routed, offered.steps = True, None
-        offered.failed = sender.failed is not None
-        return sender.has_room(offered.parts, keyed=offered.offer.batch.keys is not None)
+        if sender.failed is not None or sender.has_room(offered.parts, keyed=offered.offer.batch.keys is not None):
+            return True
+        # By the time that there is room it may go elsewhere.
+        offered.begin_anew()
+        return False
 
     def _stored(self, these: _Round, time_is_up: Callable[[], bool]) -> bool:
         """Store a round; False where some of it is left, as there is no time for more."""
         alone = these.alone and self._storage is not None and self._storage.begin_alone(1)
         try:
             return not any(time_is_up() for _ in these.steps)
+        except StorageError:
+            raise
+        except Exception:
+            # A defect of ours. What of all this is stored nobody can say, so nothing of it is confirmed.
+            logger.exception("what was published to exchanges cannot be stored")
+            for each in these.items:
+                if each.sender.failed is None:
+                    each.sender.failed = QueueError(
+                        "what was sent could not be stored; the broker's log has the reason"
+                    )
+                if isinstance(each, Offered):
+                    each.failed = True
+            return True
         finally:
             if alone and self._storage is not None:
                 self._storage.end_alone()
@@ -337,6 +355,9 @@ class ExchangePublishing:
                 self._tallied(each)
                 continue
             each.sender.settled(each.offer.batch, each.records)
+            if not each.parts and each.rejected is None and not each.failed:
+                # It goes nowhere, and is rejected all the same behind what is.
+                each.rejected = each.sender.rejects(each.offer.sequence)
             if each.sender.stage is not None and each.sender.failed is None:
                 self._stages.came(each.sender.stage, each.up_to)
             each.sender.answers += 1

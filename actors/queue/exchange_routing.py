@@ -86,13 +86,15 @@ class Routing:
 
     def _end(self, offered: Offered, lost: list[tuple[int, int]]) -> None:
         """All of a batch is routed; ``lost`` is what no queue takes, as (first number, count) pairs."""
-        sender, offer = offered.sender, offered.offer
-        counts = self._counts.of(sender.exchange)
-        counts.published += len(offer.batch)
-        if lost:
-            counts.unroutable += sum(count for _, count in lost)
-            if sender.mandatory:
-                offered.unroutable = Unroutable(tuple(lost), _why_lost(offered, lost[0][0] - offer.sequence))
+        offered.lost = sum(count for _, count in lost)
+        if lost and offered.sender.mandatory:
+            offered.unroutable = Unroutable(tuple(lost), _why_lost(offered, lost[0][0] - offered.offer.sequence))
+
+    def count(self, offered: Offered) -> None:
+        """A batch is routed for good."""
+        counts = self._counts.of(offered.sender.exchange)
+        counts.published += len(offered.offer.batch)
+        counts.unroutable += offered.lost
 
     def _runs(self, sender: Publisher, batch: MessageBatch) -> Iterator[tuple[tuple[str, ...], int, int] | None]:
         """The queues of a batch's messages, each with from which message to before which: neighbours that go to the same are together.

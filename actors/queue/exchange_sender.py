@@ -82,7 +82,9 @@ class ExchangeSender(LoopActor):
         self._generation = -1
         self._unanswered = Unanswered()
         self._expected: int | None = None
+        # What is stored next has to have this number, and be the one that comes again; and whether that has still to come.
         self._rejected_from: int | None = None
+        self._comes_again = False
         # Why nothing of it is stored any more; whoever stores sets it.
         self.failed: QueueError | None = None
         # How many of its batches are stored and not confirmed yet; whoever stores counts them.
@@ -160,9 +162,9 @@ class ExchangeSender(LoopActor):
                     self._answered()
                 return
             offer = offer._replace(sequence=offer.sequence + known, batch=offer.batch.slice(known, count))
-        if offer.sequence == self._rejected_from:
-            self._rejected_from = None
-        if self._rejected_from is None:
+        if offer.sequence == self._expected:
+            self._comes_again = False
+        if not self._comes_again:
             self._expected = offer.sequence + count - known
         self._room.offered(offer.batch)
         self._publishing.offer(self, offer)
@@ -170,7 +172,7 @@ class ExchangeSender(LoopActor):
     def _check(self, offer: OfferBatch, count: int, size: int) -> None:
         if self.stage is not None and (offer.delay is not None or offer.ttl is not None):
             raise InvalidRequestError(NO_TIMING)
-        if self._expected is not None and offer.sequence > self._expected and self._rejected_from is None:
+        if self._expected is not None and offer.sequence > self._expected and not self._comes_again:
             raise SequenceGapError(self._expected, offer.sequence)
         self._room.check(offer.batch, count, size)
 
@@ -227,11 +229,18 @@ class ExchangeSender(LoopActor):
     def rejected(self, sequence: int) -> None:
         """A queue rejects what has this number: all behind it is rejected too, until this number comes again, be it another message."""
         self._expected = self._rejected_from = sequence
+        self._comes_again = True
 
     def rejects(self, sequence: int) -> str | None:
-        """Why what has this number is rejected, for something before it was; None where nothing was."""
+        """Why what has this number is rejected, for something before it was; None where nothing was, or it comes again with this.
+
+        It is asked of what came in the order in which it came.
+        """
         first = self._rejected_from
-        if first is None or sequence <= first:
+        if first is None or sequence < first:
+            return None
+        if sequence == first:
+            self._rejected_from = None
             return None
         return f"messages sent before, from number {first} on, were rejected"
 

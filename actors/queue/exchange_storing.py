@@ -70,11 +70,13 @@ class Storing:
             promised = len(groups) > 1 and not refused
             if promised:
                 self._distributor.promise(_by_queue(parts))
-            for group in groups:
-                self._store(group.parts, 0, refused, promised=promised)
-                yield
-            if promised:
-                self._distributor.promise_is_kept()
+            try:
+                for group in groups:
+                    self._store(group.parts, 0, refused, promised=promised)
+                    yield
+            finally:
+                if promised:
+                    self._distributor.promise_is_kept()
             if refused and not offered.failed:
                 offered.refuse(next(iter(refused.values())))
 
@@ -125,7 +127,7 @@ class Storing:
             offered.event = max(offered.event, found.event)
             messages, size = used.get(offered.sender, (0, 0))
             used[offered.sender] = messages + len(part.batch), size + part.batch.nbytes
-            if rejected is not None and offered.rejected is None:
+            if rejected is not None and is_stored(offered):
                 offered.refuse(rejected)
         # Once for each sender: for each part it would take the number of the queues as often.
         for sender, (messages, size) in used.items():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from actors.queue.vocabulary.settings import QueueSettings
 from streams.testkit import run_in_virtual_time
 from tests.actors.publishing_bench import LARGE, batch_of, client, defined, received, receiver
 from tests.actors.stored_queues import StoredQueues, durable, turns
+from tests.actors.test_exchange_turns import all_stored, slow
 
 
 async def bench_of(folder: Path | None, **queues: QueueSettings) -> StoredQueues:
@@ -165,3 +168,69 @@ def test_what_is_unanswered_is_counted_to_the_end_and_each_is_answered_once_in_o
             answered += [number for number, _ in unanswered.known()]
     assert answered == [up_to for up_to, _ in batches]
     assert (len(unanswered), unanswered.messages, unanswered.bytes) == (0, 0, 0)
+
+
+@durable
+async def test_behind_what_is_rejected_nothing_is_stored_that_was_sent_before_it_comes_again(folder: Path) -> None:
+    bench = slow(await bench_of(folder, q=QueueSettings(max_messages=1, overflow="reject")))
+    publisher = await client(bench, "x", "all", "p")
+    publisher.send(batch_of(b"full"))
+    await bench.settled()
+    publisher.send(batch_of(b"1"))
+    publisher.send(batch_of(b"2"))
+    publisher.send(keyed("nowhere", b"3"))
+    for _ in range(20):
+        if not publisher.rejected:
+            await asyncio.sleep(0)
+    assert len(publisher.rejected) == 1
+    # It does not wait for the answers of the others, as it should.
+    bench.queues.get("q").tell(bench.queues.alter("q", {"max_messages": 100}))
+    publisher.send(batch_of(b"1"), sequence=1)
+    publisher.send(batch_of(b"2"), sequence=2)
+    await all_stored(bench)
+    await bench.settled()
+    assert [up_to for up_to, _ in publisher.rejected] == [2, 3, 4]
+    assert publisher.confirmed == [1, 2, 3]
+    _, told = await receiver(bench, "q")
+    await bench.settled()
+    assert received(told) == [b"full", b"1", b"2"]
+    await bench.close()
+
+
+@durable
+async def test_what_no_queue_takes_is_rejected_behind_what_a_queue_rejects_in_the_same_turn(folder: Path) -> None:
+    bench = await bench_of(folder, q=QueueSettings(max_messages=1, overflow="reject"))
+    publisher = await client(bench, "x", "all")
+    publisher.send(batch_of(b"full"))
+    await bench.settled()
+    publisher.send(batch_of(b"1"))
+    publisher.send(keyed("nowhere", b"2"))
+    await bench.settled()
+    assert [up_to for up_to, _ in publisher.rejected] == [2, 3]
+    publisher.send(keyed("nowhere", b"1"), sequence=1)
+    await bench.settled()
+    assert publisher.confirmed == [1, 2]
+    await bench.close()
+
+
+@durable
+async def test_the_first_of_a_senders_batches_that_are_rejected_together_is_the_one_that_has_to_come_again(
+    folder: Path,
+) -> None:
+    bench = await bench_of(folder, q=QueueSettings(max_messages=10))
+    publisher = await client(bench, "x", "q")
+    publisher.send(batch_of(b"full"))
+    await bench.settled()
+    # By the time that both are stored, together, their queue rejects.
+    with mock.patch.object(bench.queues.distributor, "rejects", return_value=False):
+        bench.queues.get("q").tell(bench.queues.alter("q", {"overflow": "reject", "max_messages": 1}))
+        publisher.send(batch_of(b"1"))
+        publisher.send(batch_of(b"2"))
+        await bench.settled()
+    assert [up_to for up_to, _ in publisher.rejected] == [2, 3]
+    bench.queues.get("q").tell(bench.queues.alter("q", {"max_messages": 10}))
+    await bench.settled()
+    publisher.send(batch_of(b"1"), sequence=1)
+    await bench.settled()
+    assert publisher.confirmed == [1, 2]
+    await bench.close()

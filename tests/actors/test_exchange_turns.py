@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import count, pairwise
 from pathlib import Path
+from unittest import mock
 
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.settings import QueueSettings
@@ -351,4 +352,20 @@ async def test_who_publishes_to_transient_queues_waits_for_nobody_elses_sync_and
     assert [each.confirmed for each in (kept, passing, both)] == [[], [1], []]
     await bench.commit()
     assert [each.confirmed for each in (kept, passing, both)] == [[1], [1], [1, 2]]
+    await bench.close()
+
+
+@durable
+async def test_a_defect_of_ours_while_something_is_stored_ends_its_sender_and_confirms_nothing(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    await bound(bench, "x", "topic", q="#")
+    one, two = await client(bench, "x", None), await client(bench, "x", None)
+    with mock.patch.object(bench.queues.distributor, "store", side_effect=KeyError("a defect")):
+        one.send(keyed(b"1"))
+        await turns()
+    two.send(keyed(b"2"))
+    await bench.settled()
+    assert one.confirmed == []
+    assert [text for _, text in one.errors] == ["what was sent could not be stored; the broker's log has the reason"]
+    assert two.confirmed == [1]
     await bench.close()

@@ -1,0 +1,128 @@
+"""What waits for the room of a queue that is new to its sender goes where it leads when there is room, or is given up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actors.queue.vocabulary import commands
+from actors.queue.vocabulary.distributed import Unroutable
+from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.stages import StageKey
+from tests.actors.publishing_bench import Client, batch_of, client, defined, receiver, stager
+from tests.actors.stored_queues import StoredQueues, durable, turns
+from tests.actors.test_exchange_publishing import bound, keyed
+
+
+async def held(folder: Path, *keys: bytes, mandatory: bool = False) -> tuple[StoredQueues, Client]:
+    """Somebody who publishes to ``x``, and waits for ``small``, which is full of one message."""
+    bench = StoredQueues(folder)
+    bench.queues.declare("small", QueueSettings(max_messages=1))
+    await bound(bench, "x", "direct", small="s", large="l")
+    first = await client(bench, "x", "s")
+    first.send(batch_of(b"full"))
+    await bench.settled()
+    waiting = await client(bench, "x", "l")
+    (sender,) = [each for each in bench.queues.exchanges.publishing._senders if each.actor_ref == waiting.ref]
+    sender.mandatory = mandatory
+    for key in keys:
+        waiting.send(keyed(key))
+    await bench.settled()
+    assert waiting.confirmed == []
+    return bench, waiting
+
+
+async def unbound(bench: StoredQueues) -> None:
+    directory = bench.queues.exchanges
+    await defined(bench, directory.exchanges.decide.unbind("x", "small", "s"))
+    directory._changed()
+    await bench.settled()
+
+
+@durable
+async def test_who_waits_for_a_full_queue_goes_on_when_nothing_leads_there_any_more(folder: Path) -> None:
+    bench, waiting = await held(folder, b"s", b"l", mandatory=True)
+    await unbound(bench)
+    assert waiting.confirmed == [1, 2]
+    assert [told.ranges for told in waiting.told if isinstance(told, Unroutable)] == [((0, 1),)]
+    logs, counts = bench.queues.logs(), bench.queues.exchanges.publishing.counts.read("x")
+    assert [logs[name].stored_messages for name in ("small", "large")] == [1, 1]
+    assert (counts.published, counts.unroutable, counts.returned) == (3, 1, 1)
+    await bench.close()
+
+
+@durable
+async def test_what_waits_for_a_queue_that_is_deleted_is_not_in_another_of_its_name(folder: Path) -> None:
+    bench, waiting = await held(folder, b"s")
+    bench.queues.delete("small")
+    bench.queues.declare("small", QueueSettings())
+    await bench.settled()
+    assert waiting.confirmed == [1]
+    assert bench.queues.logs()["small"].stored_messages == 0
+    await bench.close()
+
+
+@durable
+async def test_what_waits_is_refused_with_the_exchange_that_is_deleted(folder: Path) -> None:
+    bench, waiting = await held(folder, b"s")
+    directory = bench.queues.exchanges
+    await defined(bench, directory.exchanges.decide.delete("x"))
+    directory._changed()
+    await bench.settled()
+    assert [code for code, _ in waiting.errors] == ["not-found"]
+    await waiting.ref.stop(block=False)
+    await bench.settled()
+    assert bench.queues.logs()["small"].stored_messages == 1
+    assert not bench.queues.exchanges.publishing._line._held
+    await bench.close()
+
+
+@durable
+async def test_a_batch_that_cannot_be_routed_to_its_end_waits_for_no_room_to_be_refused(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    bench.queues.declare("small", QueueSettings(max_messages=1))
+    bench.queues.declare("large", QueueSettings())
+    publisher = await client(bench, "", None)
+    for _ in range(6):
+        publisher.send(keyed(*[b"large"] * 512))
+        await bench.settled()
+    first = await client(bench, "", "small")
+    first.send(batch_of(b"full"))
+    await bench.settled()
+    publisher.send(keyed(*[b"small"] * 500, *[b"large"] * 600, b"x" * 1_000))
+    await bench.settled()
+    assert [code for code, _ in publisher.errors] == ["protocol-error"]
+    await bench.close()
+
+
+@durable
+async def test_what_an_older_writer_of_a_stage_has_waiting_counts_for_nothing_when_a_newer_one_writes(
+    folder: Path,
+) -> None:
+    bench = StoredQueues(folder)
+    bench.queues.declare("small", QueueSettings(max_messages=1))
+    first = await client(bench, "", "small")
+    first.send(batch_of(b"full"))
+    await bench.settled()
+    key = StageKey("w", 0, "0")
+    older = await stager(bench, key, exchange="")
+    older.send(keyed(*[b"small"] * 20))
+    await bench.settled()
+    newer = await stager(bench, key, exchange="")
+    newer.send(keyed(b"small"))
+    await bench.settled()
+    ref, _ = await receiver(bench, "small")
+    # Both wait no more in the same turn, the older one first.
+    publishing = bench.queues.exchanges.publishing
+    publishing._planned = True
+    older.ref.stop_nowait()
+    await turns()
+    bench.queues.get("small").tell(commands.Acknowledged(((0, 1),), connection=ref))
+    await bench.settled()
+    publishing._turn()
+    await bench.settled()
+    assert [newer.confirmed, older.confirmed] == [[1], []]
+    assert bench.queues.logs()["small"].staged_messages == 1
+    newer.ref.stop_nowait()
+    again = await stager(bench, key, exchange="")
+    assert [each.last_sequence for each in again.attached] == [1]
+    await bench.close()
