@@ -37,6 +37,10 @@ SYNONYMS: Final = {
     "rm": "delete",
     "add": "create",
     "new": "create",
+    "declare": "create",
+    "remove": "delete",
+    "bind": f"{PROGRAM} binding create",
+    "unbind": f"{PROGRAM} binding delete",
     "benchmark": "bench",
     "version": "--version",
 }
