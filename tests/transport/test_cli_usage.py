@@ -272,6 +272,23 @@ def test_a_usage_error_exits_with_2_and_names_the_fault(arguments: list[str], co
         (["queue", "creat"], "penstock queue: no such verb creat; did you mean create? See penstock queue -h"),
         (["purge"], "penstock: no such verb purge; did you mean queue purge? See penstock -h"),
         (["consume"], "penstock: no such verb consume; did you mean receive? See penstock -h"),
+        (
+            ["exchange", "declare"],
+            "penstock exchange: no such verb declare; did you mean create? See penstock exchange -h",
+        ),
+        (["queue", "declare"], "penstock queue: no such verb declare; did you mean create? See penstock queue -h"),
+        (
+            ["exchange", "bind"],
+            "penstock exchange: no such verb bind; did you mean penstock binding create? See penstock exchange -h",
+        ),
+        (
+            ["receive", "--exchange", "e"],
+            (
+                "penstock receive: no such option --exchange: bind a queue to it with `penstock binding create`, "
+                "and receive from that queue. See penstock receive -h"
+            ),
+        ),
+        (["unbind"], "penstock: no such verb unbind; did you mean penstock binding delete? See penstock -h"),
         (["--versoin"], "penstock: no such option --versoin; did you mean --version? See penstock -h"),
         (["a\x1b[31m\nb"], "penstock: no such verb a\\x1b[31m b. See penstock -h"),
     ],

@@ -17,8 +17,8 @@ from tests.decoding import FrameDecoder
 from transport import Administration, Consumer, DeliveredBatch, Delivery, Receiver, Sender
 from transport.broker.receiving_ports import ReceivingPort, SubscribingPort
 from transport.cli._json_lines import write_messages
-from transport.cli.peek import _facts
-from transport.clients.json_messages import TOLD, message_of
+from transport.cli.peek import _facts, _lines
+from transport.clients.json_messages import TOLD, Given, message_of
 from transport.consumer.carried import CarriedMessage
 from transport.errors import RemoteProtocolError
 from transport.wire.codec import decode, encode
@@ -226,6 +226,14 @@ def test_who_looks_at_stored_messages_sees_them(run: Any, serve: Any) -> None:
             assert [(each.exchange, each.routing_key) for each in found] == SEEN
             shown = [_facts(each) for each in found]
             assert [(each["exchange"], each["routing_key"]) for each in shown] == SEEN
+            lines = [_lines(each, False)[0] for each in found]
+            assert [line[line.index(" B  ") + 4 : line.index("  id ")] for line in lines] == [
+                "exchange (default)  routing key orders",
+                "exchange (default)  routing key orders",
+                "key own  exchange x",
+                "exchange x  routing key common",
+                "key 0xff  exchange x",
+            ]
 
     run(main)
 
@@ -238,6 +246,16 @@ def test_a_line_of_json_says_them_where_there_are_any_and_who_sends_it_again_pas
     rows = [json.loads(line) for line in written.splitlines()]
     assert [(row["exchange"], row["routing_key"]) for row in rows] == [("x", "own"), ("x", "common"), ("x", "\ufffd")]
     assert [message_of(row)[0].payload for row in rows] == [b"1", b"2", b"3"]
+    assert [message_of(row)[0].key for row in rows] == [b"own", None, b"\xff"]
     plain, _ = write_messages(delivered(PLAIN))
     assert all(not {"exchange", "routing_key"} & json.loads(line).keys() for line in plain.splitlines())
     assert {"exchange", "routing_key"} <= TOLD
+
+
+def test_who_publishes_such_a_line_again_publishes_it_by_the_same_key() -> None:
+    written, _ = write_messages(delivered(KEYED, "x", "common"))
+    again = Given(b"of all", published=True)
+    assert [message_of(json.loads(line), again)[0].key for line in written.splitlines()] == [b"own", b"common", b"\xff"]
+    assert message_of({"payload": "", "routing_key": ""}, again)[0].key == b"of all"
+    with pytest.raises(ValueError, match="routing_key is a number, not a text"):
+        message_of({"payload": "", "routing_key": 7}, again)

@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from transport.cli._optional_value import say_values
 from transport.cli._run import drop_unwritten, explain, tell
-from transport.cli._usage import HELP_FLAGS, SYNONYMS, UsageError, did_you_mean, names_of, near, tell_usage
+from transport.cli._usage import HELP_FLAGS, PROGRAM, SYNONYMS, UsageError, did_you_mean, names_of, near, tell_usage
 from transport.cli.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_USAGE
 
 PLAIN: Final = (str, int, float, bool, Path)
@@ -105,11 +105,12 @@ class Group(_Helpful, TyperGroup):
 
     def _meant(self, name: str) -> list[str]:
         shown = self.lines()
+        synonym = SYNONYMS.get(name, name)
+        # What is called so elsewhere is meant, however near another is: to declare is not to delete.
+        if synonym in shown or synonym.startswith((f"{PROGRAM} ", "-")):
+            return [synonym]
         if found := near(name, shown):
             return found
-        synonym = SYNONYMS.get(name, name)
-        if synonym in shown or synonym.startswith("-"):
-            return [synonym]
         return [f"{each} {synonym}" for each in shown if synonym in getattr(self.commands[each], "commands", {})]
 
     def lines(self) -> dict[str, str]:

@@ -185,7 +185,11 @@ def lines(key: bytes | None = None, headers: Mapping[str, HeaderValue] | None = 
 
 
 def decoder_of(
-    name: str | None, key: bytes | None = None, headers: Mapping[str, HeaderValue] | None = None
+    name: str | None,
+    key: bytes | None = None,
+    headers: Mapping[str, HeaderValue] | None = None,
+    *,
+    published: bool = False,
 ) -> Callable[[], Decoder]:
     """Makes a decoder for each input.
 
@@ -193,6 +197,7 @@ def decoder_of(
         name: the format: ``null``, ``length-prefixed``, ``whole-file`` or ``jsonl``; None for lines.
         key: the key of every message that has no other; None for none.
         headers: the headers of every message, beside its own.
+        published: whether they go to an exchange.
 
     Raises:
         BatchError: there are more headers than a message may have.
@@ -207,7 +212,7 @@ def decoder_of(
     if name == "jsonl":
         from transport.clients.json_messages import Given  # noqa: PLC0415 - as above
 
-        given = Given(key, dict(headers or {}))
+        given = Given(key, dict(headers or {}), published)
         return lambda: JsonDecoder(given)
     return lambda: lines(key, headers)
 

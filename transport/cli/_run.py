@@ -36,7 +36,11 @@ OF_SUBSCRIPTION = "there is no subscription "
 """In a ``not-found`` that is not about a queue."""
 SUBSCRIPTIONS = "`penstock subscription list` shows what there is"
 OF_EXCHANGE = "there is no exchange "
-EXCHANGES = "`penstock exchange list` shows what there is"
+EXCHANGES = "`penstock exchange list` shows what there is, and `penstock exchange create` makes one"
+OF_BOUND_QUEUE = " that could be bound"
+BOUND_QUEUES = "`penstock queue list` shows what there is, and `penstock queue create` makes one"
+DECLARE = ": declare it first"
+"""What a program would do about both, and no verb is called."""
 OF_RIGHTS = (" may not ", " rights ")
 """One is in a ``forbidden`` that a right would change. Some exchanges are nobody's to change: then the text says what to do."""
 PROOFS = {
@@ -201,7 +205,7 @@ def explain(error: Exception) -> str:
         return f"{text}; {hint}"
     # A text that says itself where to look needs no more.
     if isinstance(error, BrokerError) and error.code in HINTS and LOOK_THERE not in text:
-        return f"{text}; {hint}" if (hint := _hint(error.code, text)) else text
+        return f"{text.removesuffix(DECLARE)}; {hint}" if (hint := _hint(error.code, text)) else text
     return text
 
 
@@ -211,6 +215,8 @@ def _hint(code: str, text: str) -> str:
         return SUBSCRIPTIONS
     if OF_EXCHANGE in text:
         return EXCHANGES
+    if OF_BOUND_QUEUE in text:
+        return BOUND_QUEUES
     if code == "forbidden" and not any(words in text for words in OF_RIGHTS):
         return ""
     return HINTS[code]

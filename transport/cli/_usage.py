@@ -37,10 +37,18 @@ SYNONYMS: Final = {
     "rm": "delete",
     "add": "create",
     "new": "create",
+    "declare": "create",
+    "remove": "delete",
+    "bind": f"{PROGRAM} binding create",
+    "unbind": f"{PROGRAM} binding delete",
     "benchmark": "bench",
     "version": "--version",
 }
 """What other programs call it: said where nothing of ours is near."""
+ELSEWHERE: Final = {
+    ("receive", "--exchange"): "bind a queue to it with `penstock binding create`, and receive from that queue",
+}
+"""Of a verb and an option that it has not: what there is in place of it."""
 MOST_NEAR: Final = 3
 """Names that are suggested, at most."""
 AS_NEAR: Final = 0.1
@@ -102,6 +110,8 @@ def _no_such_option(error: Any, context: Any) -> str:
     parameters = [] if context is None else context.command.get_params(context)
     flags = [flag for each in parameters if not getattr(each, "hidden", False) for flag in _long(each)]
     given = error.option_name
+    if instead := ELSEWHERE.get((getattr(context, "info_name", ""), given)):
+        return f"no such option {given}: {instead}"
     return f"no such option {given}{did_you_mean(near(given, flags))}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ from transport.cli._exchange_options import (
     arguments_of,
     check_destination,
     check_exchange,
+    written_table,
 )
 from transport.cli._looking import AsJson, Watch, Wide, present
 
@@ -74,7 +75,7 @@ async def create_binding(
     table = arguments_of(argument, match)
     made = await administration.bind(exchange, queue, key, table, to_exchange=to_exchange)
     done = "created" if made else "is there already"
-    typer.echo(f"binding {_said(exchange, queue, key, to_exchange)} {done} at {administration.address}")
+    typer.echo(f"binding {_said(exchange, queue, key, table, to_exchange)} {done} at {administration.address}")
 
 
 @app.command("delete")
@@ -90,14 +91,16 @@ async def delete_binding(
 ) -> None:
     """Delete a binding, which is named as it was created: with its key and all its arguments."""
     table = arguments_of(argument, match)
-    said = _said(exchange, queue, key, to_exchange)
+    said = _said(exchange, queue, key, table, to_exchange)
     if await administration.unbind(exchange, queue, key, table, to_exchange=to_exchange):
         typer.echo(f"binding {said} deleted at {administration.address}")
     else:
         typer.echo(f"nothing to delete: there is no binding {said}; `penstock binding list` shows what there is")
 
 
-def _said(exchange: str, destination: str, key: str, to_exchange: bool) -> str:
+def _said(exchange: str, destination: str, key: str, table: dict[str, Any], to_exchange: bool) -> str:
     """A binding in a sentence."""
     what = "exchange" if to_exchange else "queue"
-    return f"from exchange {exchange} to {what} {destination}" + (f" by {key}" if key else "")
+    told = [key] if key else []
+    told += written_table(table) or []
+    return f"from exchange {exchange} to {what} {destination}" + (f" by {', '.join(told)}" if told else "")

@@ -8,6 +8,7 @@ import typer
 
 from transport.cli import _written as written
 from transport.cli._administering import admin_command
+from transport.cli._exchange_options import shown_exchange
 from transport.cli._options import QueueArgument
 from transport.cli._tables import cell_len, terminal_width
 
@@ -118,6 +119,10 @@ def _lines(message: PeekedMessage, headers: bool) -> list[str]:
         facts.append(f"delivered {message.deliveries}x" if message.deliveries else "perhaps delivered")
     if message.key is not None:
         facts.append(f"key {_text(message.key)}")
+    if message.exchange is not None:
+        facts.append(f"exchange {shown_exchange(_text(_bytes(message.exchange)))}")
+        if message.key is None and message.routing_key:
+            facts.append(f"routing key {_text(_bytes(message.routing_key))}")
     facts.append(f"id {message.id.hex()}")
     lines = ["  ".join(facts)]
     if headers and message.headers is None:

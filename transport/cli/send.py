@@ -135,7 +135,7 @@ async def send(
 
     target = target_of(VERB, queue, exchange, routing_key, key, mandatory=mandatory, no_create=no_create)
     form = format_of(null=null, length_prefixed=length_prefixed, whole_file=whole_file, jsonl=jsonl)
-    messages = Input(files or [], window := Window(), _decoder(form, key, header))
+    messages = Input(files or [], window := Window(), _decoder(form, key, header, published=exchange is not None))
     try:
         sender = Sender(
             address,
@@ -193,7 +193,7 @@ async def send(
     return EXIT_FAILED if target.came_back.count else EXIT_DONE
 
 
-def _decoder(form: str | None, key: str | None, header: list[str] | None) -> Callable[[], Decoder]:
+def _decoder(form: str | None, key: str | None, header: list[str] | None, *, published: bool) -> Callable[[], Decoder]:
     from actors.errors import BatchError  # noqa: PLC0415 - not needed for --help
     from transport.cli._input_formats import decoder_of  # noqa: PLC0415
 
@@ -202,7 +202,7 @@ def _decoder(form: str | None, key: str | None, header: list[str] | None) -> Cal
         name, _, value = pair.partition("=")
         headers[name] = value
     try:
-        return decoder_of(form, None if key is None else key.encode(), headers)
+        return decoder_of(form, None if key is None else key.encode(), headers, published=published)
     except (BatchError, UnicodeEncodeError) as error:
         raise typer.BadParameter(str(error)) from None
 

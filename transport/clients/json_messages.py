@@ -26,14 +26,20 @@ TAKEN: Final = frozenset({"payload", "payload_base64", "key", "key_base64", "hea
 TOLD: Final = frozenset(
     {"queue", "number", "deliveries", "possibly_replayed", "enqueued", "receipt", "exchange", "routing_key"}
 )
-"""What is told of a delivery; it is of no meaning to who sends the message again."""
+"""What is told of a delivery. Who sends the message again passes over it, but for its routing key where it goes to an exchange."""
 
 
 class Given(NamedTuple):
-    """What every message has that says nothing of it."""
+    """What every message has that says nothing of it.
+
+    Attributes:
+        key, headers: these.
+        published: whether it goes to an exchange: then ``routing_key`` is the key of one that says no key.
+    """
 
     key: bytes | None = None
     headers: dict[str, HeaderValue] = {}  # noqa: RUF012 - never changed
+    published: bool = False
 
 
 def message_of(found: object, given: Given = Given()) -> tuple[Message, Timing]:  # noqa: B008 - immutable
@@ -54,6 +60,8 @@ def message_of(found: object, given: Given = Given()) -> tuple[Message, Timing]:
     if payload is None:
         raise ValueError("it has neither payload nor payload_base64")
     key = _bytes(found, "key")
+    if key is None and given.published and found.get("routing_key"):
+        key = _encoded(found["routing_key"], "routing_key")
     headers = given.headers | _headers(found.get("headers"))
     message = Message(payload, given.key if key is None else key, headers or None, _id(found.get("id")))
     try:

@@ -99,7 +99,23 @@ def test_headers_and_how_many_of_them_decide_where_a_message_goes(broker: Broker
         "kind=tea, size=x=l",
         "x-match=any, kind=tea, size=x=l",
     ]
-    assert b"deleted" in broker.run("binding delete", "amq.headers", queue, *given, "--match", "any")[1]
+    told = broker.run("binding delete", "amq.headers", queue, *given, "--match", "any")[1].decode()
+    by = "by x-match=any, kind=tea, size=x=l"
+    assert told == f"binding from exchange amq.headers to queue {queue} {by} deleted at {broker.sending}\n"
+    assert f"to queue {queue}; " in broker.run("binding delete", "amq.headers", queue)[1].decode()
+
+
+def test_what_receive_prints_of_an_exchange_is_published_again_by_the_same_key(
+    broker: BrokerProcess, exchange: str, queue: str
+) -> None:
+    assert broker.run("binding create", exchange, made(broker, queue), "eu.*")[0] == 0
+    sent = broker.run("send", "--exchange", exchange, "--routing-key", "eu.tea", "--quiet", stdin=b"tea\n")
+    assert sent == (0, b"", "")
+    code, line, _ = broker.run("receive", "--queue", queue, "--count", "1", "--jsonl")
+    assert code == 0
+    again = broker.run("send", "--exchange", exchange, "--mandatory", "--jsonl", "--quiet", stdin=line)
+    assert again == (0, b"", "")
+    assert broker.run("receive", "--queue", queue, "--count", "1", "--quiet") == (0, b"tea\n", "")
 
 
 def test_stats_has_a_line_of_what_exchanges_did(broker: BrokerProcess, exchange: str, queue: str) -> None:
@@ -172,11 +188,11 @@ def test_the_default_exchange_is_shown_and_routes_by_the_name_of_a_queue(broker:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["exchange show", "none"], "there is no exchange 'none': declare it first; `penstock exchange list` shows"),
-        (["exchange delete", "none"], "`penstock exchange list` shows what there is"),
+        (["exchange show", "none"], "there is no exchange 'none'; `penstock exchange list` shows what there is"),
+        (["exchange delete", "none"], "there is, and `penstock exchange create` makes one"),
         (["exchange route", "none", "k"], "`penstock exchange list` shows what there is"),
         (["binding create", "none", "none"], "`penstock exchange list` shows what there is"),
-        (["binding create", "amq.topic", "none"], "declare it first; `penstock queue list` shows what there is"),
+        (["binding create", "amq.topic", "none"], "that could be bound; `penstock queue list` shows what there is"),
         (["exchange create", "amq.mine"], "which the broker keeps for itself: use another name"),
         (["exchange delete", "amq.topic"], "cannot be deleted: unbind what is bound to it"),
     ],
@@ -251,7 +267,7 @@ def test_an_exchange_that_there_is_not_and_a_full_queue_behind_one_are_told(
 ) -> None:
     code, _, err = broker.run("send", "--exchange", "none", stdin=b"x\n")
     assert (code, err.count("\n")) == (1, 1)
-    assert "there is no exchange 'none': declare it first; `penstock exchange list` shows what there is" in err
+    assert "there is no exchange 'none'; `penstock exchange list` shows what there is" in err
     assert broker.run("queue create", queue, "--max-messages", "1", "--overflow", "reject")[0] == 0
     assert broker.run("binding create", exchange, queue, "#")[0] == 0
     code, _, err = broker.run("send", "--exchange", exchange, stdin=b"x\n" * 10)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from transport.broker.served import RefusalError
+from transport.clients.json_messages import Given
 from transport.gateways.http import described, messages, requests
 from transport.gateways.http.answers import Answer
 from transport.gateways.http.exchanges import name_of
@@ -22,6 +23,8 @@ QUERY: Final = messages.PUBLISH_QUERY | {
     "mandatory": Field("boolean", "whether the answer says which messages no queue took"),
 }
 
+PUBLISHED: Final = Given(published=True)
+
 
 async def publish(call: Call) -> Answer:
     """Publish the messages of a request to an exchange; answered when they are durable in all queues that they went to."""
@@ -32,7 +35,7 @@ async def publish(call: Call) -> Answer:
     to = checked_target(exchange, query.get("routing_key"), mandatory)
     # Before the body is read: who may not publish has nothing parsed.
     call.operations.may_publish_to(exchange)
-    pieces = await messages.pieces_of(call)
+    pieces = await messages.pieces_of(call, PUBLISHED)
     try:
         outcome = await call.operations.publish(to, pieces, wait)
     except RefusalError as error:

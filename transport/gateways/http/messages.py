@@ -15,7 +15,7 @@ from actors.queue.vocabulary.replies import Lost
 from actors.queue.vocabulary.takes import MAX_TAKE_MESSAGES, MAX_TAKE_WAIT_SECONDS, Settlement
 from transport.broker.asked_to_publish import Piece
 from transport.broker.served import RefusalError
-from transport.clients.json_messages import TAKEN, TOLD, json_of, kind_of, message_of
+from transport.clients.json_messages import TAKEN, TOLD, Given, json_of, kind_of, message_of
 from transport.errors import ImpossibleTimeError
 from transport.gateways.http import described, requests
 from transport.gateways.http import receipts as names
@@ -229,7 +229,7 @@ def _receipts_of(asked: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-async def pieces_of(call: Call) -> list[Piece]:
+async def pieces_of(call: Call, given: Given = Given()) -> list[Piece]:  # noqa: B008 - immutable
     """What a request has to be stored, in its order: batches of messages that are alike in their times, and in whether they have ids."""
     request, query = call.request, call.request.query
     body = await requests.body_of(call)
@@ -247,10 +247,10 @@ async def pieces_of(call: Call) -> list[Piece]:
                 else MessageBatch.from_messages([Message(body, str(key).encode())])
             )
             return [Piece(batch, timing.delay, timing.ttl)]
-        given = _messages_of(await requests.parsed_aside(call, body))
+        found = _messages_of(await requests.parsed_aside(call, body))
         made, slices = [], Slices()
-        for each in given:
-            made.append(message_of(each))
+        for each in found:
+            made.append(message_of(each, given))
             await slices.pause()
         pieces = []
         for (when, _), alike in groupby(made, key=lambda each: (_timing(each[1], timing), each[0].id is not None)):
@@ -302,7 +302,11 @@ MESSAGE: Final = {
 }
 assert MESSAGE.keys() == TAKEN, "what a message is made of"
 _MESSAGE: Final = {
-    **object_of(MESSAGE | {name: Field("any", "as a take told it; of no meaning here") for name in sorted(TOLD)}),
+    **object_of(
+        MESSAGE
+        | {name: Field("any", "as a take told it; of no meaning here") for name in sorted(TOLD)}
+        | {"routing_key": Field("any", "the key of a message without one, where it goes to an exchange")}
+    ),
     **one_of("payload", "payload_base64"),
     "not": both("key", "key_base64"),
 }

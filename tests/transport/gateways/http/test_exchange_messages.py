@@ -76,6 +76,22 @@ def test_a_message_goes_to_every_queue_that_its_key_leads_to_and_says_where_it_w
     run(main)
 
 
+def test_a_message_that_says_a_routing_key_and_no_key_is_published_by_that(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            await menu(http, hot="*.hot")
+            sent = [
+                {"payload": "soup", "routing_key": "soup.hot"},
+                {"payload": "ice", "key": "a", "routing_key": "b.hot"},
+            ]
+            path = f"{MENU}?mandatory=true&routing_key=other"
+            status, answer = await http.ask("POST", path, {"messages": sent})
+            assert (status, answer["returned"]) == (200, [1])
+            assert await taken(http, "hot") == ["soup"]
+
+    run(main)
+
+
 def test_what_was_answered_is_there_after_the_broker_is_started_anew(run: Any, api: Any, tmp_path: Path) -> None:
     async def main() -> None:
         async with api(directory=str(tmp_path / "data")) as http:
