@@ -281,11 +281,16 @@ def test_a_usage_error_exits_with_2_and_names_the_fault(arguments: list[str], co
             ["exchange", "bind"],
             "penstock exchange: no such verb bind; did you mean penstock binding create? See penstock exchange -h",
         ),
+        (["receive"], "penstock receive: --queue Q is missing, or --exchange E in its place. See penstock receive -h"),
         (
-            ["receive", "--exchange", "e"],
+            ["receive", "--queue", "q", "--binding-key", "k"],
+            "penstock receive: --binding-key goes with --exchange. See penstock receive -h",
+        ),
+        (
+            ["receive", "--exchange", "e", "--no-create"],
             (
-                "penstock receive: no such option --exchange: bind a queue to it with `penstock binding create`, "
-                "and receive from that queue. See penstock receive -h"
+                "penstock receive: --no-create goes with --queue: without one the receiver has a queue of its own. "
+                "See penstock receive -h"
             ),
         ),
         (["unbind"], "penstock: no such verb unbind; did you mean penstock binding delete? See penstock -h"),

@@ -45,10 +45,6 @@ SYNONYMS: Final = {
     "version": "--version",
 }
 """What other programs call it: said where nothing of ours is near."""
-ELSEWHERE: Final = {
-    ("receive", "--exchange"): "bind a queue to it with `penstock binding create`, and receive from that queue",
-}
-"""Of a verb and an option that it has not: what there is in place of it."""
 MOST_NEAR: Final = 3
 """Names that are suggested, at most."""
 AS_NEAR: Final = 0.1
@@ -109,10 +105,7 @@ def names_of(parameter: Any, *, value: bool = True) -> str:
 def _no_such_option(error: Any, context: Any) -> str:
     parameters = [] if context is None else context.command.get_params(context)
     flags = [flag for each in parameters if not getattr(each, "hidden", False) for flag in _long(each)]
-    given = error.option_name
-    if instead := ELSEWHERE.get((getattr(context, "info_name", ""), given)):
-        return f"no such option {given}: {instead}"
-    return f"no such option {given}{did_you_mean(near(given, flags))}"
+    return f"no such option {error.option_name}{did_you_mean(near(error.option_name, flags))}"
 
 
 def _misused_option(error: Any, context: Any) -> str:

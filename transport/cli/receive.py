@@ -15,13 +15,13 @@ from transport.cli._options import (
     LengthPrefixed,
     NoCreate,
     Null,
-    QueueOption,
     Quiet,
     ReceiveAddress,
     format_of,
     time_option,
     verb_command,
 )
+from transport.cli._receiving_from import BindingKey, FromExchange, QueueOrNone, origin_of
 from transport.cli._run import QUIETLY_EMPTY, TOLD_AT_ONCE, on_signal, tell, untold, wait_teller
 from transport.cli.exit_codes import EXIT_DONE, EXIT_FEWER, SIGNAL_EXIT_BASE
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
@@ -37,8 +37,10 @@ DEFAULT_MAX_IN_FLIGHT = 1000
 
 @verb_command(VERB)
 async def receive(
-    queue: QueueOption,
+    queue: QueueOrNone = None,
     *,
+    exchange: FromExchange = None,
+    binding_key: BindingKey = None,
     address: ReceiveAddress = DEFAULT_RECEIVE_ADDRESS,
     null: Null = False,
     length_prefixed: LengthPrefixed = False,
@@ -64,7 +66,8 @@ async def receive(
     """Print messages as lines, or in another format. In a pipe, acknowledged means that the pipe has it, not that its reader is done.
 
     Without --count or --idle-exit it goes on until it is stopped. Where the reader may fail, keep the messages: have it read a file, or
-    handle them in a program with a Receiver; what a queue has put aside goes back with `queue move`.
+    handle them in a program with a Receiver; what a queue has put aside goes back with `queue move`. With --exchange it begins with what is
+    published from then on.
     """
     form = format_of(null=null, length_prefixed=length_prefixed, jsonl=jsonl)
     from transport.cli._output_formats import encoder_of  # noqa: PLC0415 - not needed for --help
@@ -72,12 +75,14 @@ async def receive(
     from transport.clients.backoff import Backoff  # noqa: PLC0415
     from transport.clients.receiver import Receiver  # noqa: PLC0415
 
+    origin = origin_of(queue, exchange, binding_key, no_create=no_create)
     # That a queue is empty is news to who looks on, and is what a script with --idle-exit waits for.
     looked_at = idle_exit is None and sys.stderr.isatty()
     on_wait = untold if quiet else wait_teller(VERB, TOLD_AT_ONCE if looked_at else TOLD_AT_ONCE | QUIETLY_EMPTY)
     receiver = Receiver(
         address,
-        queue=queue,
+        queue=origin.queue,
+        bind=origin.bindings or None,
         max_in_flight=max_in_flight,
         limit=count,
         reconnect=Backoff(give_up_after=connect_timeout),
@@ -101,15 +106,15 @@ async def receive(
     finally:
         # Who could not even begin has nothing to sum up.
         if not quiet and (printer.printed or not failed):
-            tell(VERB, _summary(printer, queue, address, time.monotonic() - began))
+            tell(VERB, _summary(printer, origin.text, address, time.monotonic() - began))
     return _exit_code(printer, count, idle_exit, stopped_by)
 
 
-def _summary(printer: Printer, queue: str, address: str, seconds: float) -> str:
+def _summary(printer: Printer, origin: str, address: str, seconds: float) -> str:
     from transport.cli import _written as written  # noqa: PLC0415 - as above
 
     text = (
-        f"{written.counted(printer.printed, 'message')} ({written.size(printer.printed_bytes)}) received from queue {queue} at {address} "
+        f"{written.counted(printer.printed, 'message')} ({written.size(printer.printed_bytes)}) received from {origin} at {address} "
         f"in {written.duration(seconds)}"
     )
     if printer.again:

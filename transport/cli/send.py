@@ -92,7 +92,9 @@ def _time(text: str | None) -> str | None:
 async def send(
     queue: Annotated[
         str | None,
-        typer.Option("--queue", metavar="Q", help="The queue's name.", callback=lambda said: said and name(said)),
+        typer.Option(
+            "--queue", metavar="Q", help="The queue's name.", callback=lambda said: None if said is None else name(said)
+        ),
     ] = None,
     files: Annotated[
         list[str] | None,

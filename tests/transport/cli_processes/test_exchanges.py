@@ -273,3 +273,25 @@ def test_an_exchange_that_there_is_not_and_a_full_queue_behind_one_are_told(
     code, _, err = broker.run("send", "--exchange", exchange, stdin=b"x\n" * 10)
     assert (code, "or `penstock queue alter QUEUE --max-messages N`" in err) == (1, True)
     assert f"than queue '{queue}' may hold" in err
+
+
+def test_a_receiver_of_an_exchange_has_its_queue_bound_and_gets_what_is_published_from_then_on(
+    broker: BrokerProcess, exchange: str, queue: str
+) -> None:
+    binding = ("--queue", queue, "--exchange", exchange, "--binding-key", "eu.*", "--binding-key", "us.*")
+    assert broker.run("receive", *binding, "--idle-exit", "100ms", "--quiet")[:2] == (0, b"")
+    for key in ("eu.tea", "asia.tea", "us.tea"):
+        assert broker.run("send --exchange", exchange, "--routing-key", key, "--quiet", stdin=key.encode())[0] == 0
+    code, out, err = broker.run("receive", *binding, "--count", "2")
+    assert (code, out) == (0, b"eu.tea\nus.tea\n")
+    assert f"received from queue {queue}" in err
+
+
+def test_a_receiver_of_an_exchange_without_a_queue_has_one_of_its_own_that_goes_with_it(
+    broker: BrokerProcess, exchange: str
+) -> None:
+    code, out, err = broker.run("receive", "--exchange", exchange, "--binding-key", "#", "--idle-exit", "100ms")
+    assert (code, out) == (0, b"")
+    assert f"0 messages (0 B) received from exchange {exchange} at" in err
+    rows = json.loads(broker.run("binding list --exchange", exchange, "--json")[1])
+    assert rows == []
