@@ -23,6 +23,7 @@ from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.queue_state import QueueState
+    from actors.queue.state.capacity import Amount
     from actors.queue.state.senders import Producers
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.commands import Ref
@@ -119,7 +120,7 @@ class Distributor:
                 refusal = None
                 state.capacity.promised.taken(batch)
             else:
-                refusal = refusal_of(state, batch, delayed=bool(delay_us))
+                refusal = refusal_of(state, len(batch), batch.nbytes, delayed=bool(delay_us))
             if refusal is None:
                 taking[name] = (state, delay_us, ttl_us)
             else:
@@ -197,30 +198,30 @@ class Distributor:
         return any(state is not None and state.rejects for state in states)
 
     def refused(
-        self, batches: Mapping[str, MessageBatch], delay: float | None = None, ttl: float | None = None
+        self, amounts: Mapping[str, Amount], delay: float | None = None, ttl: float | None = None
     ) -> Mapping[str, str]:
-        """Of these queues those that reject the batch that each would get, with why; they count it as rejected.
+        """Of these queues those that reject the batch of which each would get so much, with why; they count it as rejected.
 
         Raises:
             InvalidRequestError, QueueLimitError: as of `store`.
         """
         found: dict[str, str] = {}
-        for name, batch in batches.items():
+        for name, amount in amounts.items():
             state = self._queues.state(name)
             if state is not None:
                 delay_us, _ = timing_of(state.settings, delay, ttl)
-                why = refusal_of(state, batch, delayed=bool(delay_us))
+                why = refusal_of(state, *amount, delayed=bool(delay_us))
                 if why is not None:
                     found[name] = why
-                    state.total_rejected += len(batch)
+                    state.total_rejected += amount.messages
         return found
 
-    def promise(self, batches: Mapping[str, MessageBatch]) -> None:
-        """Of these queues those that reject keep room for the batch that each gets in parts, until `promise_is_kept`."""
-        for name, batch in batches.items():
+    def promise(self, amounts: Mapping[str, Amount]) -> None:
+        """Of these queues those that reject keep room for the batch of which each gets so much in parts, until `promise_is_kept`."""
+        for name, amount in amounts.items():
             state = self._queues.state(name)
             if state is not None and state.rejects:
-                state.capacity.promised.given(batch)
+                state.capacity.promised.given(amount)
                 self._promising.append(state)
 
     def promise_is_kept(self) -> None:

@@ -22,7 +22,7 @@ from actors.queue.exchange_offers import Line, Offered, Tally
 from actors.queue.exchange_routing import Routing
 from actors.queue.exchange_storing import Storing, is_stored
 from actors.queue.state.known_numbers import Known
-from actors.queue.state.routed import grouped
+from actors.queue.state.routed import grouping, ways_of
 from actors.queue.vocabulary.distributed import StageTallied
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from actors.queue.exchange_port import Publisher
     from actors.queue.routed_stages import RoutedStages, StageSender
     from actors.queue.state.log import QueueLog
+    from actors.queue.state.routed import Group
     from actors.queue.state.senders import Producer
     from actors.queue.vocabulary.commands import OfferBatch
     from actors.queue.vocabulary.stages import StageKey
@@ -293,16 +294,18 @@ class ExchangePublishing:
             # What nearly every batch is that comes alone.
             return _Round(items, self._storing.store_alone(routed), self._distributor.waits(routed[0].queues))
         # Where a queue may reject, each batch is judged whole before anything of it is stored, and what comes behind it after that.
-        different = {id(part.queues): part.queues for part in routed if part.stage is None}
-        if any(map(self._distributor.rejects, different.values())):
+        ways = ways_of(part for part in routed if part.stage is None)
+        if any(map(self._distributor.rejects, ways)):
             return _Round(items, self._storing.store_judged(routed), alone=False)
         came: dict[Producer, int] = {}
         for each in batches:
             if each.sender.stage is not None:
                 came[each.sender] = max(came.get(each.sender, 0), each.up_to)
-        groups = grouped(routed)
-        alone = len(groups) == 1 and self._distributor.waits(groups[0].queues)
-        return _Round(items, self._storing.store_all(groups, came), alone)
+        groups: list[Group] = []
+        steps = grouping(routed, groups)
+        alone = not any(time_is_up() for _ in steps) and len(groups) == 1
+        alone = alone and self._distributor.waits(groups[0].queues)
+        return _Round(items, self._storing.store_all(steps, groups, came), alone)
 
     def _is_routed(self, offered: Offered, time_is_up: Callable[[], bool]) -> bool:
         """Find where a batch goes; False where that takes longer than there is time, or a queue has no room for it yet."""

@@ -14,6 +14,7 @@ from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.connection_actor import Port
 from actors.queue.exchange_room import Room
 from actors.queue.operations.sending import NO_TIMING
+from actors.queue.state.routed import ways_of
 from actors.queue.state.unanswered import Unanswered
 from actors.queue.vocabulary.commands import CaughtUp, ExplainWait, OfferBatch
 from actors.queue.vocabulary.distributed import StageTallied, TallyStage
@@ -321,7 +322,7 @@ class ExchangeSender(LoopActor):
         named = not keyed or self.routing_key is None
         if self._ended or (named and self.exchange != DEFAULT_EXCHANGE):
             return True
-        return self._room.there_is_some(queue for part in parts for queue in part.queues)
+        return self._room.there_is_some(queue for queues in ways_of(parts) for queue in queues)
 
     def _granted(self, granted: RoomGranted) -> None:
         if not self._room.granted(granted):

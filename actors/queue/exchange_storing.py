@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from actors.errors import QueueError
-from actors.queue.state.routed import Routed, grouped, joined_parts, stage_wholes
+from actors.queue.state.capacity import Amount
+from actors.queue.state.routed import Routed, grouping, joined_parts, stage_wholes
 from actors.queue.state.senders import producers_of
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.stages import StageNumbers
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.stages import StageKey
 
 NONE: Final[Mapping[str, str]] = MappingProxyType({})
+NOTHING: Final = Amount(0, 0)
 NO_WHOLES: Final[Mapping[int, int]] = MappingProxyType({})
 
 
@@ -40,8 +42,9 @@ class Storing:
         self._distributor = distributor
         self._stages = stages
 
-    def store_all(self, groups: list[Group], came: Mapping[Producer, int]) -> Iterator[None]:
-        """Store groups, one at each step."""
+    def store_all(self, grouping: Iterator[None], groups: list[Group], came: Mapping[Producer, int]) -> Iterator[None]:
+        """Store groups, one at each step, when ``grouping`` has found them all."""
+        yield from grouping
         wholes = stage_wholes(groups, came) if came else NO_WHOLES
         for group in groups:
             self._store(group.parts, wholes.get(group.number, 0))
@@ -61,15 +64,19 @@ class Storing:
             parts = list(found)
             if parts[0].stage is not None:
                 # Of its stage nothing is stored yet that its sender has sent behind it.
-                yield from self.store_all(grouped(parts), {parts[0].sender: offered.up_to})
+                groups: list[Group] = []
+                yield from self.store_all(grouping(parts, groups), groups, {parts[0].sender: offered.up_to})
                 continue
             if not is_stored(offered):
                 continue
-            refused = self._judged(parts)
-            groups = grouped(parts)
+            amounts: dict[str, Amount] = {}
+            yield from _by_queue(parts, amounts)
+            groups = []
+            yield from grouping(parts, groups)
+            refused = self._judged(offered, amounts)
             promised = len(groups) > 1 and not refused
             if promised:
-                self._distributor.promise(_by_queue(parts))
+                self._distributor.promise(amounts)
             try:
                 for group in groups:
                     self._store(group.parts, 0, refused, promised=promised)
@@ -80,13 +87,13 @@ class Storing:
             if refused and not offered.failed:
                 offered.refuse(next(iter(refused.values())))
 
-    def _judged(self, parts: list[Routed]) -> Mapping[str, str]:
+    def _judged(self, offered: Offered, amounts: Mapping[str, Amount]) -> Mapping[str, str]:
         """Of the queues of a batch those that reject what they would get of it, each with why."""
         try:
-            return self._distributor.refused(_by_queue(parts), parts[0].delay, parts[0].ttl)
+            return self._distributor.refused(amounts, offered.offer.delay, offered.offer.ttl)
         except QueueError as error:
-            parts[0].offered.sender.failed = error
-            parts[0].offered.failed = True
+            offered.sender.failed = error
+            offered.failed = True
             return {}
 
     def _store(
@@ -147,13 +154,14 @@ class Storing:
         return found
 
 
-def _by_queue(parts: list[Routed]) -> dict[str, MessageBatch]:
-    """What each queue gets of a batch."""
-    by_queue: dict[str, list[Routed]] = {}
+def _by_queue(parts: list[Routed], amounts: dict[str, Amount]) -> Iterator[None]:
+    """Find how much each queue gets of a batch: each step is one part."""
     for part in parts:
+        messages, size = len(part.batch), part.batch.nbytes
         for queue in part.queues:
-            by_queue.setdefault(queue, []).append(part)
-    return {queue: joined_parts(theirs)[0] for queue, theirs in by_queue.items()}
+            before = amounts.get(queue, NOTHING)
+            amounts[queue] = Amount(before.messages + messages, before.bytes + size)
+        yield
 
 
 def is_stored(offered: Offered) -> bool:

@@ -369,3 +369,31 @@ async def test_a_defect_of_ours_while_something_is_stored_ends_its_sender_and_co
     assert [text for _, text in one.errors] == ["what was sent could not be stored; the broker's log has the reason"]
     assert two.confirmed == [1]
     await bench.close()
+
+
+@durable
+async def test_keys_that_alternate_between_queues_are_put_together_a_step_at_a_time_and_counted_once_a_record(
+    folder: Path,
+) -> None:
+    bench = slow(StoredQueues(folder))
+    bench.queues.declare("small", QueueSettings(overflow="reject"))
+    await bound(bench, "x", "direct", left="l", right="r", small="s")
+    publisher = await client(bench, "x", None)
+    distributor = bench.queues.distributor
+    # Of each message a route or a run, and a step by which it is put together; where a queue rejects it is judged too.
+    for keys, steps in (((b"l", b"r"), 2), ((b"l", b"s"), 3)):
+        with (
+            mock.patch.object(distributor, "used", wraps=distributor.used) as used,
+            mock.patch.object(distributor, "rejects", wraps=distributor.rejects) as rejects,
+        ):
+            publisher.send(keyed(*keys * 100))
+            assert await all_stored(bench) >= steps * 200
+        assert used.call_count == 2
+        assert rejects.call_count <= 2
+    await bench.commit()
+    assert publisher.confirmed == [200, 400]
+    assert [bench.queues.logs()[name].stored_batches for name in ("left", "right", "small")] == [2, 1, 1]
+    state, room = bench.queues.state("left"), next(iter(bench.queues.exchanges.publishing._senders))._room
+    permits = state.senders[publisher.ref].permits
+    assert (permits.messages, permits.bytes) == (room._targets["left"].messages, room._targets["left"].bytes)
+    await bench.close()

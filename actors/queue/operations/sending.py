@@ -21,7 +21,6 @@ from actors.queue.vocabulary.replies import SenderAttached, SentMessages, Supers
 from actors.queue.vocabulary.settings import MAX_DELAYED
 
 if TYPE_CHECKING:
-    from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
     from actors.queue.state.senders import Producers
     from actors.queue.vocabulary.commands import AttachSender, OfferBatch, RequestCapacity
@@ -233,13 +232,13 @@ def _without_committed(core: QueueCore, incoming: list[Incoming]) -> list[Incomi
     return kept
 
 
-def refusal_of(core: QueueCore, batch: MessageBatch, *, delayed: bool) -> str | None:
-    """Why a queue does not store a batch that comes beside its senders; None where it does.
+def refusal_of(core: QueueCore, count: int, size: int, *, delayed: bool) -> str | None:
+    """Why a queue does not store a batch of so much that comes beside its senders; None where it does.
 
     Raises:
         QueueLimitError: there is no room for its delay, and the queue does not reject.
     """
-    return _why_not(core, 0, len(batch), batch.nbytes, delayed) if delayed or core.rejects else None
+    return _why_not(core, 0, count, size, delayed) if delayed or core.rejects else None
 
 
 def timing_of(settings: QueueSettings, delay: float | None, ttl: float | None) -> tuple[int, int | None]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import InitVar, dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from actors.errors import DemandExceededError
 from actors.queue.vocabulary.replies import CapacityGranted, Effect, RoomGranted, Tell
@@ -138,6 +138,13 @@ REOPEN_SHARE = 8
 """Of a small queue, this part instead."""
 
 
+class Amount(NamedTuple):
+    """So much of something."""
+
+    messages: int
+    bytes: int
+
+
 @dataclass(eq=False, slots=True)
 class Promised:
     """Room of a queue that rejects, for a batch that it has said yes to and that comes in parts.
@@ -150,10 +157,10 @@ class Promised:
     messages: int = 0
     bytes: int = 0
 
-    def given(self, batch: MessageBatch) -> None:
+    def given(self, amount: Amount) -> None:
         """All of a batch is to come."""
-        self.messages += len(batch)
-        self.bytes += batch.nbytes
+        self.messages += amount.messages
+        self.bytes += amount.bytes
 
     def taken(self, batch: MessageBatch) -> None:
         """A part of it has come."""

@@ -7,6 +7,7 @@ after it, goes to one of its queues.
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -23,7 +24,7 @@ from actors.queue.state.senders import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from actors.batch import Buffer, MessageBatch
     from actors.queue.state.senders import Producer
@@ -128,9 +129,15 @@ class Group:
         self.parts.append(part)
 
 
-def grouped(routed: list[Routed]) -> list[Group]:
+def grouped(routed: Iterable[Routed]) -> list[Group]:
     """The groups of what was published in one turn, in the order in which they have to be stored."""
     groups: list[Group] = []
+    deque(grouping(routed, groups), 0)
+    return groups
+
+
+def grouping(routed: Iterable[Routed], groups: list[Group]) -> Iterator[None]:
+    """Find the groups, as `grouped` has them: each step is one part."""
     # The last group that goes to exactly these queues, and the last that goes to each queue.
     by_queues: dict[Queues, Group] = {}
     last: dict[str, Group] = {}
@@ -145,7 +152,12 @@ def grouped(routed: list[Routed]) -> list[Group]:
             groups.append(group)
             for queue in queues:
                 last[queue] = group
-    return groups
+        yield
+
+
+def ways_of(routed: Iterable[Routed]) -> Collection[Queues]:
+    """The different queues of parts, to be looked at once each. What is routed alike has the same tuple, which may be long."""
+    return {id(part.queues): part.queues for part in routed}.values()
 
 
 def stage_wholes(groups: Iterable[Group], came: Mapping[Producer, int]) -> dict[int, int]:
