@@ -331,7 +331,6 @@ def weighed_once_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_defect_that_is_put_in_is_found(put_in: Any, test: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    test()
     put_in(monkeypatch)
     with pytest.raises(AssertionError):
         test()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
+from journal.format import SEGMENT_HEADER_BYTES
 from journal.names import parse_checkpoint, parse_segment
 from journal.scan import SegmentScan
 from tests.fault.disk import ROOT, SimulatedDisk
@@ -105,12 +106,12 @@ class Hit:
 
 
 def ends_early(disk: SimulatedDisk, hit: Hit) -> bool:
-    """Whether a damaged segment holds what it did before up to where some record ends, and nothing or zeros behind it."""
+    """Whether a damaged segment holds what it did before up to where some record ends, or its header, and nothing or zeros behind it."""
     if hit.content is None or parse_segment(hit.name) is None:
         return False
     before = disk.content(DATA / hit.name)
     with SegmentScan(disk, DATA / hit.name) as scan:
-        ends = [record.end for record in scan.records()]
+        ends = [SEGMENT_HEADER_BYTES, *(record.end for record in scan.records())]
     return any(hit.content[:end] == before[:end] and not any(hit.content[end:]) for end in ends)
 
 

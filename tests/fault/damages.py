@@ -5,6 +5,7 @@ verify, repair, start, receive everything. Asked is that
 
 - a start that is refused is one that ``verify`` calls fatal, and the other way round;
 - ``repair`` says something where ``verify`` calls something fatal, names that file, keeps what it held, and leaves ``verify`` clean;
+- exchanges and bindings are as they were confirmed, but for as many changes as the start calls lost;
 - every message that was confirmed is received or acknowledged, or ``repair`` has named what is lost, and the start has counted it;
 - a note that is not whole is told by all three, since it cannot rule out that the newest segment is gone;
 - nothing else is received, nothing twice, everything in order, and nothing that is stored cannot be;
@@ -28,7 +29,12 @@ from typing import TYPE_CHECKING, Any
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.queue.vocabulary.events import MessagesAdded
+from actors.exchanges.exchanges import Exchanges
+from actors.exchanges.vocabulary import Definitive
+from actors.exchanges.vocabulary import Event as ExchangeEvent
+from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved
+from actors.queue.vocabulary.published import Published
+from actors.queue.vocabulary.settings import QueueSettings
 from actors.storage import Storage, repair_storage, verify_storage
 from journal import JournalOptions, ManualCommitter
 from streams.testkit import elapse, run_in_virtual_time
@@ -67,12 +73,14 @@ class Store:
         sent: payloads by queue and number, all of them confirmed.
         acknowledged: numbers by queue that were acknowledged, durably or not.
         closed: whether the broker was told to stop, or killed.
+        definitions: what there was of exchanges and bindings after each change of them, each of which was confirmed.
     """
 
     disk: SimulatedDisk
     sent: dict[str, list[bytes]]
     acknowledged: dict[str, set[int]]
     closed: bool
+    definitions: list[Definitive] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -82,12 +90,14 @@ class Start:
     Attributes:
         received: payloads with their numbers, by queue.
         numbered: the number that each queue gives next.
+        definitions: what there is of exchanges and bindings.
         logged: lines.
         refused: why it failed.
     """
 
     received: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
     numbered: dict[str, int] = field(default_factory=dict)
+    definitions: Definitive | None = None
     logged: list[str] = field(default_factory=list)
     refused: StorageError | None = None
 
@@ -140,6 +150,7 @@ async def written(seed: int) -> Store:
         queues[name] = queue_of(storage, stored.number, name, stored.log)
         queues[name].attach_receiver("r")
     store = Store(disk, {name: [] for name in QUEUES}, {name: set() for name in QUEUES}, random.random() < 0.5)
+    several = Several(storage, queues, store, random) if seed % SEVERAL_STORES == 2 else None
     for _ in range(ROUNDS):
         for _ in range(random.randrange(1, 4)):
             name = random.choice(QUEUES)
@@ -147,8 +158,8 @@ async def written(seed: int) -> Store:
             queue, first = queues[name], queues[name].log.next_sequence
             queue.send("s", first, MessageBatch.from_payloads(payloads), 0.0, 1_000_000)
             store.sent[name] += payloads
-        if seed % SEVERAL_STORES == 2 and random.random() < 0.4:
-            send_to_several(storage, queues, store, random)
+        if several is not None:
+            several.act()
         committer.run()
         for name, queue in queues.items():
             if random.random() < 0.6:
@@ -169,21 +180,71 @@ async def written(seed: int) -> Store:
     return store
 
 
-def send_to_several(storage: Storage, queues: dict[str, QueueState], store: Store, random: Random) -> None:
-    """Messages go into some queues at once, by one record."""
-    payloads = [random.randbytes(random.randrange(12, 70)) for _ in range(random.randrange(1, 4))]
-    batch = MessageBatch.from_payloads(payloads)
-    chosen = {name: queues[name] for name in random.sample(QUEUES, random.randrange(2, 4))}
-    storage.record_all(
-        {queue.number: MessagesAdded(queue.log.next_sequence, batch, 1_000_000) for queue in chosen.values()}
-    )
-    for name, queue in chosen.items():
-        store.sent[name] += payloads
-        # What somebody else has recorded it learns from its log.
-        queue.reset(0.0)
-        queue.attach_sender("s", None)
-        queue.request_capacity("s", 10**6, LARGE)
-        queue.attach_receiver("r")
+class Several:
+    """What happens in several queues at once, by one record: some of them are bound to an exchange, and one is transient."""
+
+    def __init__(self, storage: Storage, queues: dict[str, QueueState], store: Store, random: Random) -> None:
+        self._storage = storage
+        self._queues = queues
+        self._store = store
+        self._random = random
+        self._passing = storage.declare("passing", QueueSettings(durable=False))
+        self._exchanges = Exchanges(lambda _: True, definitions=storage.definitions)
+        store.definitions.append(storage.definitions.snapshot())
+        self._define(self._exchanges.decide.declare("x", "topic"))
+
+    def act(self) -> None:
+        """What one round has of it."""
+        if self._random.random() < 0.4:
+            self._send()
+        if self._random.random() < 0.1:
+            self._bury()
+        if self._random.random() < 0.6:
+            decide, name = self._exchanges.decide, self._random.choice(QUEUES)
+            what = decide.bind if self._random.random() < 0.7 else decide.unbind
+            self._define(what("x", name, self._random.choice(("a.*", "b.#", "c"))))
+
+    def _define(self, events: tuple[ExchangeEvent, ...]) -> None:
+        if events:
+            self._storage.change_definitions(events)
+            self._store.definitions.append(self._storage.definitions.snapshot())
+
+    def _send(self) -> None:
+        payloads = [self._random.randbytes(self._random.randrange(12, 70)) for _ in range(self._random.randrange(1, 4))]
+        chosen = self._random.sample(QUEUES, self._random.randrange(2, 4))
+        self._record(chosen, payloads, {}, passing=self._random.random() < 0.3)
+
+    def _bury(self) -> None:
+        """A message of one queue is a dead letter, and goes to the two others."""
+        source, *others = self._random.sample(QUEUES, 3)
+        queue = self._queues[source]
+        if stored := queue.log.stored():
+            first = stored[0][0]
+            entry = queue.log.table.at(first)
+            assert entry is not None
+            payload = bytes(entry.part(first, first + 1).payloads[0])
+            self._record(others, [payload], {source: MessagesMoved(((first, first + 1),))}, passing=False)
+            self._store.acknowledged[source].add(first)
+
+    def _record(self, names: list[str], payloads: list[bytes], gone: dict[str, Event], passing: bool) -> None:
+        batch, published = MessageBatch.from_payloads(payloads), Published("x", "a.b")
+        logs = {self._queues[name].number: self._queues[name].log for name in names}
+        if passing:
+            logs[self._passing.number] = self._passing.log
+        events: dict[int, Event] = {
+            number: MessagesAdded(log.next_sequence, batch, 1_000_000, published=published)
+            for number, log in logs.items()
+        }
+        self._storage.record_all(events | {self._queues[name].number: event for name, event in gone.items()})
+        for name in names:
+            self._store.sent[name] += payloads
+        for name in (*names, *gone):
+            # What somebody else has recorded it learns from its log.
+            queue = self._queues[name]
+            queue.reset(0.0)
+            queue.attach_sender("s", None)
+            queue.request_capacity("s", 10**6, LARGE)
+            queue.attach_receiver("r")
 
 
 @cache
@@ -213,7 +274,8 @@ async def _begin(disk: SimulatedDisk) -> Start:
     try:
         storage = Storage.open(DATA, options(), files=disk, committer=committer)
         storage.start(fail)
-        for stored in storage.queues:
+        start.definitions = storage.definitions.snapshot()
+        for stored in [queue for queue in storage.queues if not queue.transient]:
             start.numbered[stored.name] = stored.log.next_sequence
             start.received[stored.name] = received(queue_of(storage, stored.number, stored.name, stored.log))
         # A checkpoint after a repair is made in slices, of which each has its turn.
@@ -331,7 +393,32 @@ def verify_found(whole: Store, start: Start, doubtful: set[bytes], said: list[st
         counted = sum(int(line.split()[0]) for line in start.logged if f" of queue {name} are lost " in line)
         assert known <= counted <= known + len(whole.acknowledged[name]), (name, known, counted, start.logged)
         total += len(missing)
+    if whole.definitions:
+        verify_defined(whole, start, doubtful, said)
     return total
+
+
+def verify_defined(whole: Store, start: Start, doubtful: set[bytes], said: list[str]) -> None:
+    """Checks that exchanges and bindings are those of the changes that were made, but for as many as the start says are lost."""
+    assert start.definitions is not None
+    last = whole.definitions[-1].number
+    lines = [line for line in start.logged if "changes of exchanges and bindings are lost" in line]
+    lost = sum(int(line.split()[0]) for line in lines)
+    if start.definitions.number < last or lost:
+        assert doubtful or any("lost" in line or "gone" in line for line in said), (
+            start.definitions.number,
+            last,
+            said,
+        )
+    if not lost:
+        assert start.definitions == whole.definitions[start.definitions.number]
+        return
+    ever = {binding for definitive in whole.definitions for binding in map(repr, definitive.bindings)}
+    assert set(map(repr, start.definitions.bindings)) <= ever, "a binding that was never made"
+    # Each change that is lost makes one binding more or less.
+    then = set(map(repr, whole.definitions[start.definitions.number].bindings))
+    if start.definitions.exchanges == whole.definitions[-1].exchanges:
+        assert len(then ^ set(map(repr, start.definitions.bindings))) <= lost, (lost, start.definitions)
 
 
 def verify_true(whole: Store, start: Start) -> None:

@@ -63,6 +63,9 @@ class Model:
         definitions.restore(self.definitions.snapshot())
         return Model({number: queue.copy() for number, queue in self.queues.items()}, dict(self.versions), definitions)
 
+    def __deepcopy__(self, _memo: object) -> Model:
+        return self.copy()
+
 
 Fold: TypeAlias = Callable[[Model], None]
 

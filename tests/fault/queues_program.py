@@ -97,6 +97,10 @@ class Change:
     answered: bool = False
     taken: tuple[int, Ranges] | None = None
 
+    def __deepcopy__(self, _memo: object) -> Change:
+        # What it makes of everything never changes.
+        return Change(self.fold, self.lsn, self.answered, self.taken)
+
 
 class QueuesProgram(StoreProgram):
     """The program.
