@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykka import ActorDeadError
 
-from actors.errors import InvalidRequestError, QueueError, SequenceGapError
+from actors.errors import InvalidRequestError, QueueError, SequenceGapError, StoppingError
 from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.connection_actor import Port
 from actors.queue.exchange_room import Room
@@ -197,10 +197,17 @@ class ExchangeSender(LoopActor):
     def _mark(self, mark: CaughtUp) -> None:
         if mark.answered and self._unanswered:
             self._marks += 1
+            self._wait_no_more()
         elif not self._room.is_settled:
             self._stored_marks += 1
         else:
             self._port.caught_up()
+
+    def _wait_no_more(self) -> None:
+        """Somebody waits for all answers, as at the broker's end: what waits for the room of a queue would keep them from that."""
+        if self._marks and self._room.is_awaited and self.failed is None:
+            self.failed = StoppingError()
+            self._publishing.room_made(self)
 
     # What comes of it.
 
@@ -322,7 +329,10 @@ class ExchangeSender(LoopActor):
         named = not keyed or self.routing_key is None
         if self._ended or (named and self.exchange != DEFAULT_EXCHANGE):
             return True
-        return self._room.there_is_some(queue for queues in ways_of(parts) for queue in queues)
+        there = self._room.there_is_some(queue for queues in ways_of(parts) for queue in queues)
+        if not there and self._marks:
+            asyncio.get_running_loop().call_soon(self._wait_no_more)
+        return there
 
     def _granted(self, granted: RoomGranted) -> None:
         if not self._room.granted(granted):

@@ -126,3 +126,20 @@ async def test_what_an_older_writer_of_a_stage_has_waiting_counts_for_nothing_wh
     again = await stager(bench, key, exchange="")
     assert [each.last_sequence for each in again.attached] == [1]
     await bench.close()
+
+
+@durable
+async def test_who_waits_for_all_answers_does_not_wait_for_room(folder: Path) -> None:
+    bench, waiting = await held(folder, b"s", b"l")
+    waiting.ref.tell(commands.CaughtUp(True, waiting.ref))
+    await bench.settled()
+    assert waiting.errors == [("shutting-down", "the broker is stopping; connect again later")]
+    assert bench.queues.logs()["large"].stored_messages == 0
+    late = await client(bench, "x", "l")
+    late.send(keyed(b"l"))
+    late.ref.tell(commands.CaughtUp(True, late.ref))
+    late.send(keyed(b"s"))
+    await bench.settled()
+    assert late.confirmed == [1]
+    assert [code for code, _ in late.errors] == ["shutting-down"]
+    await bench.close()
