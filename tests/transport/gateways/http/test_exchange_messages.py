@@ -392,7 +392,7 @@ def test_a_request_that_no_queue_answers_for_is_answered_in_time(
             await menu(http, all="#")
             with monkeypatch.context() as patched:
                 patched.setattr(exchange_requests, "ANSWER_SECONDS", 0.05)
-                patched.setattr(ExchangePublishing, "_confirm", lambda _: None)
+                patched.setattr(ExchangePublishing, "_tell", lambda *_: None)
                 status, problem = await http.ask("POST", MENU, {"payload": "1"})
                 assert (status, problem["code"], problem["stored"]) == (504, "timeout", 0)
             assert not http.broker._publishers.to_exchanges._requests
