@@ -91,7 +91,8 @@ class Distributor:
                 is refused rather than rejected, and has the timing that each queue declares.
             numbers: how far each of the queues has the stage with these; whoever gives a stage gives them.
             published: to which exchange, and with which routing key; None for none.
-            promised: the queues have said by `refused` that they take it, and the room by `promise` is for it.
+            promised: the queues have said by `refused` that they take it, and the room by `promise` is for it; or none of them rejected
+                anything when the first part of it was stored.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -196,6 +197,13 @@ class Distributor:
         """Whether one of the queues rejects what it has no room for: how much it takes of something is its own to say."""
         states = [self._queues.state(name) for name in names]
         return any(state is not None and state.rejects for state in states)
+
+    def delays(self, names: Iterable[str], delay: float | None) -> bool:
+        """Whether one of the queues would have what it is given wait: for how many batches there is room then is looked at for each."""
+        if delay is not None:
+            return delay > 0
+        states = [self._queues.state(name) for name in names]
+        return any(state is not None and bool(state.usual_timing[0]) for state in states)
 
     def refused(
         self, amounts: Mapping[str, Amount], delay: float | None = None, ttl: float | None = None

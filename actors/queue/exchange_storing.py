@@ -43,11 +43,18 @@ class Storing:
         self._stages = stages
 
     def store_all(self, grouping: Iterator[None], groups: list[Group], came: Mapping[Producer, int]) -> Iterator[None]:
-        """Store groups, one at each step, when ``grouping`` has found them all."""
+        """Store groups, one at each step, when ``grouping`` has found them all.
+
+        None of their queues rejects. One that begins to between two steps takes the rest: with a part the numbers of a batch are remembered
+        before it, and what is rejected may have other messages with these.
+        """
         yield from grouping
         wholes = stage_wholes(groups, came) if came else NO_WHOLES
+        several = len(groups) > 1
         for group in groups:
-            self._store(group.parts, wholes.get(group.number, 0))
+            first = group.parts[0]
+            promised = several and first.stage is None and not self._distributor.delays(first.queues, first.delay)
+            self._store(group.parts, wholes.get(group.number, 0), promised=promised)
             yield
 
     def store_alone(self, parts: list[Routed]) -> Iterator[None]:

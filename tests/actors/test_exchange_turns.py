@@ -397,3 +397,23 @@ async def test_keys_that_alternate_between_queues_are_put_together_a_step_at_a_t
     permits = state.senders[publisher.ref].permits
     assert (permits.messages, permits.bytes) == (room._targets["left"].messages, room._targets["left"].bytes)
     await bench.close()
+
+
+@durable
+async def test_a_queue_that_begins_to_reject_in_the_middle_of_a_batch_takes_the_rest_of_it(folder: Path) -> None:
+    bench = slow(StoredQueues(folder))
+    bench.queues.declare("small", QueueSettings(max_messages=100))
+    await bound(bench, "x", "topic", small="#", left="l")
+    publisher = await client(bench, "x", None, "p")
+    publisher.send(keyed(*[b"l", b"r"] * 10))
+    await stored(bench, "small", 5)
+    bench.queues.get("small").tell(bench.queues.alter("small", {"overflow": "reject", "max_messages": 9}))
+    await all_stored(bench)
+    await bench.commit()
+    # Were it rejected, other messages with these numbers would be taken for those that are there, once the client is connected anew.
+    assert (publisher.confirmed, publisher.rejected) == ([20], [])
+    assert [bench.queues.logs()[name].stored_messages for name in ("small", "left")] == [20, 10]
+    publisher.send(keyed(b"r"))
+    await bench.settled()
+    assert [up_to for up_to, _ in publisher.rejected] == [21]
+    await bench.close()
