@@ -109,21 +109,21 @@ class Line:
         self._waiting.clear()
         self._held.clear()
 
-    def take(self, ready: Callable[[Offered], bool], time_is_up: Callable[[], bool]) -> list[Offered | Tally]:
+    def take(self, ready: Callable[[Offered, bool], bool], time_is_up: Callable[[], bool]) -> list[Offered | Tally]:
         """What is to be stored next, all together.
 
         A sender whose first batch is not ready keeps nobody else waiting: the others come before it when this is asked again.
 
         Args:
-            ready: works on a batch until it can be stored, and says whether it can.
+            ready: works on a batch until it can be stored, and says whether it can; told whether nothing of its sender is taken yet.
             time_is_up: whether to stop where this is.
         """
         taken: list[Offered | Tally] = []
         for sender in list(self._waiting):
-            waiting = self._waiting.pop(sender)
+            waiting, before = self._waiting.pop(sender), len(taken)
             while waiting:
                 first = waiting[0]
-                if isinstance(first, Offered) and not ready(first):
+                if isinstance(first, Offered) and not ready(first, len(taken) == before):
                     break
                 taken.append(waiting.popleft())
                 if isinstance(first, Tally) or time_is_up():

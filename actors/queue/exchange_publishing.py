@@ -282,7 +282,7 @@ class ExchangePublishing:
 
     def _next_round(self, time_is_up: Callable[[], bool]) -> _Round:
         """Route what waits, and put together what is stored next."""
-        items = self._line.take(lambda offered: self._is_routed(offered, time_is_up), time_is_up)
+        items = self._line.take(lambda offered, first: self._is_routed(offered, first, time_is_up), time_is_up)
         offered = [each for each in items if isinstance(each, Offered)]
         # What is behind a rejection is looked at here, in the order in which it came.
         batches = [each for each in offered if is_stored(each)]
@@ -307,8 +307,11 @@ class ExchangePublishing:
         alone = alone and self._distributor.waits(groups[0].queues)
         return _Round(items, self._storing.store_all(steps, groups, came), alone)
 
-    def _is_routed(self, offered: Offered, time_is_up: Callable[[], bool]) -> bool:
-        """Find where a batch goes; False where that takes longer than there is time, or a queue has no room for it yet."""
+    def _is_routed(self, offered: Offered, first: bool, time_is_up: Callable[[], bool]) -> bool:
+        """Find where a batch goes; False where that takes longer than there is time, or a queue has no room for it yet.
+
+        One that cannot be published ends its sender when what that has sent before is stored: when it is the ``first`` of a round.
+        """
         sender = offered.sender
         try:
             if sender.failed is None and offered.steps is None:
@@ -318,6 +321,9 @@ class ExchangePublishing:
                     if time_is_up():
                         return False
         except QueueError as error:
+            if not first:
+                offered.begin_anew()
+                return False
             sender.failed = error
         except Exception:
             # A defect of ours ends this sender, and takes nothing of what others have offered with it.
