@@ -95,15 +95,6 @@ class QueueError(ActorError):
     close: ClassVar[bool] = True
 
 
-class StoppingError(QueueError):
-    """The broker is about to end, and what waits for the room of a queue is not stored any more: send it again later."""
-
-    code = "shutting-down"
-
-    def __init__(self) -> None:
-        super().__init__("the broker is stopping; connect again later")
-
-
 class QueueGoneError(QueueError):
     """The queue was deleted while something of it was being read."""
 

@@ -157,3 +157,12 @@ class ExchangeLimitError(ExchangeError):
         self.size = size
         self.limit = limit
         self.bound = bound
+
+
+class StoppingError(QueueError):
+    """The broker is about to end, and what waits for the room of a queue is not stored any more: send it again later."""
+
+    code = "shutting-down"
+
+    def __init__(self) -> None:
+        super().__init__("the broker is stopping; connect again later")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pykka import ActorDeadError
 
-from actors.errors import InvalidRequestError, QueueError, SequenceGapError, StoppingError
+from actors.errors import InvalidRequestError, QueueError, SequenceGapError
+from actors.exchanges.errors import StoppingError
 from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.connection_actor import Port
 from actors.queue.exchange_room import Room
