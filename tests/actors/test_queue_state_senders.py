@@ -389,7 +389,8 @@ def test_a_sender_of_several_queues_that_has_asked_for_nothing_when_its_first_ba
     queue = queue_state.QueueState("q", 0)
     connection: Any = "publisher"
     queue.execute(commands.AttachSender(stage=stage, connection=connection, shared="q"), 0.0, 0)
-    sending.used_beside(queue, connection, MessageBatch.from_payloads([b"x"]))
+    batch = MessageBatch.from_payloads([b"x"])
+    sending.used_beside(queue, connection, len(batch), batch.nbytes)
     queue.take_effects()
     queue.execute(commands.RequestCapacity(10, 1_000, connection), 0.0, 0)
     (told,) = queue.take_effects()
@@ -402,6 +403,6 @@ def test_what_others_stage_for_a_sender_is_used_of_what_it_may_stage() -> None:
     queue.execute(commands.AttachSender(stage=StageKey("w", 0, "s"), connection=connection, shared="q"), 0.0, 0)
     queue.execute(commands.RequestCapacity(10, 1_000, connection), 0.0, 0)
     batch = MessageBatch.from_payloads([b"x"] * 4)
-    sending.used_beside(queue, connection, batch)
+    sending.used_beside(queue, connection, len(batch), batch.nbytes)
     assert (queue.staged.capacity.messages, queue.staged.capacity.bytes) == (6, 1_000 - batch.nbytes)
     assert (queue.capacity.messages, queue.capacity.bytes) == (0, 0)

@@ -38,7 +38,8 @@ VERBS: Final = {
     "receive": Row(
         "Print messages as lines, or in another format. In a pipe, acknowledged means that the pipe has it, not that its reader is done. "
         "Without --count or --idle-exit it goes on until it is stopped. Where the reader may fail, keep the messages: have it read a "
-        "file, or handle them in a program with a Receiver; what a queue has put aside goes back with `queue move`."
+        "file, or handle them in a program with a Receiver; what a queue has put aside goes back with `queue move`. "
+        "With --exchange it begins with what is published from then on."
     ),
     "stats": Row("Show per queue what is ready, in flight and moved, and per connection its demand."),
     "top": Row(
