@@ -255,7 +255,7 @@ class Room:
         self._pending_messages -= len(batch)
         self._pending_bytes -= batch.nbytes
         self._pieces += max(0, records - 1)
-        return not self._pending_messages
+        return self.is_settled
 
     @property
     def is_settled(self) -> bool:

@@ -16,7 +16,7 @@ from actors.queue.connection_actor import Port
 from actors.queue.exchange_room import Room
 from actors.queue.operations.sending import NO_TIMING
 from actors.queue.state.routed import ways_of
-from actors.queue.state.unanswered import Unanswered
+from actors.queue.state.unanswered import Unanswered, behind_rejected
 from actors.queue.vocabulary.commands import CaughtUp, ExplainWait, OfferBatch
 from actors.queue.vocabulary.distributed import StageTallied, TallyStage
 from actors.queue.vocabulary.replies import (
@@ -251,7 +251,7 @@ class ExchangeSender(LoopActor):
         if sequence == first:
             self._rejected_from = None
             return None
-        return f"messages sent before, from number {first} on, were rejected"
+        return behind_rejected(first)
 
     def returned(self, unroutable: Unroutable) -> None:
         """No queue takes some messages of the batch that is confirmed next."""

@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from actors.exchanges.errors import StoppingError
 from transport.broker.descriptors import POLITE_REFUSALS
 from transport.errors import BrokerError, LimitExceededError
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from transport.shell.connection import Connection
 
 E = TypeVar("E")
-SHUTTING_DOWN = ("shutting-down", "the broker is stopping; connect again later")
+SHUTTING_DOWN = (StoppingError.code, str(StoppingError()))
 
 
 class RefusalError(BrokerError):

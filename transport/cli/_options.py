@@ -86,6 +86,12 @@ ReceiveAddress = Annotated[
     str, typer.Option("--address", metavar="H:P", help="The broker's receiving address.", callback=address)
 ]
 QueueOption = Annotated[str, typer.Option("--queue", metavar="Q", help="The queue's name.", callback=name)]
+QueueOrNone = Annotated[
+    str | None,
+    typer.Option(
+        "--queue", metavar="Q", help="The queue's name.", callback=lambda said: None if said is None else name(said)
+    ),
+]
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", callback=name)]
 ConnectTimeout = Annotated[
     float,

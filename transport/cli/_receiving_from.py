@@ -12,12 +12,6 @@ from transport.cli._options import name
 if TYPE_CHECKING:
     from transport.wire.receiver_bindings import Binding
 
-QueueOrNone = Annotated[
-    str | None,
-    typer.Option(
-        "--queue", metavar="Q", help="The queue's name.", callback=lambda said: None if said is None else name(said)
-    ),
-]
 FromExchange = Annotated[
     str | None,
     typer.Option(

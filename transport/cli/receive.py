@@ -15,13 +15,14 @@ from transport.cli._options import (
     LengthPrefixed,
     NoCreate,
     Null,
+    QueueOrNone,
     Quiet,
     ReceiveAddress,
     format_of,
     time_option,
     verb_command,
 )
-from transport.cli._receiving_from import BindingKey, FromExchange, QueueOrNone, origin_of
+from transport.cli._receiving_from import BindingKey, FromExchange, origin_of
 from transport.cli._run import QUIETLY_EMPTY, TOLD_AT_ONCE, on_signal, tell, untold, wait_teller
 from transport.cli.exit_codes import EXIT_DONE, EXIT_FEWER, SIGNAL_EXIT_BASE
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT

@@ -18,11 +18,11 @@ from transport.cli._options import (
     LengthPrefixed,
     NoCreate,
     Null,
+    QueueOrNone,
     Quiet,
     SendAddress,
     WholeFile,
     format_of,
-    name,
     verb_command,
 )
 from transport.cli._publishing import Exchange, Mandatory, RoutingKey, target_of
@@ -90,12 +90,7 @@ def _time(text: str | None) -> str | None:
 
 @verb_command(VERB, inputs="files")
 async def send(
-    queue: Annotated[
-        str | None,
-        typer.Option(
-            "--queue", metavar="Q", help="The queue's name.", callback=lambda said: None if said is None else name(said)
-        ),
-    ] = None,
+    queue: QueueOrNone = None,
     files: Annotated[
         list[str] | None,
         typer.Argument(metavar="[FILE ...|-]", help="What to send; the standard input by default.", callback=_readable),

@@ -15,6 +15,7 @@ from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS, time_text
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.state.catching_up import catch_up
 from actors.queue.state.senders import Incoming, Sender, groups, joined, producers_of, shape_of
+from actors.queue.state.unanswered import behind_rejected
 from actors.queue.structures.deadlines import US_PER_SECOND, microseconds
 from actors.queue.vocabulary.events import MessagesAdded
 from actors.queue.vocabulary.replies import SenderAttached, SentMessages, Superseded, Tell
@@ -96,7 +97,7 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
         core.staged.check_room(stage, count - known, size + core.log.table.overhead, delayed)
     elif known < count and (delay_us or core.rejects or behind):
         # Behind what was rejected nothing is stored, be it that the queue does not reject any more.
-        rejected = f"messages sent before, from number {expected} on, were rejected" if behind else None
+        rejected = behind_rejected(expected) if behind else None
         rejected = rejected or _why_not(core, known, count, size, bool(delay_us))
     sender.capacity.use(sender.permits, batch, count, size)
     up_to = client_sequence + count

@@ -7,6 +7,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 
+def behind_rejected(first: int | None) -> str:
+    """Why something is rejected that was sent behind what was: the first number of that."""
+    return f"messages sent before, from number {first} on, were rejected"
+
+
 class _Sent(NamedTuple):
     """A batch: the number of its first message, its messages and bytes, and how many of its first messages were sent before."""
 
@@ -59,7 +64,7 @@ class Unanswered:
             batch, first = self._taken(), self._rejected_from
             up_to = batch.first + batch.messages
             lost = first is not None and up_to > first
-            yield up_to, f"messages sent before, from number {first} on, were rejected" if lost else None
+            yield up_to, behind_rejected(first) if lost else None
 
     def _taken(self) -> _Sent:
         batch = self._batches.popleft()
