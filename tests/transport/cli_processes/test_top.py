@@ -63,14 +63,14 @@ class Screen:
         self.program.process.send_signal(signal.SIGWINCH)
 
     def until(self, words: str, lines: int = 24) -> list[str]:
-        """The lines of the first whole screen that has ``words`` in it."""
+        """The lines of the first whole screen that has ``words`` in it and so many lines, no more."""
         ends = monotonic() + DEADLINE
         while monotonic() < ends:
             for part in reversed(self.raw.decode("utf-8", "replace").split("\x1b[H")):
                 shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", part).split("\r\n")
-                if words in " ".join(line.strip() for line in shown) and len(shown) >= lines:
+                if words in " ".join(line.strip() for line in shown) and len(shown) == lines:
                     self.raw = b""
-                    return [line.rstrip() for line in shown[:lines]]
+                    return [line.rstrip() for line in shown]
             self.more()
         raise AssertionError(f"no screen has {words!r}: {self.raw[-4000:]!r}")
 

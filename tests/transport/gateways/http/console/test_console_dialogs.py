@@ -48,6 +48,7 @@ def test_what_is_asked_of_the_broker_first_opens_no_dialog_on_another_page(
         asked[0].continue_()
     page.evaluate("""() => import("/console/api.js").then(({ settings }) => settings())""")
     assert page.get_by_role("dialog").count() == 0
+    assert len(asked) == 1, "what is asked already is waited for, not asked again"
 
 
 def test_an_explicit_zero_is_a_setting_and_what_is_left_empty_is_none(page: Page) -> None:

@@ -83,9 +83,13 @@ let described = null;
 
 /** The settings of a queue, as the description of the API has them: name to {type, description}. */
 export async function settings() {
-  described ??= await ask("GET", path("openapi.json"));
+  // The promise is kept, so that two who want it at a time ask once; after a failure the next one asks again.
+  described ??= ask("GET", path("openapi.json")).catch((problem) => {
+    described = null;
+    throw problem;
+  });
   const { name, ...others } =
-    described.paths[`${BASE}/queues`].post.requestBody.content["application/json"].schema.properties;
+    (await described).paths[`${BASE}/queues`].post.requestBody.content["application/json"].schema.properties;
   // What need not be there may be null, which is no kind of its own.
   const kind = ({ type }) => (Array.isArray(type) ? type.find((each) => each !== "null") : type);
   return Object.fromEntries(Object.entries(others).map(([name, each]) => [name, { ...each, type: kind(each) }]));
