@@ -7,10 +7,10 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from streams import Sink, Source
+from streams import Sink, Source, StreamClosedError
 from streams.testkit import elapse
 from tests.simulation.history import Confirmed, Handled, History, Noted, Offered, Refused, name_of
-from transport import Backoff, Delivery, MessageBatch, Receiver, Sender, TransportError
+from transport import Backoff, BrokerError, Delivery, MessageBatch, Receiver, Sender, TransportError
 from transport.clients.sender_session import Confirmation
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Client:
         self.process: Process | None = None
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._seed = seed
-        self._lives = 0
+        self._lives = self._taken_over = 0
         self._history = history
         self._loop = asyncio.get_running_loop()
         self.random = Random(0)
@@ -53,9 +53,21 @@ class Client:
         self.process = process
         self._history.add(Noted(self._loop.time(), f"{self.name} starts, life {self._lives}"))
 
+        self._spawn(process)
+
+    def _spawn(self, process: Process) -> None:
         def ended(task: asyncio.Task[None]) -> None:
-            if not task.cancelled() and (error := task.exception()) is not None:
-                failed(self.name, error)
+            if task.cancelled() or (error := task.exception()) is None:
+                return
+            if was_taken_over(error) and self._taken_over < self._lives - 1:
+                # What a life that was killed had said to the broker may come late, and is the newest word then. Once for each such life.
+                self._taken_over += 1
+                self._history.add(
+                    Noted(self._loop.time(), f"{self.name} is taken over by a former life, and begins anew")
+                )
+                self._spawn(process)
+                return
+            self._failed(self.name, error)
 
         process.spawn(self._live()).add_done_callback(ended)
 
@@ -90,7 +102,7 @@ class Producer(Client):
         running = Source.queue(1).via(sender).to(Sink.foreach(self._confirm)).run()
         while self._next < plan.total:
             batch = self._batch(min(self.random.randint(1, plan.largest_batch), plan.total - self._next))
-            await running.value.offer_wait(batch)
+            await offered(running, batch)
             if plan.pause:
                 await elapse(self.random.expovariate(1 / plan.pause))
         running.value.complete()
@@ -174,6 +186,25 @@ class Drainer(Client):
     def _handle(self, delivery: Delivery) -> None:
         note_handled(self._history, self._loop.time(), delivery)
         delivery.acknowledge()
+
+
+async def offered(running: Any, batch: MessageBatch) -> None:
+    """Give a batch to a sender; raises what its stream has ended with, if it has."""
+    try:
+        await running.value.offer_wait(batch)
+    except StreamClosedError:
+        await running
+        raise
+
+
+def was_taken_over(error: BaseException) -> bool:
+    """Whether a program has failed because a connection under its name came behind its own."""
+    causes: BaseException | None = error
+    while causes is not None:
+        if isinstance(causes, BrokerError) and causes.code == "taken-over":
+            return True
+        causes = causes.__cause__
+    return False
 
 
 async def stay(running: Any, seconds: float) -> None:

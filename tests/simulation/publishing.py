@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streams import Sink, Source
 from streams.testkit import elapse
-from tests.simulation.clients import PATIENCE, RECEIVE_ADDRESS, SEND_ADDRESS, Client, Consumer
+from tests.simulation.clients import PATIENCE, RECEIVE_ADDRESS, SEND_ADDRESS, Client, Consumer, offered
 from tests.simulation.exchange_plan import KINDS, SIZES, Bound, ExchangePlan
 from tests.simulation.history import CameBack, History, Noted, PublishConfirmed, Published, name_of
 from transport import Administration, BrokerError, Message, MessageBatch, Receiver, Sender, TransportError
@@ -47,7 +47,7 @@ class Publisher(Client):
         running = Source.queue(1).via(sender).to(Sink.foreach(self._confirm)).run()
         while self._next < plan.total:
             batch = self._batch(min(self.random.randint(1, plan.largest_batch), plan.total - self._next))
-            await running.value.offer_wait(batch)
+            await offered(running, batch)
             if plan.pause:
                 await elapse(self.random.expovariate(1 / plan.pause))
         running.value.complete()
