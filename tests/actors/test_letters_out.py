@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from actors.batch import Message
 from actors.errors import DiskBehindError
+from actors.exchanges.exchanges import Exchanges
 from actors.queue import letters_out
+from actors.queue.distribution import Distributor
+from actors.queue.letters_out import LettersOut
 from actors.queue.operations.dead_letters import MOST_BEFORE
 from actors.queue.queue_state import QueueState
 from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, QueueSettings
@@ -304,6 +309,71 @@ def test_what_is_much_goes_in_steps_and_loses_nothing(tmp_path: Path, monkeypatc
             await bench.close()
 
         run_in_virtual_time(main(tmp_path / f"{messages}-{records}"))
+
+
+def test_two_steps_are_never_in_one_turn_of_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(letters_out, "STEP_MESSAGES", 2)
+    step, turn = LettersOut.step, [0]
+    in_turns: list[int] = []
+
+    def noted_step(*args: Any) -> None:
+        in_turns.append(turn[0])
+        step(*args)
+
+    def next_turn() -> None:
+        turn[0] += 1
+        if len(in_turns) < 20:
+            asyncio.get_running_loop().call_soon(next_turn)
+
+    async def main() -> None:
+        bench = Letters(tmp_path / "data")
+        await bench.bound("topic", a="#")
+        bench.store(*[Message(b"%04d" % n, b"%d" % n) for n in range(40)])
+        with mock.patch.object(LettersOut, "step", noted_step):
+            next_turn()
+            await bench.refuse()
+            for _ in range(10):
+                await bench.settled()
+        await bench.close()
+
+    run_in_virtual_time(main())
+    assert len(in_turns) == 20
+    assert len(set(in_turns)) == 20
+
+
+@pytest.mark.parametrize("slow", [(Exchanges, "route"), (Distributor, "move_dead_letters")])
+def test_a_step_ends_in_time_however_long_a_route_or_a_record_takes(tmp_path: Path, slow: tuple[type, str]) -> None:
+    kind, name = slow
+    work, step, longest = getattr(kind, name), LettersOut.step, [0.0]
+
+    def slow_work(*args: Any, **kwargs: Any) -> Any:
+        asyncio.get_running_loop()._clock.now += 0.001  # type: ignore[attr-defined]
+        return work(*args, **kwargs)
+
+    def timed_step(*args: Any) -> None:
+        before = asyncio.get_running_loop().time()
+        step(*args)
+        longest[0] = max(longest[0], asyncio.get_running_loop().time() - before)
+
+    async def main() -> None:
+        bench = Letters(tmp_path / "data")
+        await bench.bound("topic", a="*.0", b="#", c="*.1")
+        sent = [Message(b"%04d" % n, b"%d.%d" % (n, n % 2)) for n in range(300)]
+        bench.store(*sent)
+        with mock.patch.object(kind, name, slow_work), mock.patch.object(LettersOut, "step", timed_step):
+            await bench.refuse()
+            for _ in range(100):
+                await bench.settled()
+        assert bench.holds("a", "b", "c", "q") == [
+            [m.payload for m in sent[::2]],
+            [m.payload for m in sent],
+            [m.payload for m in sent[1::2]],
+            [],
+        ]
+        await bench.close()
+
+    run_in_virtual_time(main())
+    assert 0.002 < longest[0] < 0.007
 
 
 @durable
