@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from actors.exchanges.exchanges import Exchanges
     from actors.exchanges.tables import Table
     from actors.queue.distribution import Distributor
+    from actors.queue.letters_line import LettersLine
     from actors.queue.queue_output import QueueOutput
     from actors.queue.queue_state import QueueState
     from actors.queue.state.routed import Queues as Names
@@ -91,6 +92,7 @@ class Routes(NamedTuple):
         distributor: stores.
         own_queue: the dead-letter queue of a name, made if it is not there.
         held: the queues whose dead letters wait for room, which are to hear of other routes.
+        line: those whose dead letters have a step to take.
     """
 
     exchanges: Exchanges
@@ -98,15 +100,7 @@ class Routes(NamedTuple):
     distributor: Distributor
     own_queue: Callable[[str], LoopActorRef[Any]]
     held: dict[LoopActorRef[Any], None]
-
-
-class LettersStep:
-    """To the queue itself: the next step."""
-
-    __slots__ = ()
-
-
-_STEP: Final = LettersStep()
+    line: LettersLine
 
 
 class LettersOut:
@@ -221,10 +215,9 @@ class LettersOut:
 
     def _plan(self, actor: LoopActor) -> None:
         """The next step comes in a turn of its own: everybody else has theirs between two of them."""
-        if not self._step_due:
+        if not self._step_due and self._routes is not None:
             self._step_due = True
-            # Not at once: what an actor finds in its inbox it handles in the same turn of the loop, step behind step.
-            actor.loop.call_soon(actor.actor_inbox.offer_beyond_bound, _STEP)
+            self._routes.line.put(actor.actor_inbox)
 
     def _await_room(self, actor: LoopActor, name: str) -> None:
         assert self._routes is not None

@@ -17,6 +17,7 @@ from actors.errors import DiskBehindError
 from actors.exchanges.exchanges import Exchanges
 from actors.queue import letters_out
 from actors.queue.distribution import Distributor
+from actors.queue.letters_line import LettersLine
 from actors.queue.letters_out import LettersOut
 from actors.queue.operations.dead_letters import MOST_BEFORE
 from actors.queue.queue_state import QueueState
@@ -311,34 +312,35 @@ def test_what_is_much_goes_in_steps_and_loses_nothing(tmp_path: Path, monkeypatc
         run_in_virtual_time(main(tmp_path / f"{messages}-{records}"))
 
 
-def test_two_steps_are_never_in_one_turn_of_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letters_out, "STEP_MESSAGES", 2)
-    step, turn = LettersOut.step, [0]
-    in_turns: list[int] = []
+def test_a_turn_of_the_loop_ends_in_time_however_many_queues_have_steps_to_take(tmp_path: Path) -> None:
+    route, turn, longest = Exchanges.route, LettersLine._turn, [0.0]
+    names = [f"q{number}" for number in range(30)]
 
-    def noted_step(*args: Any) -> None:
-        in_turns.append(turn[0])
-        step(*args)
+    def slow_route(*args: Any, **kwargs: Any) -> Any:
+        asyncio.get_running_loop()._clock.now += 0.001  # type: ignore[attr-defined]
+        return route(*args, **kwargs)
 
-    def next_turn() -> None:
-        turn[0] += 1
-        if len(in_turns) < 20:
-            asyncio.get_running_loop().call_soon(next_turn)
+    def timed_turn(line: LettersLine) -> None:
+        before = asyncio.get_running_loop().time()
+        turn(line)
+        longest[0] = max(longest[0], asyncio.get_running_loop().time() - before)
 
     async def main() -> None:
         bench = Letters(tmp_path / "data")
-        await bench.bound("topic", a="#")
-        bench.store(*[Message(b"%04d" % n, b"%d" % n) for n in range(40)])
-        with mock.patch.object(LettersOut, "step", noted_step):
-            next_turn()
-            await bench.refuse()
-            for _ in range(10):
+        await bench.bound("topic", all="#")
+        for name in names:
+            bench.queues.declare(name, QueueSettings(ttl=1.0, dead_letter_exchange="x"))
+            bench.store(*[Message(b"%04d" % n, b"%d.%s" % (n, name.encode())) for n in range(20)], name=name)
+        with mock.patch.object(Exchanges, "route", slow_route), mock.patch.object(LettersLine, "_turn", timed_turn):
+            await elapse(2.0)
+            for _ in range(30):
                 await bench.settled()
+        assert bench.figures("all").stored_messages == 20 * len(names)
+        assert bench.holds(*names) == [[]] * len(names)
         await bench.close()
 
     run_in_virtual_time(main())
-    assert len(in_turns) == 20
-    assert len(set(in_turns)) == 20
+    assert 0.004 < longest[0] < 0.012
 
 
 @pytest.mark.parametrize("slow", [(Exchanges, "route"), (Distributor, "move_dead_letters")])
