@@ -19,11 +19,11 @@ class Reached(NamedTuple):
     """What can be reached from an exchange.
 
     Attributes:
-        queues: all those to which a message may go; none through the default exchange, which leads to every queue.
+        queues: the names of all those to which a message may go, in order; none through the default exchange, which leads to every queue.
         by_headers: whether some exchange on the way looks at headers.
     """
 
-    queues: frozenset[str]
+    queues: tuple[str, ...]
     by_headers: bool
 
 
@@ -72,4 +72,4 @@ class Reach:
                 elif end.name not in seen:
                     seen.add(end.name)
                     here.append(end.name)
-        return Reached(frozenset(queues), by_headers)
+        return Reached(tuple(sorted(queues)), by_headers)

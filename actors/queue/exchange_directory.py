@@ -12,6 +12,7 @@ from actors.exchanges.exchanges import Exchanges
 from actors.exchanges.vocabulary import Unbound
 from actors.queue.exchange_publishing import ExchangePublishing
 from actors.queue.exchange_publishing import Queues as PublishedTo
+from actors.queue.letters_line import LettersLine
 from actors.queue.vocabulary.distributed import RoutesChanged
 from actors.storage.durable_definitions import DurableDefinitions, MemoryDefinitions
 
@@ -55,6 +56,7 @@ class ExchangeDirectory:
         exchanges: all of them, to be looked at, and to route by.
         publishing: what an ``ExchangeSender`` publishes by.
         held: queues whose dead letters wait for room in another; each is told once of what changes, and puts itself here again.
+        letters: queues whose dead letters have a step to take.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class ExchangeDirectory:
         self.exchanges = Exchanges(self._is_durable, limits, self._definitions.definitions)
         self.publishing = ExchangePublishing(self.exchanges, queues, distributor, storage, stages)
         self.held: dict[LoopActorRef[Any], None] = {}
+        self.letters = LettersLine()
 
     async def declare(
         self,

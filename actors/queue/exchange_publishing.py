@@ -120,6 +120,8 @@ class ExchangePublishing:
         self._by_name: dict[tuple[str, str], Publisher] = {}
         # In the order in which they came: what they are told does not depend on where they lie in memory.
         self._senders: dict[Publisher, None] = {}
+        # Those who have not looked since definitions changed.
+        self._to_look: dict[Publisher, None] = {}
         self._looks = False
         self.counts = ExchangeCounts(lambda name: exchanges.get(name) is not None)
         self._routing = Routing(exchanges, self.counts)
@@ -145,7 +147,7 @@ class ExchangePublishing:
         if routing_key is not None and not reached.by_headers:
             return self._exchanges.route(exchange, (routing_key,))
         self._exchanges.check(exchange)
-        return sorted(reached.queues)
+        return reached.queues
 
     def begin(self, sender: Publisher) -> int | None:
         """A sender with a name is there: an older one of the name ends, and what the queues know of it is looked up.
@@ -191,6 +193,7 @@ class ExchangePublishing:
     def leave(self, sender: Publisher) -> None:
         """A sender is gone. What it has offered is stored all the same, unless it waits for room, or may come again and send that again."""
         self._senders.pop(sender, None)
+        self._to_look.pop(sender, None)
         if sender.stage is not None or sender.producer is not None or sender.awaits_room:
             _give_up(sender)
             self.room_made(sender)
@@ -203,14 +206,26 @@ class ExchangePublishing:
 
     def changed(self) -> None:
         """Messages may go elsewhere: senders look again in the loop's next turn, those too that wait for a queue that is theirs no more."""
+        self._to_look |= self._senders
+        self._plan_looks()
+
+    def _plan_looks(self) -> None:
         if not self._looks:
             self._looks = True
             asyncio.get_running_loop().call_soon(self._look_again)
 
     def _look_again(self) -> None:
+        """Have senders look, for as long as a turn may take: each looks at all of its queues, which may be very many."""
         self._looks = False
-        for sender in list(self._senders):
+        time_is_up = self._turn_ends()
+        while self._to_look:
+            sender = next(iter(self._to_look))
+            del self._to_look[sender]
             sender.look_again()
+            if time_is_up():
+                break
+        if self._to_look:
+            self._plan_looks()
 
     def offer(self, sender: Publisher, offer: OfferBatch) -> None:
         """Have a batch stored with all that comes in the same turn of the loop."""
@@ -258,15 +273,16 @@ class ExchangePublishing:
             self._planned = True
             asyncio.get_running_loop().call_soon(self._turn)
 
+    def _turn_ends(self) -> Callable[[], bool]:
+        """What says whether the time is up for which a turn goes on, as of now."""
+        clock = self.clock or asyncio.get_running_loop().time
+        until = clock() + TURN_SECONDS
+        return lambda: clock() >= until
+
     def _turn(self) -> None:
         """Route and store what was offered, for as long as a turn may take."""
         self._planned = False
-        clock = self.clock or asyncio.get_running_loop().time
-        until = clock() + TURN_SECONDS
-
-        def time_is_up() -> bool:
-            return clock() >= until
-
+        time_is_up = self._turn_ends()
         try:
             if self._round is None:
                 self._round = self._next_round(time_is_up)

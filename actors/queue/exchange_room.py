@@ -97,10 +97,12 @@ class Room:
         """These are the queues from here on."""
         for name in [name for name in self._targets if name not in wanted]:
             self._leave(name)
-        for name in wanted:
-            if name not in self._targets:
-                self._join(name)
-        self.ask()
+        new = [name for name in wanted if name not in self._targets]
+        for name in new:
+            self._join(name)
+        if new:
+            # The others are asked when something is used.
+            self.ask()
 
     def leave(self) -> None:
         """The queues have their room back."""

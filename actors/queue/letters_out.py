@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from actors.exchanges.exchanges import Exchanges
     from actors.exchanges.tables import Table
     from actors.queue.distribution import Distributor
+    from actors.queue.letters_line import LettersLine
     from actors.queue.queue_output import QueueOutput
     from actors.queue.queue_state import QueueState
     from actors.queue.state.routed import Queues as Names
@@ -62,6 +63,10 @@ STEP_MESSAGES: Final = 2_048
 """Messages that are routed one by one in a step, by their keys or headers: some milliseconds of work, and facts that fit a record."""
 STEP_RECORDS: Final = 64
 """Records of a step."""
+ROUTING_SECONDS: Final = 0.0025
+STORING_SECONDS: Final = 0.0025
+"""After which a step routes no more, and stores no more, where keys are slow to route, or lead to very many queues: some of both is always
+done."""
 OWN: Final = ("",)
 """Stands for the queue's own dead-letter queue among the names of queues, which are never empty."""
 
@@ -87,6 +92,7 @@ class Routes(NamedTuple):
         distributor: stores.
         own_queue: the dead-letter queue of a name, made if it is not there.
         held: the queues whose dead letters wait for room, which are to hear of other routes.
+        line: those whose dead letters have a step to take.
     """
 
     exchanges: Exchanges
@@ -94,15 +100,7 @@ class Routes(NamedTuple):
     distributor: Distributor
     own_queue: Callable[[str], LoopActorRef[Any]]
     held: dict[LoopActorRef[Any], None]
-
-
-class LettersStep:
-    """To the queue itself: the next step."""
-
-    __slots__ = ()
-
-
-_STEP: Final = LettersStep()
+    line: LettersLine
 
 
 class LettersOut:
@@ -185,7 +183,7 @@ class LettersOut:
         letter = self._pending[start]
         for low, _ in self._state.log.acknowledged.gaps(*letter.ranges[0]):
             first = letter.batch.slice(low - start, low - start + 1)
-            if next(iter(self._queues_of(self._routes, letter, first, 1))) == self._awaited:
+            if next(iter(self._queues_of(self._routes, letter, first, 1, _always))) == self._awaited:
                 self._register(actor)
                 return
             break
@@ -217,9 +215,9 @@ class LettersOut:
 
     def _plan(self, actor: LoopActor) -> None:
         """The next step comes in a turn of its own: everybody else has theirs between two of them."""
-        if not self._step_due:
+        if not self._step_due and self._routes is not None:
             self._step_due = True
-            actor.actor_inbox.offer_beyond_bound(_STEP)
+            self._routes.line.put(actor.actor_inbox)
 
     def _await_room(self, actor: LoopActor, name: str) -> None:
         assert self._routes is not None
@@ -253,21 +251,27 @@ class LettersOut:
         """Store what is left of one, or as much as a step does; the name of a queue that has no room for the next."""
         ((start, _),) = letter.ranges
         parts: list[Routed] = []
+        time_is_up = _over_in(actor, ROUTING_SECONDS)
         for low, high in left:
             batch = letter.batch.slice(low - start, high - start)
             taken = sum(len(part.batch) for part in parts)
-            parts += _parts(self._queues_of(routes, letter, batch, STEP_MESSAGES - taken), batch, low)
-            if taken + len(batch) >= STEP_MESSAGES:
+            parts += _parts(self._queues_of(routes, letter, batch, STEP_MESSAGES - taken, time_is_up), batch, low)
+            if taken + len(batch) >= STEP_MESSAGES or time_is_up():
                 break
+        time_is_up = _over_in(actor, STORING_SECONDS)
         for group in grouped(parts)[:STEP_RECORDS]:
             full = self._store_group(actor, routes, letter, group.parts)
             if full is not None:
                 self._awaited = group.queues
                 return full
+            if time_is_up():
+                break
         return None
 
-    def _queues_of(self, routes: Routes, letter: DeadLetter, batch: MessageBatch, most: int) -> Iterator[Names]:
-        """Where each message goes, one by one; of those that are looked at singly, the first."""
+    def _queues_of(
+        self, routes: Routes, letter: DeadLetter, batch: MessageBatch, most: int, time_is_up: Callable[[], bool]
+    ) -> Iterator[Names]:
+        """Where each message goes, one by one; of those that are looked at singly, the first, for as long as there is time."""
         exchange = cast("str", letter.exchange)
         common = self._common(letter)
         keys = batch.keys if letter.routing_key is None else None
@@ -287,6 +291,8 @@ class LettersOut:
                 queues = self._route(routes, exchange, text, headers, before)
                 found[key, before] = queues
             yield queues
+            if time_is_up():
+                return
 
     def _common(self, letter: DeadLetter) -> str:
         """The routing key of those that have no key of their own: the setting's, or the one that they came with, or the queue's name."""
@@ -364,6 +370,17 @@ class LettersOut:
 
 def _way(settings: Any) -> tuple[str | None, str | None]:
     return settings.dead_letter_exchange, settings.dead_letter_routing_key
+
+
+def _over_in(actor: LoopActor, seconds: float) -> Callable[[], bool]:
+    """Whether so much time is over, as of now."""
+    clock = actor.loop.time
+    until = clock() + seconds
+    return lambda: clock() >= until
+
+
+def _always() -> bool:
+    return True
 
 
 def _parts(queues: Iterable[Names], batch: MessageBatch, first: int) -> Iterator[Routed]:

@@ -12,7 +12,8 @@ import pykka
 
 from actors.errors import DiskBehindError, InboxOverflowError, QueueError, QueueGoneError, StorageError
 from actors.queue.changes import Changes
-from actors.queue.letters_out import LettersOut, LettersStep, Routes
+from actors.queue.letters_line import LettersStep
+from actors.queue.letters_out import LettersOut, Routes
 from actors.queue.measures import Measures
 from actors.queue.moves_out import Move, MovesOut
 from actors.queue.operations.browsing import describe

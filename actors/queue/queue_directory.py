@@ -439,7 +439,8 @@ class QueueDirectory:
         self._states[name] = state
         self.changes.note(name)
         own_queue = self._dead_letter_queue
-        routes = Routes(self.exchanges.exchanges, self, self.distributor, own_queue, self.exchanges.held)
+        held, line = self.exchanges.held, self.exchanges.letters
+        routes = Routes(self.exchanges.exchanges, self, self.distributor, own_queue, held, line)
         queue = self.start_actor(state, self._wall_clock, storage, own_queue, self.changes, self.measures, routes)
         if self._paused is not None:
             queue.tell(PauseSenders(self._paused))

@@ -417,3 +417,28 @@ async def test_a_queue_that_begins_to_reject_in_the_middle_of_a_batch_takes_the_
     await bench.settled()
     assert [up_to for up_to, _ in publisher.rejected] == [21]
     await bench.close()
+
+
+@durable
+async def test_senders_look_for_their_queues_a_few_in_a_turn_however_often_definitions_change(folder: Path) -> None:
+    bench = slow(StoredQueues(folder))
+    await bound(bench, "x", "topic", a="a")
+    senders = [await client(bench, "x", None) for _ in range(10)]
+    decide, looked = bench.queues.exchanges.exchanges.decide, [0]
+    for number in range(3):
+        # Each look of a sender ends a turn.
+        bench.queues.get_or_create(f"q{number}")
+        bench.queues.exchanges._carry_out(decide.bind("x", f"q{number}", f"k{number}"))
+    publishing = bench.queues.exchanges.publishing
+    while publishing._to_look:
+        left = len(publishing._to_look)
+        await asyncio.sleep(0)
+        looked.append(left - len(publishing._to_look))
+    assert max(looked) == 1
+    assert sum(looked) == len(senders)
+    await bench.commit()
+    senders[0].send(keyed(b"k0", b"k2"))
+    await turns()
+    await bench.commit()
+    assert bench.queues.logs()["q2"].stored_messages == 1
+    await bench.close()

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from actors.batch import Message
 from actors.errors import DiskBehindError
+from actors.exchanges.exchanges import Exchanges
 from actors.queue import letters_out
+from actors.queue.distribution import Distributor
+from actors.queue.letters_line import LettersLine
+from actors.queue.letters_out import LettersOut
 from actors.queue.operations.dead_letters import MOST_BEFORE
 from actors.queue.queue_state import QueueState
 from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, QueueSettings
@@ -304,6 +310,72 @@ def test_what_is_much_goes_in_steps_and_loses_nothing(tmp_path: Path, monkeypatc
             await bench.close()
 
         run_in_virtual_time(main(tmp_path / f"{messages}-{records}"))
+
+
+def test_a_turn_of_the_loop_ends_in_time_however_many_queues_have_steps_to_take(tmp_path: Path) -> None:
+    route, turn, longest = Exchanges.route, LettersLine._turn, [0.0]
+    names = [f"q{number}" for number in range(30)]
+
+    def slow_route(*args: Any, **kwargs: Any) -> Any:
+        asyncio.get_running_loop()._clock.now += 0.001  # type: ignore[attr-defined]
+        return route(*args, **kwargs)
+
+    def timed_turn(line: LettersLine) -> None:
+        before = asyncio.get_running_loop().time()
+        turn(line)
+        longest[0] = max(longest[0], asyncio.get_running_loop().time() - before)
+
+    async def main() -> None:
+        bench = Letters(tmp_path / "data")
+        await bench.bound("topic", all="#")
+        for name in names:
+            bench.queues.declare(name, QueueSettings(ttl=1.0, dead_letter_exchange="x"))
+            bench.store(*[Message(b"%04d" % n, b"%d.%s" % (n, name.encode())) for n in range(20)], name=name)
+        with mock.patch.object(Exchanges, "route", slow_route), mock.patch.object(LettersLine, "_turn", timed_turn):
+            await elapse(2.0)
+            for _ in range(30):
+                await bench.settled()
+        assert bench.figures("all").stored_messages == 20 * len(names)
+        assert bench.holds(*names) == [[]] * len(names)
+        await bench.close()
+
+    run_in_virtual_time(main())
+    assert 0.004 < longest[0] < 0.012
+
+
+@pytest.mark.parametrize("slow", [(Exchanges, "route"), (Distributor, "move_dead_letters")])
+def test_a_step_ends_in_time_however_long_a_route_or_a_record_takes(tmp_path: Path, slow: tuple[type, str]) -> None:
+    kind, name = slow
+    work, step, longest = getattr(kind, name), LettersOut.step, [0.0]
+
+    def slow_work(*args: Any, **kwargs: Any) -> Any:
+        asyncio.get_running_loop()._clock.now += 0.001  # type: ignore[attr-defined]
+        return work(*args, **kwargs)
+
+    def timed_step(*args: Any) -> None:
+        before = asyncio.get_running_loop().time()
+        step(*args)
+        longest[0] = max(longest[0], asyncio.get_running_loop().time() - before)
+
+    async def main() -> None:
+        bench = Letters(tmp_path / "data")
+        await bench.bound("topic", a="*.0", b="#", c="*.1")
+        sent = [Message(b"%04d" % n, b"%d.%d" % (n, n % 2)) for n in range(300)]
+        bench.store(*sent)
+        with mock.patch.object(kind, name, slow_work), mock.patch.object(LettersOut, "step", timed_step):
+            await bench.refuse()
+            for _ in range(100):
+                await bench.settled()
+        assert bench.holds("a", "b", "c", "q") == [
+            [m.payload for m in sent[::2]],
+            [m.payload for m in sent],
+            [m.payload for m in sent[1::2]],
+            [],
+        ]
+        await bench.close()
+
+    run_in_virtual_time(main())
+    assert 0.002 < longest[0] < 0.007
 
 
 @durable
