@@ -131,7 +131,8 @@ class TooManyPatternsError(ExchangeError):
         bound: the value of MAX_MATCH_STEPS.
     """
 
-    code = "limit-exceeded"
+    # Not a limit that passes: who sends it again, after a reconnect, is refused again.
+    code = "protocol-error"
 
     def __init__(self, exchange_kind: str, bound: int, advice: str) -> None:
         super().__init__(

@@ -134,8 +134,9 @@ def test_patterns_that_would_take_seconds_to_match_are_refused_to_the_message_an
         matcher.add(queue(number), ".".join(chance.choices(["#", "*", "a"], k=100)), {})
     with pytest.raises(
         TooManyPatternsError, match="a topic exchange take more than the 100000 steps of MAX_MATCH_STEPS"
-    ):
+    ) as caught:
         found(matcher, ".".join(["a"] * 128))
+    assert caught.value.code == "protocol-error", "sent again it would be refused again"
     assert found(matcher, "short") == set()
 
 
