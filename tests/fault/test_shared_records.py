@@ -155,7 +155,7 @@ def test_a_disk_that_fills_up_ends_the_store_clearly_and_room_brings_it_back_who
         disk = disk.crash(Random(capacity)) if capacity % 4_000 else disk.restart()
         disk.capacity = None
         assert program.live(disk, 10).end is End.CLOSED
-    assert failed > 5
+    assert failed > 2, "the disk hardly ever filled up"
 
 
 # --- what it must find
