@@ -319,8 +319,9 @@ class Checker:
         connection = event.connection
         self._gone[connection] = None
         when, answered = self._latest.pop(connection, (0.0, []))
-        if event.reason.startswith("ERROR") and when == event.time:
-            # What was refused may have been just this acknowledgement.
+        if (event.reason == "aborted" or event.reason.startswith("ERROR")) and when == event.time:
+            # What was refused may have been just this acknowledgement. And of what comes in the instant in which its connection is reset,
+            # the broker looks at as much as fits its turn.
             for stored in answered:
                 stored.acknowledged_at = None
                 stored.maybe_acknowledged = True

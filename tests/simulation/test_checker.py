@@ -172,6 +172,14 @@ GOOD: dict[str, list[Event]] = {
         delivered(2.5, 0, "a", "b", to=2, count=2, replayed=True),
         done(3, 0, 2, by=2),
     ],
+    "an acknowledgement in the instant in which its connection is reset": [
+        *SENT,
+        delivered(1, 0, "a", "b"),
+        done(2, 0, 2),
+        Released(2, 1, "aborted"),
+        delivered(2.5, 0, "a", "b", to=2, count=2, replayed=True),
+        done(3, 0, 2, by=2),
+    ],
     "extended": [
         *SENT,
         delivered(1, 0, "a", "b"),
@@ -192,6 +200,17 @@ BAD: dict[str, tuple[str, list[Event]]] = {
     "confirmed, and lost in a crash": (
         LOST,
         [*SENT, Crashed(1, "power"), Started(2, 2), delivered(3, 0, "a"), done(4, 0), Drained(5, "q", 0)],
+    ),
+    "acknowledged, and there again after its connection was reset later": (
+        RESURRECTED,
+        [
+            *SENT,
+            delivered(1, 0, "a", "b"),
+            done(2, 0, 2),
+            Released(2.1, 1, "aborted"),
+            delivered(2.5, 0, "a", "b", to=2, count=2, replayed=True),
+            done(3, 0, 2, by=2),
+        ],
     ),
     "twice, not marked": (
         DUPLICATED,
