@@ -41,7 +41,7 @@ from actors.runtime.loop_ref import LoopActorRef
 
 if TYPE_CHECKING:
     from actors.queue.operations.counting import Counters
-    from actors.queue.vocabulary.replies import ConnectionStatistics, QueueStatistics
+    from actors.queue.vocabulary.statistics import ConnectionStatistics, QueueStatistics
     from actors.storage import Storage
     from actors.storage.measures import JournalMeasures
 

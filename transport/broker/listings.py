@@ -24,7 +24,7 @@ from transport.wire.messages import brief
 
 if TYPE_CHECKING:
     from actors.queue.exchange_directory import ExchangeDirectory
-    from actors.queue.vocabulary.replies import QueueStatistics
+    from actors.queue.vocabulary.statistics import QueueStatistics
     from transport.broker.served import Served
     from transport.security.users import Users
     from transport.wire.messages import Options

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from actors.queue.operations.counting import Figures
-    from actors.queue.vocabulary.replies import QueueStatistics
     from actors.queue.vocabulary.settings import QueueSettings
+    from actors.queue.vocabulary.statistics import QueueStatistics
 
 MIB = 2**20
 MOST_NAMED = 3

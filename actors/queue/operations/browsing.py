@@ -13,14 +13,8 @@ from actors.queue.operations.receiving import waits_in_line
 from actors.queue.state.entries import stored_entry
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.events import ReservedRange
-from actors.queue.vocabulary.replies import (
-    ConnectionStatistics,
-    FetchedMessages,
-    FetchedRanges,
-    QueueStatistics,
-    SubscriptionStatistics,
-    Tell,
-)
+from actors.queue.vocabulary.replies import FetchedMessages, FetchedRanges, Tell
+from actors.queue.vocabulary.statistics import ConnectionStatistics, QueueStatistics, SubscriptionStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

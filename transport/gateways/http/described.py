@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from actors.exchanges.kinds import KINDS
-from actors.queue.vocabulary.replies import QueueStatistics, SubscriptionStatistics
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import OpenTransaction
+from actors.queue.vocabulary.statistics import QueueStatistics, SubscriptionStatistics
 from transport.gateways.http.shapes import (
     BASE64,
     COUNT,
