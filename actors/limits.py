@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from math import inf
+from typing import Final
+
 MAX_NAME_BYTES = 255
 """The longest name of a queue, a client or a subscription, in UTF-8."""
 MAX_VISIBILITY_SECONDS = 12 * 3600.0
 """The furthest that a visibility deadline or a delay may lie ahead: what waits longer belongs in a calendar, not in a queue's memory."""
+NO_DEADLINE: Final = inf
+"""In place of a visibility timeout: what is delivered comes back when its receiver returns it or leaves, and at no time."""
 MAX_TTL_SECONDS = 366 * 24 * 3600.0
 """The longest time to live, a leap year; a message that nobody wants sooner may as well have none."""
 

@@ -244,8 +244,8 @@ class QueueDirectory:
 
         Args:
             name: the queue's.
-            parties: whether each of its connections and subscriptions is among them, and ``oldest_ms``; without, it costs the same
-                however many there are, and nothing is read from the disk.
+            parties: whether each of its connections and subscriptions is among them, ``held_ms`` and ``oldest_ms``; without, it costs
+                the same however many there are, and nothing is read from the disk.
 
         Returns:
             None where there is no such queue, or it has failed for good.
@@ -257,7 +257,8 @@ class QueueDirectory:
 
     def parties(self, name: str) -> Iterator[ConnectionStatistics]:
         """The connections of a queue, as of `read`, one by one; none where there is no such queue."""
-        return parties_of(self._states[name]) if name in self._states else iter(())
+        state = self._states.get(name)
+        return iter(()) if state is None else parties_of(state, asyncio.get_running_loop().time())
 
     def oldest_ms(self, name: str) -> int:
         """The age of the message that is next, milliseconds, which is read from the disk if it never was; 0 where nobody can have one."""

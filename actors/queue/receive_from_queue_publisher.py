@@ -33,7 +33,7 @@ class ReceiveFromQueuePublisher(ConnectionActor):
     Args:
         queue: the queue actor.
         port: the way to the client.
-        told_visibility: the queue's visibility timeout as the client is told it, seconds.
+        told_visibility: the queue's visibility timeout as the client is told it, seconds; or ``NO_DEADLINE``.
     """
 
     what = "receiving"

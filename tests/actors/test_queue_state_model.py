@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from actors.batch import MessageBatch
 from actors.errors import DataLossError, DemandExceededError, UnknownAcknowledgementError
+from actors.limits import NO_DEADLINE
 from actors.queue.operations.moving import settle_all, take_parcels
 from actors.queue.operations.peeking import peek
 from actors.queue.state.capacity import REOPEN_SHARE
@@ -36,6 +37,8 @@ MAX_MESSAGES = 20
 MAX_BYTES = 40 * 20 + 8 * ENTRY_OVERHEAD_BYTES
 LARGE = 10**9
 RECEIVERS = ("r1", "r2", "r3")
+HOLDS_ON = "r3"
+"""It has no visibility timeout."""
 SENDERS = ("s1", "s2", "s3")
 READY, LEASED, DELAYED, RESERVED, LEAVING = "ready", "leased", "delayed", "reserved", "leaving"
 US = 1_000_000
@@ -65,6 +68,7 @@ class Stored:
     where: str = READY
     holder: str = ""
     until: float = 0.0
+    since: float = 0.0
     deliveries: int = 0
     failures: int = 0
     replayed: bool = False
@@ -299,6 +303,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert message.deliveries == effect.delivery_count
             assert message.replayed == effect.possibly_replayed
             message.where, message.holder, message.until = LEASED, name, self.now + receiver.visibility
+            message.since = self.now
 
     def check_reservation(self, effect: Reserved, events: list[LedgerExtended]) -> None:
         self.answers += 1
@@ -358,9 +363,10 @@ class QueueMachine(RuleBasedStateMachine):
                 self.senders[name] = ModelSender()
         for name in RECEIVERS:
             if name not in self.receivers:
-                waits = self.queue.attach_receiver(name)
+                told = NO_DEADLINE if name == HOLDS_ON else 0.0
+                waits = self.queue.attach_receiver(name, told)
                 assert waits == (self.settings.exclusive and self.in_line()[0] != name)
-                self.receivers[name] = ModelReceiver(visibility=self.settings.visibility_timeout)
+                self.receivers[name] = ModelReceiver(visibility=max(told, self.settings.visibility_timeout))
         self.settle()
 
     @operation(3, lambda self: self.senders, messages=st.integers(0, 30), size=st.sampled_from([LARGE, 0, 1, 50, 400]))
@@ -537,7 +543,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.extend(name, pairs, seconds, self.now)
         for first, count in pairs:
             for number in range(first, first + count):
-                self.stored[number].until = self.now + seconds
+                if name != HOLDS_ON:
+                    self.stored[number].until = self.now + seconds
 
     @operation(1, lambda self: self.receivers)
     def cancel_demand(self, data: st.DataObject) -> None:
@@ -800,7 +807,10 @@ class QueueMachine(RuleBasedStateMachine):
             name = str(facts.connection)
             if facts.role == "receiver":
                 assert facts.demand == self.receivers[name].demand
-                assert facts.in_flight == len(self.held_by(name))
+                held = self.held_by(name)
+                assert facts.in_flight == len(held)
+                oldest = self.stored[min(held)].since if held else self.now
+                assert facts.held_ms == round(1000 * (self.now - oldest))
             elif facts.role == "sender" and name in self.senders:
                 assert facts.demand == self.senders[name].messages
         waiting = sum(r.demand for r in self.served() if r.credit > 0)
@@ -871,6 +881,7 @@ class QueueMachine(RuleBasedStateMachine):
         head = self.head()
         if head is not None and head.expires is not None:
             deadlines.append(head.expires)
+        deadlines = [deadline for deadline in deadlines if deadline != NO_DEADLINE]
         assert self.queue.next_deadline() == min(deadlines, default=None)
 
     @invariant()

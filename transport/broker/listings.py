@@ -165,6 +165,7 @@ async def connection_rows(of: Listed, after: Key | None) -> Rows:
                 "peer": wire.peer if wire is not None else None,
                 "demand": facts.demand if facts is not None else 0,
                 "in_flight": facts.in_flight if facts is not None else 0,
+                "held_ms": facts.held_ms if facts is not None else 0,
                 "connected_s": round(of.now() - connection.opened_at, 3),
                 "bytes_in": wire.bytes_in if wire is not None else 0,
                 "bytes_out": wire.bytes_out if wire is not None else 0,

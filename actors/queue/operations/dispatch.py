@@ -178,6 +178,7 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
                 size = batch.nbytes
         span = ready.take(span, count)
         span.deliveries += 1
+        span.since = now
         core.leases.grant(receiver, span, deadline)
         core.total_out += count
         if span.deliveries > 1:
@@ -211,6 +212,7 @@ def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
             batch = batch.slice(0, count)
         span = ready.take(span, count)
         span.deliveries += 1
+        span.since = now
         core.leases.grant(receiver, span, deadline)
         receiver.messages += count
         taken.append(ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published))

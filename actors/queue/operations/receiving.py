@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError, QueueLimitError
-from actors.limits import MAX_VISIBILITY_SECONDS
+from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
 from actors.queue.state.receivers import Receiver
@@ -130,13 +130,15 @@ def reject(core: QueueCore, command: commands.Rejected, now: float) -> None:
 
 
 def extend(core: QueueCore, command: commands.Extended, now: float) -> None:
-    """Move deadlines."""
+    """Move deadlines; of who has none, it is only checked that all of it is held."""
     seconds = command.seconds
     _check_seconds("an extension", seconds)
     receiver = core.receiver(command.connection)
     # To ask for time twice is no answer too many: a client may have asked again before the first one has left.
     ranges = merged(checked_ranges(command.ranges))
     core.leases.check(receiver, ranges)
+    if receiver.visibility == NO_DEADLINE:
+        return
     for start, stop in ranges:
         for span in core.leases.take(receiver, start, stop):
             core.leases.grant(receiver, span, now + seconds)

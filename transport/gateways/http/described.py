@@ -94,6 +94,7 @@ CONNECTION: Final = record(
     peer=maybe(TEXT),
     demand=COUNT,
     in_flight=COUNT,
+    held_ms=COUNT,
     connected_s=NUMBER,
     bytes_in=COUNT,
     bytes_out=COUNT,
