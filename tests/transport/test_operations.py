@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 from actors import EnlistedStage, MessageBatch, OfferBatch, QueueError, StageKey, SubscriptionOptions
+from actors.limits import NO_DEADLINE
 from actors.queue.directory_errors import QueueNotFoundError
+from actors.queue.vocabulary.commands import Acknowledged
+from actors.queue.vocabulary.replies import MessagesTaken
+from actors.queue.vocabulary.takes import TakeMessages
 from streams.testkit import settle
 from transport import Broker, BrokerConfig
 from transport.broker.broker_connection import PORTS
@@ -348,6 +352,39 @@ def test_what_is_sent_through_the_door_comes_out_of_it(run: Any) -> None:
             assert any(type(reply).__name__ == "SentMessages" for reply in sending.replies)
             for actor in (sender, receiver.actor):
                 await actor.stop(block=False)
+
+    run(main)
+
+
+def test_a_receiver_without_a_deadline_takes_what_is_ready_and_is_told_at_once_when_nothing_is(run: Any) -> None:
+    """What a gateway needs for one message on request: how many are left, and a lease that is its connection's."""
+
+    async def main() -> None:
+        async with door() as (broker, operations_for):
+            alice: Operations = operations_for(ANYONE)
+            sender = alice.sender(QUEUE, Told(), None)
+            await settle()
+            sender.deliver(OfferBatch(0, MessageBatch.from_payloads([b"a", b"b"]), None, None, sender))
+            await settle()
+            port = Told()
+            receiving = alice.receiver(QUEUE, port, deadline=False)
+            assert receiving.visibility_timeout == NO_DEADLINE
+            for request in range(3):
+                receiving.actor.deliver(TakeMessages(request, 1, 100))
+            await settle()
+            answers = [reply for reply in port.replies if isinstance(reply, MessagesTaken)]
+            assert [(each.request, len(each.ranges), each.ready) for each in answers] == [
+                (0, 1, 1),
+                (1, 1, 0),
+                (2, 0, 0),
+            ]
+            assert [bytes(part.batch.payloads[0]) for each in answers for part in each.ranges] == [b"a", b"b"]
+            receiving.actor.deliver(Acknowledged(((0, 1),)))
+            await receiving.actor.stop(block=False)
+            await settle()
+            figures = broker.queues.read(QUEUE)
+            assert (figures.ready, figures.in_flight, figures.total_acknowledged) == (1, 0, 1)
+            await sender.stop(block=False)
 
     run(main)
 

@@ -113,9 +113,8 @@ def parties_of(core: QueueCore, now: float) -> Iterator[ConnectionStatistics]:
 
 def _receiving(core: QueueCore, receiver: Receiver, now: float) -> ConnectionStatistics:
     """Of one that takes by request, its demand is what the requests that wait would take."""
-    role, demand = "receiver", receiver.demand
-    if receiver.takes is not None:
-        role, demand = "taker", sum(take.demand for take in receiver.takes.values())
+    role = "taker" if receiver.by_request else "receiver"
+    demand = receiver.demand + sum(take.demand for take in (receiver.takes or {}).values())
     line = waits_in_line(core, receiver)
     oldest = receiver.held.first()
     held_ms = 0 if oldest is None else max(0, int(1000 * (now - oldest.since)))

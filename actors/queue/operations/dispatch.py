@@ -194,8 +194,9 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
 def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
     """Answer a request with up to ``share`` messages; returns in how many parts, 0 and nothing done if none is ready."""
     ready, receiver, room = core.ready, asked.receiver, asked.bytes
-    # Others of the same taker may have been served since this one was let in.
-    share = min(share, max(1, MAX_TAKEN_MESSAGES - receiver.in_flight))
+    if receiver.by_request:
+        # Others of the same taker may have been served since this one was let in.
+        share = min(share, max(1, MAX_TAKEN_MESSAGES - receiver.in_flight))
     # Not before it hears that it holds nothing, be that of messages that are durable for long: it would let go of these behind it.
     deadline, after = now + asked.visibility, max(core.barrier, receiver.idle_word)
     taken: list[ReceivedMessages] = []
@@ -215,13 +216,19 @@ def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
         span.since = now
         core.leases.grant(receiver, span, deadline)
         receiver.messages += count
+        if not receiver.by_request:
+            # Of a taker it counts when somebody has seen it.
+            core.total_out += count
+            if span.deliveries > 1:
+                core.total_redelivered += count
         taken.append(ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published))
         after = max(after, entry.event)
         share -= count
         room -= batch.nbytes
     if taken:
         end_wait(core, asked)
-        core.effects.append(Tell(receiver.connection, MessagesTaken(asked.request, tuple(taken)), after))
+        answer = MessagesTaken(asked.request, tuple(taken), ready.messages)
+        core.effects.append(Tell(receiver.connection, answer, after))
     return len(taken)
 
 

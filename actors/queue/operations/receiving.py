@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 def tell_if_idle(core: QueueCore, receiver: Receiver) -> None:
     """Tell a taker when it holds nothing and waits for nothing."""
-    if receiver.takes is not None and not receiver.takes and not receiver.in_flight:
+    if receiver.by_request and not receiver.takes and not receiver.in_flight:
         receiver.idle_word = core.last_event
         core.tell(receiver.connection, NothingHeld())
 
@@ -224,7 +224,7 @@ def expire_leases(core: QueueCore, now: float) -> None:
     takers: dict[Receiver, None] = {}
     for receiver, span in each_due(core.leases.expire, now, TIMER_BUDGET):
         returned.append(span)
-        if receiver.takes is not None:
+        if receiver.by_request:
             takers[receiver] = None
         elif len(receiver.expired) == MAX_EXPIRED_RANGES + 1:
             excessive.append(receiver)

@@ -123,7 +123,8 @@ class Receiver:
         in_flight: messages in them.
         expired: deliveries it had and lost to the visibility timeout, which it may still answer.
         visibility: seconds that it has for a delivery: the queue's timeout, or the longer one that it was told; or ``NO_DEADLINE``.
-        takes: its requests that wait, by their number, where it takes messages by request; None where it receives by demand.
+        by_request: whether others settle what it holds, by requests that name each delivery: a taker.
+        takes: its requests that wait, by their number; of a receiver they are beside its demand.
         messages: how many were delivered to it.
         idle_word: the event behind which it hears, or has heard, that it holds nothing; of one that takes messages by request.
     """
@@ -135,6 +136,7 @@ class Receiver:
     in_flight: int = 0
     expired: LostDeliveries = field(default_factory=LostDeliveries)
     visibility: float = 0.0
+    by_request: bool = False
     takes: dict[int, Take] | None = None
     messages: int = 0
     idle_word: int = 0
@@ -256,7 +258,7 @@ class LeaseTable:
         receiver.held.cut(span.start, span.stop)
         receiver.in_flight -= count
         self.in_flight -= count
-        if receiver.takes is None:
+        if not receiver.by_request:
             # By a request it names the delivery, and is told when that is over.
             receiver.expired.add(span.start, span.stop)
         return receiver, span

@@ -193,10 +193,14 @@ class Lost(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MessagesTaken:
-    """The answer to a ``TakeMessages``: what there was, in order; nothing where its time was over first."""
+    """The answer to a ``TakeMessages``: what there was, in order; nothing where its time was over first.
+
+    ``ready`` is how many more could be received then.
+    """
 
     request: int
     ranges: tuple[ReceivedMessages, ...]
+    ready: int = 0
 
 
 @dataclass(frozen=True, slots=True)
