@@ -86,6 +86,8 @@ TOGETHER = 36
 ENTRY_PUT = 37
 EXCHANGES_CHANGED = 38
 
+WITHOUT_LIMIT = "without_limit"
+"""Among stored settings: the names of the limits that a queue has none of."""
 MAX_HEADER_BYTES = 2**16 - 1
 """What the header's length can say. The names of those whose batches were joined are what grows in it; ``groups`` bounds them."""
 
@@ -215,12 +217,21 @@ def settings_as_stored(settings: QueueSettings) -> dict[str, Any]:
             del fields[name]
     if fields["durable"]:
         del fields["durable"]
+    if endless := [name for name in ("max_messages", "max_bytes") if fields[name] is None]:
+        # Older versions would take None and fail on it later.
+        fields[WITHOUT_LIMIT] = endless
+        for name in endless:
+            del fields[name]
     return fields
 
 
 def settings_from(fields: dict[str, Any]) -> QueueSettings:
     """Settings as they were stored; what a newer version added and this one does not know is refused, not dropped."""
-    return QueueSettings(**fields)
+    endless = fields.get(WITHOUT_LIMIT, ())
+    if any(name not in ("max_messages", "max_bytes") for name in endless):
+        raise ValueError("it says more than this program knows: this directory was written by a newer version")
+    known: dict[str, Any] = {name: value for name, value in fields.items() if name != WITHOUT_LIMIT}
+    return QueueSettings(**known | dict.fromkeys(endless))
 
 
 def encode_number(number: int) -> bytes:

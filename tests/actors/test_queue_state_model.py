@@ -58,6 +58,8 @@ DECLARATIONS = (
     declared(ttl=8.0, dead_letter_queue="late"),
     declared(exclusive=True, max_receives=2, overflow=REJECT),
     declared(max_receives=1, ttl=12.0, dead_letter_queue="all", overflow=REJECT),
+    QueueSettings(None, None, VISIBILITY),
+    QueueSettings(None, None, VISIBILITY, overflow=REJECT),
 )
 """Queues to try it all on; what a sender says about delay and time to live comes on top."""
 
@@ -219,7 +221,7 @@ class QueueMachine(RuleBasedStateMachine):
                 sender.messages += effect.messages
                 sender.bytes += effect.bytes
                 if effect.messages and not keeps_it_going and not self.rejects():
-                    most = self.settings.max_messages
+                    most = self.settings.max_messages or LARGE
                     assert self.permits() + len(self.stored) <= most, "granted from what room there is"
             elif isinstance(effect, Confirm):
                 rejected = effect.rejected is not None
@@ -428,7 +430,8 @@ class QueueMachine(RuleBasedStateMachine):
     def has_no_room(self, batch: MessageBatch) -> bool:
         size = sum(size + ENTRY_OVERHEAD_BYTES for _, size in self.entries.values())
         most, most_bytes = self.settings.max_messages, self.settings.max_bytes
-        full = size + batch.nbytes + ENTRY_OVERHEAD_BYTES > most_bytes or len(self.stored) + len(batch) > most
+        full = most_bytes is not None and size + batch.nbytes + ENTRY_OVERHEAD_BYTES > most_bytes
+        full = full or (most is not None and len(self.stored) + len(batch) > most)
         return self.rejects() and (full or self.paused is not None)
 
     def store(self, payloads: list[bytes], batch: MessageBatch, delay: float | None, ttl: float | None) -> None:
@@ -853,6 +856,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def permits_are_bounded_whatever_is_stored(self) -> None:
+        if self.settings.max_messages is None:
+            return
         if not self.rejects():
             assert self.permits() <= MAX_MESSAGES + len(SENDERS)
             assert self.permits() + len(self.stored) <= 2 * MAX_MESSAGES + len(SENDERS)
@@ -864,7 +869,7 @@ class QueueMachine(RuleBasedStateMachine):
     def a_sender_that_wants_can_send_while_the_queue_is_not_nearly_full(self) -> None:
         # Between here and the limits it depends on whether the queue has been full since.
         statistics = self.queue.statistics(self.now)
-        most, most_bytes = self.settings.max_messages, self.settings.max_bytes
+        most, most_bytes = self.settings.max_messages or LARGE, self.settings.max_bytes or LARGE
         reopens_at = most - max(1, most // REOPEN_SHARE), most_bytes - max(1, most_bytes // REOPEN_SHARE)
         roomy = statistics.stored_messages <= reopens_at[0] and statistics.stored_bytes <= reopens_at[1]
         if roomy and self.paused is None:

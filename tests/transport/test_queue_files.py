@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(
 TIMES = st.integers(1, 40_000_000).map(lambda milliseconds: milliseconds / 1000)
 SETTINGS = st.fixed_dictionaries(
     {
-        "max_messages": st.integers(1, 10**12),
-        "max_bytes": st.integers(1, 2**50),
+        "max_messages": st.integers(1, 10**12) | st.just(inf),
+        "max_bytes": st.integers(1, 2**50) | st.just(inf),
         "visibility_timeout": TIMES,
         "overflow": st.sampled_from(["block", "reject"]),
         "max_receives": st.none() | st.integers(1, 1000),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from actors.queue.vocabulary.settings import QUEUE_SETTINGS, Setting, Unit
-from transport.config.settings import NEVER, QUEUE_OPTIONS, QUEUES
+from transport.config.settings import NEVER, QUEUE_OPTIONS, QUEUES, as_setting
 from transport.config.settings_file import FileValue, Keys, SettingsError, SettingsFile, parse_settings, quoted
 from transport.config.settings_sources import declared_in
 
@@ -138,7 +138,7 @@ def differences(said: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, 
     for setting in QUEUE_SETTINGS:
         if setting.name not in said:
             continue
-        is_now, wanted = there.get(setting.name), said[setting.name]
+        is_now, wanted = there.get(setting.name), as_setting(said[setting.name])
         if _comparable(setting, is_now) != _comparable(setting, wanted):
             show = QUEUE_OPTIONS[setting.name].kind.show
             texts = (show(is_now) if setting.name in there else "not told", show(wanted))

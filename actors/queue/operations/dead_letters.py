@@ -258,9 +258,13 @@ def room_for_letters(core: QueueCore, batch: MessageBatch) -> int:
     if not has_room(core):
         return 0
     log, settings = core.log, core.settings
-    messages = settings.max_messages - log.stored_messages - core.incoming_messages
-    size = settings.max_bytes - log.stored_bytes - core.incoming_bytes - core.batch_overhead
-    return max(1, min(len(batch), messages, batch.count_within(size)))
+    count = len(batch)
+    if settings.max_messages is not None:
+        count = min(count, settings.max_messages - log.stored_messages - core.incoming_messages)
+    if settings.max_bytes is not None:
+        size = settings.max_bytes - log.stored_bytes - core.incoming_bytes - core.batch_overhead
+        count = min(count, batch.count_within(size))
+    return max(1, count)
 
 
 def take_back(core: QueueCore, start: int, stop: int) -> None:

@@ -298,6 +298,8 @@ def _no_room(core: QueueCore, count: int, size: int) -> str | None:
         ("bytes", size, stored_bytes, settings.max_bytes),
     ):
         with_overhead = " with its overhead" if unit == "bytes" else ""
+        if most is None:
+            continue
         if amount > most:
             return (
                 f"a batch of {amount} {unit}{with_overhead} is larger than queue {core.name!r} may hold, max_{unit} {most}: "

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from actors.errors import QueueError
-    from actors.queue.state.capacity import Permits
     from actors.queue.state.entries import Span
+    from actors.queue.state.permits import Permits
     from actors.queue.state.ready import Judging, ReadyRanges
     from actors.queue.state.receivers import Take
     from actors.queue.state.senders import Incoming, Sender

@@ -83,8 +83,9 @@ class QueueSettings:
     """Limits, times and behaviour of one queue.
 
     Attributes:
-        max_messages: messages stored and granted together.
-        max_bytes: bytes stored and granted together, each stored batch with ``ENTRY_OVERHEAD_BYTES``.
+        max_messages: messages stored and granted together; None for no limit of the queue's own: what holds its senders back then are the
+            broker's watermarks.
+        max_bytes: bytes stored and granted together, each stored batch with ``ENTRY_OVERHEAD_BYTES``; None likewise.
         visibility_timeout: seconds until a message that was delivered and not acknowledged can be received again.
         overflow: at a limit, ``block`` grants senders nothing; ``reject`` refuses what they send.
         max_receives: a message that has failed so often goes to the dead-letter queue; None for never.
@@ -104,8 +105,8 @@ class QueueSettings:
         ValueError: a value that cannot be; the text names it.
     """
 
-    max_messages: int = DEFAULT_MAX_MESSAGES
-    max_bytes: int = DEFAULT_MAX_BYTES
+    max_messages: int | None = DEFAULT_MAX_MESSAGES
+    max_bytes: int | None = DEFAULT_MAX_BYTES
     visibility_timeout: float = DEFAULT_VISIBILITY_TIMEOUT
     overflow: str = BLOCK
     max_receives: int | None = None
@@ -173,6 +174,12 @@ class QueueSettings:
         """Whether a queue or an exchange is named for dead letters: what expires goes there too, and is dropped otherwise."""
         return self.dead_letter_queue is not None or self.dead_letter_exchange is not None
 
+    def nearer_in_messages(self, messages: int, size: int) -> bool:
+        """Whether so many messages of so many bytes are nearer to the limit of messages than to that of bytes."""
+        if self.max_messages is None or self.max_bytes is None:
+            return self.max_bytes is None
+        return messages * self.max_bytes >= size * self.max_messages
+
     def worn_out(self, failures: int) -> bool:
         """Whether messages that have failed so often may not be delivered again."""
         return self.max_receives is not None and failures >= self.max_receives
@@ -192,6 +199,10 @@ def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
         dead_letter_exchange=None,
         dead_letter_routing_key=None,
     )
+
+
+NEVER, NO_LIMIT = "never", "none"
+"""How None is typed and shown where it means that something never happens, and where it is the absence of a limit."""
 
 
 class Unit(Enum):
@@ -214,8 +225,9 @@ class Setting(NamedTuple):
         name: there.
         unit: what it counts.
         help: what it does, in a line.
-        none: what is said where None is meant, which means never or the queue's own; None where it cannot be.
+        none: what is said where None is meant, which means never, no limit, or the queue's own; None where it cannot be.
         label: over a column of it, where that is not its name.
+        word: how None is typed and shown where ``none`` is 0.
     """
 
     name: str
@@ -223,6 +235,7 @@ class Setting(NamedTuple):
     help: str
     none: object = None
     label: str = ""
+    word: str = NEVER
 
     @property
     def heading(self) -> str:
@@ -231,8 +244,8 @@ class Setting(NamedTuple):
 
 
 QUEUE_SETTINGS: tuple[Setting, ...] = (
-    Setting("max_messages", Unit.COUNT, "Messages that one queue stores."),
-    Setting("max_bytes", Unit.BYTES, "Bytes that one queue stores."),
+    Setting("max_messages", Unit.COUNT, "Messages that one queue stores.", none=0, word=NO_LIMIT),
+    Setting("max_bytes", Unit.BYTES, "Bytes that one queue stores.", none=0, word=NO_LIMIT),
     Setting(
         "visibility_timeout",
         Unit.SECONDS,

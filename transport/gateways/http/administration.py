@@ -48,12 +48,12 @@ _LIMITS: Final[Mapping[str, Shape]] = {
     "dead_letter_routing_key": {"maxLength": MAX_ROUTING_KEY_BYTES},
     "subscription_expiry": {"minimum": 0, "maximum": _A_LEAP_YEAR},
 }
-"""Of settings; those that are not here are 1 or more."""
+"""Of settings; those that are not here are 1 or more, or 0 and more where 0 says something else."""
 SETTINGS: Final = {
     argument_of(each): Field(
         _TYPES.get(each.unit, "string"),
         each.help,
-        limits=_LIMITS.get(each.name, {"minimum": 1, "maximum": MAX_INTEGER}),
+        limits=_LIMITS.get(each.name, {"minimum": int(each.none != 0), "maximum": MAX_INTEGER}),
     )
     for each in QUEUE_SETTINGS
 }
