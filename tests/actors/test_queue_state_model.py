@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -58,10 +58,10 @@ DECLARATIONS = (
     declared(ttl=8.0, dead_letter_queue="late"),
     declared(exclusive=True, max_receives=2, overflow=REJECT),
     declared(max_receives=1, ttl=12.0, dead_letter_queue="all", overflow=REJECT),
-    QueueSettings(None, None, VISIBILITY),
-    QueueSettings(None, None, VISIBILITY, overflow=REJECT),
 )
 """Queues to try it all on; what a sender says about delay and time to live comes on top."""
+ENDLESS = (QueueSettings(None, None, VISIBILITY), QueueSettings(None, None, VISIBILITY, overflow=REJECT))
+"""Such as have no limit."""
 
 
 @dataclass
@@ -124,11 +124,15 @@ def operation(
 class QueueMachine(RuleBasedStateMachine):
     wall_offset = 1_700_000_000 * US
     clock_was_set = False
+    declarations: ClassVar[tuple[QueueSettings, ...]] = (*DECLARATIONS, *ENDLESS)
 
     def wall_us(self, now: float) -> int:
         return self.wall_offset + round(now * US)
 
-    @initialize(settings=st.sampled_from(DECLARATIONS))
+    @initialize(data=st.data())
+    def declare(self, data: st.DataObject) -> None:
+        self.start(data.draw(st.sampled_from(self.declarations)))
+
     def start(self, settings: QueueSettings) -> None:
         self.settings = settings
         self.now = 100.0
