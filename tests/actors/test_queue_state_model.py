@@ -56,6 +56,8 @@ DECLARATIONS = (
     declared(overflow=REJECT),
     declared(exclusive=True),
     declared(ttl=8.0, dead_letter_queue="late"),
+    declared(ttl=0.0),
+    declared(ttl=0.0, dead_letter_queue="late"),
     declared(exclusive=True, max_receives=2, overflow=REJECT),
     declared(max_receives=1, ttl=12.0, dead_letter_queue="all", overflow=REJECT),
 )
@@ -77,6 +79,7 @@ class Stored:
     counted: int = 0
     expires: float | None = None
     sent_until: float = 0.0
+    arrives: bool = False
 
 
 @dataclass
@@ -124,6 +127,7 @@ def operation(
 class QueueMachine(RuleBasedStateMachine):
     wall_offset = 1_700_000_000 * US
     clock_was_set = False
+    some_came_back = False
     declarations: ClassVar[tuple[QueueSettings, ...]] = (*DECLARATIONS, *ENDLESS)
 
     def wall_us(self, now: float) -> int:
@@ -170,6 +174,9 @@ class QueueMachine(RuleBasedStateMachine):
         return QueueState(
             "q", 7, self.settings, log=log, record=self.record, now=self.now, wall_us=self.wall_us(self.now)
         )
+
+    def hear_more(self) -> None:
+        """What those are told of whom this machine knows nothing."""
 
     def is_staging(self, _effect: Effect) -> bool:
         """Whether an effect has to do with what this machine knows nothing of, and was judged elsewhere."""
@@ -234,11 +241,17 @@ class QueueMachine(RuleBasedStateMachine):
                 self.check_reservation(effect, reserved)
             else:
                 raise AssertionError(effect)
+        self.hear_more()
         assert not reserved
         assert not self.expect_confirm
+        for message in self.stored.values():
+            assert not (message.arrives and message.where == READY and message is self.head()), "it expires at once"
+            message.arrives = False
         self.check_all_is_handed_over()
         gone = max(expired + self.late, default=-1)
-        assert not any(m.where == READY and n < gone for n, m in self.stored.items()), "what expires does at the head"
+        assert self.some_came_back or not any(m.where == READY and n < gone for n, m in self.stored.items()), (
+            "what expires does at the head"
+        )
 
     def check_all_is_handed_over(self) -> None:
         """More may be under way than this machine stores."""
@@ -260,7 +273,7 @@ class QueueMachine(RuleBasedStateMachine):
         """It may be delivered, and is what has to be."""
         assert number == self.lowest_ready(), "in order, what was returned in its old place"
         expires = self.stored[number].expires
-        assert expires is None or expires > self.now, "never after its time"
+        assert expires is None or expires > self.now or self.stored[number].arrives, "never after its time"
         if self.settings.exclusive:
             assert not any(m.where == DELAYED and n < number for n, m in self.stored.items()), "nothing is passed over"
 
@@ -390,7 +403,7 @@ class QueueMachine(RuleBasedStateMachine):
         sizes=st.lists(st.integers(0, 60), min_size=1, max_size=12),
         greedy=st.booleans(),
         delay=st.sampled_from([None, None, None, 0.0, 3.0, 15.0]),
-        ttl=st.sampled_from([None, None, None, 0.5, 5.0, 20.0]),
+        ttl=st.sampled_from([None, None, None, 0.0, 0.5, 5.0, 20.0]),
         behind=st.booleans(),
     )
     def send(
@@ -444,6 +457,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.entries[self.next] = (self.next + len(batch), batch.nbytes)
         for payload in payloads:
             message = self.stored[self.next] = Stored(payload, expires=None if ttl is None else self.now + ttl)
+            message.arrives = ttl == 0
             if delay:
                 message.where, message.until = DELAYED, self.now + delay
                 message.sent_until = message.until
@@ -667,6 +681,8 @@ class QueueMachine(RuleBasedStateMachine):
     def move_away(self, data: st.DataObject, most: int | None) -> None:
         """Another queue is handed the first of what is ready, and stores as much of it as it likes; the rest is back."""
         in_order = [number for number in sorted(self.stored) if self.stored[number].where == READY]
+        # What a delivery has just made the head may be expired, and is dropped on the way.
+        in_order = [n for n in in_order if (expires := self.stored[n].expires) is None or expires > self.now]
         parcels = take_parcels(self.queue, self.next, most, b"prefix00", self.now)
         numbers = [number for each in parcels for number in range(each.start, each.start + len(each))]
         assert numbers == (in_order if self.head() is not None else [])[: len(numbers)]
@@ -687,7 +703,10 @@ class QueueMachine(RuleBasedStateMachine):
                 self.remove(number)
         settle_all(self.queue, tuple(parcels), self.now)
         assert not self.queue.parcels
+        # What came back was passed by what expired behind it.
+        self.some_came_back = True
         self.settle()
+        self.some_came_back = False
 
     @operation(1)
     def look(self, data: st.DataObject) -> None:

@@ -75,10 +75,9 @@ class TakenMachine(QueueMachine):
 
     # --- the model's reading of what came out
 
-    def settle(self) -> None:
-        super().settle()
+    def hear_more(self) -> None:
         told, self.takers.told = self.takers.told, []
-        told_idle = False
+        self.told_idle = False
         for name, reply in told:
             if isinstance(reply, MessagesTaken):
                 assert name == self.asked[reply.request].name
@@ -89,9 +88,12 @@ class TakenMachine(QueueMachine):
                 self.settled[reply.request] = reply.lost
             else:
                 assert reply == NothingHeld()
-                told_idle = True
+                self.told_idle = True
+
+    def settle(self) -> None:
+        super().settle()
         idle = self.attached and not self.asked and not self.held_by(TAKER)
-        assert told_idle or not idle or self.idle, "a taker that holds nothing is told"
+        assert self.told_idle or not idle or self.idle, "a taker that holds nothing is told"
         self.idle = idle
 
     def check_taken(self, answer: MessagesTaken) -> None:
@@ -108,7 +110,7 @@ class TakenMachine(QueueMachine):
             for number, payload in enumerate(each.batch.payloads, each.first):
                 message = self.stored[number]
                 assert message.where == READY
-                assert message.expires is None or message.expires > self.now
+                assert message.expires is None or message.expires > self.now or message.arrives
                 message.deliveries += 1
                 assert (message.payload, message.deliveries) == (payload, each.delivery_count)
                 assert message.replayed == each.possibly_replayed
@@ -119,7 +121,7 @@ class TakenMachine(QueueMachine):
         """A request that was answered with what is before it is read after it."""
         message = self.stored[number]
         assert message.where == READY
-        assert message.expires is None or message.expires > self.now
+        assert message.expires is None or message.expires > self.now or message.arrives
 
     def lose(self, name: str, number: int) -> None:
         if name != TAKER:

@@ -1,6 +1,7 @@
 """Messages that are ready meet consumers that wait: in turns, each in proportion to its demand.
 
-A message whose time to live is over when it would be next is not delivered any more. It expires at the head of its queue, as in other
+A message whose time to live is over when it would be next is not delivered any more. One that has none, a time of 0, is delivered by the
+dispatch that follows its coming, to whoever wants it then, and expires when that is done. It expires at the head of its queue, as in other
 brokers: what is behind a message that still has time waits its turn, past its own time, and counts as stored until then. What a
 receiver holds does not expire; if it comes back too late, it does then.
 """
@@ -59,7 +60,7 @@ def _expires(core: QueueCore, span: Span) -> float | None:
     if span.start >= core.ttl_below:
         return None
     entry = span.entry.read()
-    if entry.ttl_us is None:
+    if entry.ttl_us is None or (entry.ttl_us == 0 and span.start >= core.arrived_from and not span.deliveries):
         return None
     return (core.clocks.instant_us(entry.first, entry.enqueued_us) + entry.ttl_us) / US_PER_SECOND
 
@@ -111,11 +112,21 @@ def dispatch(core: QueueCore, now: float) -> None:
     """
     if core.unfinished_at is not None or core.parcels:
         return
+    if not core.ttl_below:
+        _hand_out(core, now)
+        return
+    # What is expired is dropped though nobody waits for it.
+    next_ready(core, now)
+    _hand_out(core, now)
+    if core.unfinished_at is None and core.arrived_from < core.ready.known:
+        # Whoever could take what has come has it.
+        core.arrived_from = core.ready.known
+        next_ready(core, now)
+
+
+def _hand_out(core: QueueCore, now: float) -> None:
     ready, ring, effects = core.ready, core.ring, core.effects
     limit = len(effects) + DISPATCH_BUDGET
-    if core.ttl_below:
-        # What is expired is dropped though nobody waits for it.
-        next_ready(core, now)
     while ready.messages and ring.waiting and core.unfinished_at is None:
         available, total = ready.messages, ring.total
         for _ in range(len(ring.waiting)):

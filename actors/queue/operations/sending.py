@@ -256,9 +256,9 @@ def timing_of(settings: QueueSettings, delay: float | None, ttl: float | None) -
         )
     if ttl is None:
         ttl = settings.ttl
-    elif not 0 < ttl <= MAX_TTL_SECONDS:
+    elif not 0 <= ttl <= MAX_TTL_SECONDS:
         raise InvalidRequestError(
-            f"a time to live of {time_text(ttl)} is not above 0 and at most {time_text(MAX_TTL_SECONDS)}"
+            f"a time to live of {time_text(ttl)} is not between 0 and {time_text(MAX_TTL_SECONDS)}"
         )
     elif settings.ttl is not None:
         ttl = min(ttl, settings.ttl)

@@ -343,7 +343,7 @@ class Capacity:
         if permits.is_stuck():
             self.waiting.setdefault(permits)
             self._stuck.setdefault(permits)
-        elif permits.wants():
+        elif permits.wants() or (self.unlimited and (permits.wanted_messages > 0 or permits.wanted_bytes > 0)):
             self.waiting.setdefault(permits)
         else:
             self.waiting.pop(permits, None)

@@ -6,7 +6,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
-from actors.limits import MAX_NAME_BYTES, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS, time_text
+from actors.limits import (
+    MAX_NAME_BYTES,
+    MAX_SUBSCRIPTION_EXPIRY_SECONDS,
+    MAX_TTL_SECONDS,
+    MAX_VISIBILITY_SECONDS,
+    time_text,
+)
 from actors.queue.vocabulary.stages import MAX_ENLISTED
 
 DEFAULT_MAX_QUEUES = 10_000
@@ -91,7 +97,8 @@ class QueueSettings:
         max_receives: a message that has failed so often goes to the dead-letter queue; None for never.
         dead_letter_queue: its name; None for the queue's own with ``.dead`` after it.
         delay: seconds until a message that was sent can be received, unless its sender says otherwise.
-        ttl: seconds after which a message nobody received is of no use, unless its sender says less; None for never.
+        ttl: seconds after which a message nobody received is of no use, unless its sender says less; None for never. Of 0 it goes to who
+            can receive it as it comes, or expires.
         exclusive: one receiver at a time, in strict order; the next ones wait in line.
         max_staged_messages: messages of transactions that are not committed, which do not count as stored.
         max_staged_bytes: their bytes, counted alike; None for as much as is fit for a queue on the disk, or in memory.
@@ -139,11 +146,12 @@ class QueueSettings:
             raise ValueError(
                 f"a delay of {time_text(self.delay)} is not between 0 and {time_text(MAX_VISIBILITY_SECONDS)}"
             )
-        if self.ttl is not None and not 0 < self.ttl <= MAX_TTL_SECONDS:
-            raise ValueError(f"a ttl of {time_text(self.ttl)} is not above 0 and at most {time_text(MAX_TTL_SECONDS)}")
-        if self.subscription_expiry is not None and not 0 < self.subscription_expiry <= MAX_TTL_SECONDS:
+        if self.ttl is not None and not 0 <= self.ttl <= MAX_TTL_SECONDS:
+            raise ValueError(f"a ttl of {time_text(self.ttl)} is not between 0 and {time_text(MAX_TTL_SECONDS)}")
+        most = MAX_SUBSCRIPTION_EXPIRY_SECONDS
+        if self.subscription_expiry is not None and not 0 < self.subscription_expiry <= most:
             raise ValueError(
-                f"a subscription expiry of {time_text(self.subscription_expiry)} is not above 0 and at most {time_text(MAX_TTL_SECONDS)}"
+                f"a subscription expiry of {time_text(self.subscription_expiry)} is not above 0 and at most {time_text(most)}"
             )
         if self.dead_letter_queue is not None and self.max_receives is None and self.ttl is None:
             raise ValueError("a dead-letter queue is given, but neither max_receives nor ttl sends anything there")
@@ -203,6 +211,8 @@ def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
 
 NEVER, NO_LIMIT = "never", "none"
 """How None is typed and shown where it means that something never happens, and where it is the absence of a limit."""
+AT_ONCE = -1
+"""What is said for a time to live of 0, where 0 says never."""
 
 
 class Unit(Enum):
@@ -228,6 +238,7 @@ class Setting(NamedTuple):
         none: what is said where None is meant, which means never, no limit, or the queue's own; None where it cannot be.
         label: over a column of it, where that is not its name.
         word: how None is typed and shown where ``none`` is 0.
+        zero: what is said where 0 is meant, and ``none`` is 0; None where it cannot be.
     """
 
     name: str
@@ -236,6 +247,7 @@ class Setting(NamedTuple):
     none: object = None
     label: str = ""
     word: str = NEVER
+    zero: int | None = None
 
     @property
     def heading(self) -> str:
@@ -262,7 +274,7 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
         label="dead letters",
     ),
     Setting("delay", Unit.SECONDS, "Until a sent message can be received."),
-    Setting("ttl", Unit.SECONDS, "After which a message that nobody received is dropped.", none=0),
+    Setting("ttl", Unit.SECONDS, "After which a message that nobody received is dropped.", none=0, zero=AT_ONCE),
     Setting("exclusive", Unit.FLAG, "One receiver of a queue at a time; the next wait in line."),
     Setting(
         "max_staged_messages", Unit.COUNT, "Messages that open transactions hold of one queue.", label="max staged"
