@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from actors import EnlistedStage, MessageBatch, OfferBatch, QueueError, StageKey, SubscriptionOptions
+from actors import EnlistedStage, MessageBatch, OfferBatch, QueueError, QueueSettings, StageKey, SubscriptionOptions
 from actors.limits import NO_DEADLINE
-from actors.queue.directory_errors import QueueNotFoundError
+from actors.queue.directory_errors import QueueExistsError, QueueNotFoundError
 from actors.queue.vocabulary.commands import Acknowledged
 from actors.queue.vocabulary.replies import MessagesTaken
 from actors.queue.vocabulary.takes import TakeMessages
@@ -385,6 +385,31 @@ def test_a_receiver_without_a_deadline_takes_what_is_ready_and_is_told_at_once_w
             figures = broker.queues.read(QUEUE)
             assert (figures.ready, figures.in_flight, figures.total_acknowledged) == (1, 0, 1)
             await sender.stop(block=False)
+
+    run(main)
+
+
+def test_a_queue_is_found_with_any_right_on_it_and_is_declared_with_the_right_to_configure(run: Any) -> None:
+    async def main() -> None:
+        async with door(queue=False) as (broker, operations_for):
+            nobody, settings = operations_for(principal(Right.NONE)), QueueSettings(max_messages=None)
+            for right in (Right.CONFIGURE, Right.WRITE, Right.READ):
+                with pytest.raises(QueueNotFoundError, match="there is no queue 'orders'"):
+                    operations_for(principal(right)).find_queue(QUEUE)
+            with pytest.raises(ForbiddenError):
+                nobody.find_queue(QUEUE)
+            with pytest.raises(ForbiddenError):
+                await operations_for(principal(Right.WRITE | Right.READ)).declare_queue(QUEUE, settings)
+            assert QUEUE not in list(broker.queues)
+            alice = operations_for(principal(Right.CONFIGURE))
+            made = await alice.declare_queue(QUEUE, settings, b"as it came")
+            assert (made.name, made.settings, made.arguments) == (QUEUE, settings, b"as it came")
+            assert await alice.declare_queue(QUEUE, settings) == made == alice.find_queue(QUEUE)
+            with pytest.raises(QueueExistsError, match="max_messages is none there, 5 was asked for"):
+                await alice.declare_queue(QUEUE, QueueSettings(max_messages=5))
+            # Where dead letters go takes the rights that it takes of queue.create.
+            with pytest.raises(ForbiddenError):
+                await alice.declare_queue(QUEUE, QueueSettings(ttl=0.0, dead_letter_queue="elsewhere"))
 
     run(main)
 

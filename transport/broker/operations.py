@@ -27,7 +27,7 @@ from actors.queue.exchange_sender import ExchangeSender
 from transport.broker import audit, exchange_commands
 from transport.broker.operation_rows import DEFAULT_EXCHANGE_RESOURCE as DEFAULT_EXCHANGE_RESOURCE  # noqa: PLC0414 - the door gives it
 from transport.broker.operation_rows import OPERATIONS as OPERATIONS  # noqa: PLC0414 - as above
-from transport.broker.operation_rows import exchange_resource
+from transport.broker.operation_rows import dead_letters_said, exchange_resource
 from transport.broker.port import Tasks
 from transport.broker.publishers import Publisher
 from transport.broker.services import Receiving as Receiving  # noqa: PLC0414 - the door gives it
@@ -36,7 +36,7 @@ from transport.broker.services import Subscribing as Subscribing  # noqa: PLC041
 from transport.broker.takers import Taker
 from transport.broker.transaction import Transaction
 from transport.errors import ForbiddenError, RemoteProtocolError
-from transport.security.principal import Principal, Proof, Right, name_of
+from transport.security.principal import RESOURCE_RIGHTS, Principal, Proof, Right, name_of
 from transport.wire.arguments import CHECK, check_known, string_of
 from transport.wire.exchange_named import PublishesTo
 from transport.wire.messages import Options
@@ -44,6 +44,7 @@ from transport.wire.names import check_name
 
 if TYPE_CHECKING:
     from actors.queue.connection_actor import Port
+    from actors.queue.queue_figures import FoundQueue
     from actors.queue.subscription_publisher import SubscriptionPort
     from actors.queue.vocabulary.needed import Needed
     from transport.broker.asked_to_publish import Piece
@@ -193,6 +194,41 @@ class Operations:
             queues.delete(name)
             raise
         return name, Receiving(actor, timeout, prefix)
+
+    def find_queue(self, queue: str) -> FoundQueue:
+        """A queue that is there, as it stands; it takes any right on it, and nothing is made.
+
+        Raises:
+            QueueNotFoundError: there is no such queue.
+        """
+        check_name(queue)
+        if not any(self.principal.may(right, queue) for right in RESOURCE_RIGHTS):
+            # What it is refused for is one of them.
+            self._need(Right.READ, queue, "queue")
+        return self._services.queues.find(queue)
+
+    async def declare_queue(self, queue: str, settings: QueueSettings, arguments: bytes = b"") -> FoundQueue:
+        """Have a queue with these settings, made with ``arguments`` where there is none; it returns when that is durable.
+
+        It takes the rights of ``queue.create`` for these settings. Where the queue is there with the same settings, its arguments stay: who
+        cares compares them before (`find_queue`).
+
+        Raises:
+            QueueExistsError, QueueLimitError, TooManyQueuesError: as of ``QueueDirectory.declare``.
+            TimeoutError, StorageError: the disk does not store it.
+        """
+        self._check(MADE_BY, check_name(queue))
+        queues = self._services.queues
+        for right, of in OPERATIONS[MADE_BY].also(queues, dead_letters_said(queue, settings)):
+            self._need(right, of, MADE_BY)
+        audit.allowed(self.principal.name, MADE_BY, queue, self.peer, MADE_BY)
+        try:
+            queues.declare(queue, settings, arguments)
+            await self._services.commands.durable()
+        except Exception as error:
+            audit.not_done(self.principal.name, MADE_BY, queue, self.peer, MADE_BY, error)
+            raise
+        return queues.find(queue)
 
     async def bind(self, queue: str, bindings: Iterable[Binding]) -> None:
         """Bind the queue of a receiver to exchanges, with the rights and the errors of ``binding.create``; returns when it is durable.

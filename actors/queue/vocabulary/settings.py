@@ -17,6 +17,8 @@ from actors.queue.vocabulary.stages import MAX_ENLISTED
 
 DEFAULT_MAX_QUEUES = 10_000
 """Queues of one broker; a client that makes up names cannot make up memory."""
+MAX_ARGUMENTS_BYTES = 4_096
+"""Of what a queue was declared with, kept as it came: with as many queues as a broker has it is 40 MB, in memory and in each checkpoint."""
 DEFAULT_MAX_MESSAGES = 1_000_000
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 DEFAULT_MAX_STAGED_MESSAGES = 10_000_000
