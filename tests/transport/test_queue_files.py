@@ -219,6 +219,37 @@ def test_what_differs_is_named_and_altered_only_where_that_is_asked_for(run: Any
     run(main)
 
 
+def test_no_limit_and_no_time_to_live_are_said_shown_written_and_read_as_such(run: Any, serve: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker, Administration(broker.send_address) as administration:
+            words = ("--max-messages", "none", "--max-bytes", "none", "--ttl", "0")
+            made = await penstock(broker.send_address, "queue", "create", "endless", *words)
+            assert made.exit_code == 0, made.stderr
+            row = await administration.queue("endless")
+            assert (row["max_messages"], row["max_bytes"], row["ttl"]) == (None, None, 0.0)
+            shown = (await penstock(broker.send_address, "queue", "show", "endless")).stdout
+            assert "0, without a limit" in shown
+            assert "max messages" in shown
+            assert " none" in shown
+            text = (await penstock(broker.send_address, "queue", "export")).stdout
+            assert 'max_messages = "none"' in text
+            assert 'ttl = "0s"' in text
+            same = await penstock(broker.send_address, "queue", "import", "-", stdin=text)
+            assert same.stdout == "queue endless unchanged\n", same.stderr
+            altered = text.replace('"none"', "5").replace('"0s"', '"never"')
+            done = await penstock(broker.send_address, "queue", "import", "-", "--alter", stdin=altered)
+            assert "max_messages from none to 5" in done.stdout
+            assert "ttl from 0s to never" in done.stdout
+            row = await administration.queue("endless")
+            assert (row["max_messages"], row["ttl"]) == (5, None)
+            done = await penstock(broker.send_address, "queue", "import", "-", "--alter", stdin=text)
+            assert done.exit_code == 0
+            row = await administration.queue("endless")
+            assert (row["max_messages"], row["ttl"]) == (None, 0.0)
+
+    run(main)
+
+
 def test_more_queues_than_there_is_room_for_are_refused_together(run: Any, serve: Any) -> None:
     async def main() -> None:
         async with serve(max_queues=2) as broker, Administration(broker.send_address) as administration:
