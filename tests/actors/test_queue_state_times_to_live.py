@@ -7,6 +7,7 @@ import pytest
 from actors.batch import MessageBatch
 from actors.limits import MAX_TTL_SECONDS
 from actors.queue.operations import dispatch
+from actors.queue.operations.dead_letters import packed_facts, with_facts
 from actors.queue.state.entries import Entry, MemoryEntryTable
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.events import MessagesAdded, MessagesExpired
@@ -65,6 +66,25 @@ def test_of_a_queue_without_a_time_to_live_all_that_nobody_wants_dies() -> None:
     assert (letter.queue, letter.ranges, reason_of(letter)) == ("late", ((0, 2),), "expired")
     q.queue.dead_letters_stored(((0, 2),), q.now)
     assert q.counts() == (0, 0, 0)
+
+
+def test_two_queues_without_a_time_to_live_that_name_each_other_come_to_rest() -> None:
+    q = Ticking(QueueSettings(ttl=0.0, dead_letter_queue="other"))
+
+    def comes(batch: MessageBatch) -> list[DeadLetter]:
+        first = q.queue.log.next_sequence
+        q.queue.log.apply(MessagesAdded(first, batch, NOON, ttl_us=0), q.record(MessagesExpired(())))
+        q.queue.catch_up(q.now)
+        return [effect for effect in q.queue.take_effects() if isinstance(effect, DeadLetter)]
+
+    (letter,) = comes(batch_of(b"x", b"y"))
+    q.queue.dead_letters_stored(letter.ranges, q.now)
+    in_the_other = with_facts(letter.batch, packed_facts("expired", "other", NOON, 0))
+    assert comes(in_the_other) == []
+    assert q.counts() == (0, 0, 2)
+    # Where somebody has tried it since it goes on.
+    (letter,) = comes(with_facts(letter.batch, packed_facts("rejected", "other", NOON, 1)))
+    assert len(letter.batch) == 2
 
 
 def test_however_much_of_it_comes_whoever_wants_all_of_it_gets_it_in_steps() -> None:

@@ -165,6 +165,22 @@ def say_before(batch: MessageBatch) -> bool:
     return batch.headers is not None and _PACKED_BEFORE in bytes(batch.headers.data)
 
 
+def comes_round(span: Span, queue: str) -> bool:
+    """Whether what has no time to live has come back to the queue in which it has expired, and nobody has tried it since.
+
+    Queues that hand such messages on to one another would never come to rest.
+    """
+    if span.entry.ttl_us != 0:
+        return False
+    batch = span.entry.part(span.start, span.stop)
+    if batch.headers is None or not say_before(batch):
+        return False
+    try:
+        return all(queue in expired_before(unpack_headers(packed)) for packed in batch.headers.tolist())
+    except BatchError:
+        return False
+
+
 def _map(count: int) -> bytes:
     return bytes([FIXMAP + count]) if count <= FIXMAP_MOST else bytes([MAP16]) + count.to_bytes(2, "big")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from actors.queue.operations.dead_letters import hand_over
+from actors.queue.operations.dead_letters import comes_round, hand_over
 from actors.queue.operations.judging import judge_on
 from actors.queue.state.receivers import Receiver, Take
 from actors.queue.structures.deadlines import US_PER_SECOND
@@ -83,7 +83,7 @@ def _drop_expired(core: QueueCore, now: float, minimum: int) -> Span | None:
             # Those before it have not left yet: the rest stays where it takes no memory.
             break
         span = ready.take(span, span.stop - span.start)
-        if moves:
+        if moves and not comes_round(span, core.name):
             core.outbox.add(span)
             hand_over(core, now)
         else:
