@@ -101,30 +101,22 @@ def _has_dead_letter_queue(core: QueueCore) -> bool:
     return core.settings.dead_letters_named
 
 
-def dispatch(core: QueueCore, now: float) -> None:
+def dispatch(core: QueueCore, now: float, *, within: bool = False) -> None:
     """Deliver what can be, within the budget; ``core.unfinished_at`` says that there is more to do.
 
     In a round, consumer i with demand d_i out of D gets min(d_i, ceil(ready * d_i / D)) messages. A round is left as soon
     as nothing is ready, and the next begins with who comes after: nobody is always first.
+
+    ``within`` is for itself: what is expired, or will be behind this, is somebody else's.
 
     What is on its way to another queue may come back, for that one may be full. Nothing passes it meanwhile: whoever settles it
     dispatches what waits.
     """
     if core.unfinished_at is not None or core.parcels:
         return
-    if not core.ttl_below:
-        _hand_out(core, now)
+    if core.ttl_below and not within:
+        _dispatch_timed(core, now)
         return
-    # What is expired is dropped though nobody waits for it.
-    next_ready(core, now)
-    _hand_out(core, now)
-    if core.unfinished_at is None and core.arrived_from < core.ready.known:
-        # Whoever could take what has come has it.
-        core.arrived_from = core.ready.known
-        next_ready(core, now)
-
-
-def _hand_out(core: QueueCore, now: float) -> None:
     ready, ring, effects = core.ready, core.ring, core.effects
     limit = len(effects) + DISPATCH_BUDGET
     while ready.messages and ring.waiting and core.unfinished_at is None:
@@ -156,6 +148,16 @@ def _hand_out(core: QueueCore, now: float) -> None:
         if ready.messages == available:
             # What is ready is not for those who wait, or waits itself for what comes before it.
             return
+
+
+def _dispatch_timed(core: QueueCore, now: float) -> None:
+    """As `dispatch`, and what is expired is dropped though nobody waits for it."""
+    next_ready(core, now)
+    dispatch(core, now, within=True)
+    if core.unfinished_at is None and core.arrived_from < core.ready.known:
+        # Whoever could take what has come has it.
+        core.arrived_from = core.ready.known
+        next_ready(core, now)
 
 
 def resume(core: QueueCore, now: float) -> None:

@@ -23,7 +23,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from actors.errors import DemandExceededError
-from actors.queue.state.permits import UNBOUNDED, WINDOWED_BYTES, WINDOWED_MESSAGES, Permits, Unit
+from actors.queue.state.permits import UNBOUNDED, WINDOWED_BYTES, WINDOWED_MESSAGES, EndlessUnit, Permits, Unit
 from actors.queue.vocabulary.replies import CapacityGranted, Effect, RoomGranted, Tell
 from actors.queue.vocabulary.settings import DEFAULT_MAX_BYTES, DEFAULT_MAX_MESSAGES
 
@@ -119,10 +119,8 @@ class Capacity:
     def _limit(self, max_messages: int | None, max_bytes: int | None) -> None:
         self._full_messages = UNBOUNDED if max_messages is None else max_messages
         self._full_bytes = UNBOUNDED if max_bytes is None else max_bytes
-        lends = self.lends and self._full_messages >= WINDOWED_MESSAGES
-        self._messages = Unit(max_messages, DEFAULT_MAX_MESSAGES, lends)
-        lends = self.lends and self._full_bytes >= WINDOWED_BYTES
-        self._bytes = Unit(max_bytes, DEFAULT_MAX_BYTES, lends)
+        self._messages = _unit(max_messages, DEFAULT_MAX_MESSAGES, WINDOWED_MESSAGES, lends=self.lends)
+        self._bytes = _unit(max_bytes, DEFAULT_MAX_BYTES, WINDOWED_BYTES, lends=self.lends)
         most, most_bytes = self._full_messages, self._full_bytes
         self._reopen_messages = most - max(1, min(REOPEN_MESSAGES, most // REOPEN_SHARE))
         self._reopen_bytes = most_bytes - max(1, min(REOPEN_BYTES, most_bytes // REOPEN_SHARE))
@@ -347,3 +345,8 @@ class Capacity:
             self.waiting.setdefault(permits)
         else:
             self.waiting.pop(permits, None)
+
+
+def _unit(limit: int | None, usual: int, windowed: int, *, lends: bool) -> Unit:
+    """What is counted of something; ``windowed`` is the least limit at which senders have windows."""
+    return EndlessUnit(usual, lends) if limit is None else Unit(limit, lends and limit >= windowed)

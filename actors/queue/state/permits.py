@@ -29,23 +29,21 @@ class Unit:
     """One of the two things that are counted, messages or bytes, over all senders.
 
     Args:
-        limit: stored and granted together; None for no limit.
-        usual: by what windows are measured, and what may be granted at a time, where there is none. So what still comes when a watermark
-            has the senders pause has a bound.
+        limit: stored and granted together.
         lends: whether senders have windows, and what the idle hold is lent to the others.
 
     Attributes:
-        limit: see above; what is stored is nothing to it where ``endless`` says that there is none.
+        limit: see above.
         most: what may be granted together, whatever is stored: the limit, and what is lent on top of it.
         granted: permits not used.
         idle: of these, those of idle senders.
     """
 
-    __slots__ = ("_lends", "endless", "granted", "idle", "limit", "most")
+    __slots__ = ("_lends", "granted", "idle", "limit", "most")
+    endless = False
 
-    def __init__(self, limit: int | None, usual: int, lends: bool) -> None:
-        self.endless = limit is None
-        self.limit = limit = usual if limit is None else limit
+    def __init__(self, limit: int, lends: bool) -> None:
+        self.limit = limit
         self._lends = lends
         self.most = limit + limit // LENT_SHARE if lends else limit
         self.granted = 0
@@ -54,12 +52,11 @@ class Unit:
     def room(self, stored: int) -> int:
         """What may be granted now. What idle senders hold counts only towards what may be granted at all."""
         lent = self.idle if self._lends else 0
-        taken = 0 if self.endless else stored
-        return min(self.limit - taken + lent, self.most) - self.granted
+        return min(self.limit - stored + lent, self.most) - self.granted
 
     def left(self, stored: int) -> int:
         """What may come beside what is stored, whatever was granted; below zero where that is too much."""
-        return UNBOUNDED if self.endless else self.limit - stored
+        return self.limit - stored
 
     def first_window(self) -> int:
         """What a sender may hold that has sent nothing lately."""
@@ -73,6 +70,25 @@ class Unit:
             return UNBOUNDED
         left = self.most - self.granted + held
         return max(window, min(window * GROWTH, max(left // HOLD_SHARE, left - self.limit)))
+
+
+class EndlessUnit(Unit):
+    """One that a queue has no limit of, whatever is stored.
+
+    Its ``limit`` is the usual one: by that windows are measured, and what may be granted at a time. So what still comes when a watermark
+    has the senders pause has a bound.
+    """
+
+    __slots__ = ()
+    endless = True
+
+    def room(self, stored: int) -> int:  # noqa: ARG002 - it is nothing to it
+        """As of one with the usual limit of which nothing is stored."""
+        return super().room(0)
+
+    def left(self, stored: int) -> int:  # noqa: ARG002 - as above
+        """Whatever comes."""
+        return UNBOUNDED
 
 
 @dataclass(eq=False, slots=True)
