@@ -264,6 +264,7 @@ class QueueMachine(RuleBasedStateMachine):
         return self.settings.max_receives is not None and failures >= self.settings.max_receives
 
     def check_expired(self, number: int) -> None:
+        assert number in self.stored, "nobody can receive it yet"
         message = self.stored[number]
         assert message.where == READY
         assert message.expires is not None
