@@ -26,7 +26,7 @@ def test_a_receiver_has_a_deadline_unless_it_says_otherwise() -> None:
 
 @pytest.mark.parametrize("said", [1, 0, "true", b"", [], {}])
 def test_what_is_no_truth_is_refused_by_its_name(said: object) -> None:
-    with pytest.raises(RemoteProtocolError, match="no_deadline is .*, neither true nor false"):
+    with pytest.raises(RemoteProtocolError, match=r"no_deadline is .*, neither true nor false"):
         wants_deadline(hello(no_deadline=said))
 
 
