@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from math import inf
+from typing import Final
+
 MAX_NAME_BYTES = 255
 """The longest name of a queue, a client or a subscription, in UTF-8."""
 MAX_VISIBILITY_SECONDS = 12 * 3600.0
 """The furthest that a visibility deadline or a delay may lie ahead: what waits longer belongs in a calendar, not in a queue's memory."""
-MAX_TTL_SECONDS = 366 * 24 * 3600.0
-"""The longest time to live, a leap year; a message that nobody wants sooner may as well have none."""
+NO_DEADLINE: Final = inf
+"""In place of a visibility timeout: what is delivered comes back when its receiver returns it or leaves, and at no time."""
+MAX_TTL_SECONDS = 10 * 366 * 24 * 3600.0
+"""The longest time to live, ten years: programs that keep a calendar in a queue declare times of years."""
+MAX_SUBSCRIPTION_EXPIRY_SECONDS = 366 * 24 * 3600.0
+"""The longest for which a subscription stays that nobody uses, a leap year."""
 
 
 def time_text(seconds: float) -> str:

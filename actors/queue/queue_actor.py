@@ -32,7 +32,8 @@ from actors.runtime.supervision import Supervision
 
 if TYPE_CHECKING:
     from actors.queue.queue_state import QueueState
-    from actors.queue.vocabulary.replies import Connection, QueueStatistics
+    from actors.queue.vocabulary.replies import Connection
+    from actors.queue.vocabulary.statistics import QueueStatistics
     from actors.runtime._loop_inbox import Watch
     from actors.runtime._loop_timer import TimerHandle
     from actors.storage import Storage

@@ -10,18 +10,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from actors.errors import InvalidRequestError, QueueError, StorageError
+from actors.errors import InvalidRequestError, QueueLimitError
 from actors.queue.changes import Changes
-from actors.queue.counts import Count, Counts
+from actors.queue.counts import Counts
 from actors.queue.directory_errors import QueueExistsError, QueueNotFoundError, TooManyQueuesError
 from actors.queue.distribution import Distributor
 from actors.queue.exchange_directory import ExchangeDirectory
 from actors.queue.found_queues import found_queues
 from actors.queue.letters_out import Routes
 from actors.queue.measures import Measures
-from actors.queue.operations.browsing import describe, parties_of
 from actors.queue.owned_queues import OwnedQueues
 from actors.queue.queue_actor import QueueActor
+from actors.queue.queue_figures import QueueFigures
 from actors.queue.queue_state import QueueState
 from actors.queue.routed_stages import RoutedStages
 from actors.queue.state.log import QueueLog
@@ -33,6 +33,7 @@ from actors.queue.vocabulary.differences import differences
 from actors.queue.vocabulary.settings import (
     DEFAULT_MAX_QUEUES,
     DEFAULT_TRANSACTION_TIMEOUT,
+    MAX_ARGUMENTS_BYTES,
     UNALTERABLE,
     QueueSettings,
     dead_letter_settings,
@@ -40,8 +41,6 @@ from actors.queue.vocabulary.settings import (
 from actors.runtime.loop_ref import LoopActorRef
 
 if TYPE_CHECKING:
-    from actors.queue.operations.counting import Counters
-    from actors.queue.vocabulary.replies import ConnectionStatistics, QueueStatistics
     from actors.storage import Storage
     from actors.storage.measures import JournalMeasures
 
@@ -51,7 +50,7 @@ WallClock = Callable[[], float]
 logger = logging.getLogger("penstock.queue")
 
 
-class QueueDirectory:
+class QueueDirectory(QueueFigures):
     """Every queue actor of a broker. Lives on the broker's loop; it is no actor, because nobody else changes it.
 
     Args:
@@ -95,6 +94,7 @@ class QueueDirectory:
         self._storage = storage
         self._queues: dict[str, LoopActorRef[QueueActor]] = {}
         self._declared: dict[str, QueueSettings] = {}
+        self._arguments: dict[str, bytes] = {}
         self._numbers: dict[str, int] = {}
         self._logs: dict[str, QueueLog] = {}
         self._states: dict[str, QueueState] = {}
@@ -112,6 +112,8 @@ class QueueDirectory:
         for stored in found:
             if stored.settings is not None:
                 self._declared[stored.name] = stored.settings
+            if stored.arguments:
+                self._arguments[stored.name] = stored.arguments
             self._numbers[stored.name] = stored.number
             self._logs[stored.name] = stored.log
             self._counts.recovered(stored.name, stored.log)
@@ -140,16 +142,24 @@ class QueueDirectory:
         """
         return self._living(name) if name in self._numbers else self._create(name, None)
 
-    def declare(self, name: str, settings: QueueSettings) -> LoopActorRef[QueueActor]:
+    def declare(self, name: str, settings: QueueSettings, arguments: bytes = b"") -> LoopActorRef[QueueActor]:
         """Create the queue ``name`` with ``settings``; again with the same settings is no error.
+
+        ``arguments`` are what it was declared with in the words of whoever asks. They mean nothing here, and are kept for `find` as long
+        as the queue is there, over restarts too where it is durable. Those of a queue that is there stay as they are, whatever is said.
 
         Raises:
             QueueExistsError: it exists with others.
             InvalidRequestError: its dead letters would go to itself.
+            QueueLimitError: the arguments are longer than ``MAX_ARGUMENTS_BYTES``.
             TooManyQueuesError: there is no room for another.
         """
         self.check_declared(name, settings)
-        return self._living(name) if name in self._numbers else self._make(name, settings)
+        if len(arguments) > MAX_ARGUMENTS_BYTES:
+            raise QueueLimitError(
+                "MAX_ARGUMENTS_BYTES", MAX_ARGUMENTS_BYTES, "declare the queue with fewer arguments, or shorter ones"
+            )
+        return self._living(name) if name in self._numbers else self._make(name, settings, arguments)
 
     def check_declared(self, name: str, settings: QueueSettings) -> None:
         """Whether the queue ``name`` could be declared now; it raises as `declare` does, and changes nothing."""
@@ -239,54 +249,6 @@ class QueueDirectory:
             return self._logs
         return {name: self._logs[name] for name, queue in self._queues.items() if queue.is_alive()}
 
-    def read(self, name: str, *, parties: bool = True) -> QueueStatistics | None:
-        """A queue's figures, read as they stand: it is not asked, and what waits in its inbox is not counted yet.
-
-        Args:
-            name: the queue's.
-            parties: whether each of its connections and subscriptions is among them, and ``oldest_ms``; without, it costs the same
-                however many there are, and nothing is read from the disk.
-
-        Returns:
-            None where there is no such queue, or it has failed for good.
-        """
-        queue = self._queues.get(name)
-        if queue is None or not queue.is_alive():
-            return None
-        return describe(self._states[name], asyncio.get_running_loop().time(), parties=parties)
-
-    def parties(self, name: str) -> Iterator[ConnectionStatistics]:
-        """The connections of a queue, as of `read`, one by one; none where there is no such queue."""
-        return parties_of(self._states[name]) if name in self._states else iter(())
-
-    def oldest_ms(self, name: str) -> int:
-        """The age of the message that is next, milliseconds, which is read from the disk if it never was; 0 where nobody can have one."""
-        queue = self._queues.get(name)
-        if queue is None or not queue.is_alive():
-            return 0
-        try:
-            return self._states[name].oldest_ms(asyncio.get_running_loop().time())
-        except (QueueError, StorageError):
-            # The broker has been told, and the queue hears of it.
-            return 0
-
-    def count(self) -> Count:
-        """What all queues have counted beside what those that there are say themselves."""
-        return self._counts.begin()
-
-    @property
-    def names(self) -> list[str]:
-        """Of all queues, in no order: to put very many in one takes a turn of the loop."""
-        return list(self._numbers)
-
-    def state(self, name: str) -> QueueState | None:
-        """A queue's state, to be looked at only, as it stands; None where there is no such queue."""
-        return self._states.get(name)
-
-    def base(self, name: str) -> Counters:
-        """What a queue had counted when it was found at the start."""
-        return self._counts.base(name)
-
     def delete(self, name: str) -> None:
         """Remove the queue ``name``, one that has failed too, and end its connections; what it held is gone.
 
@@ -300,6 +262,7 @@ class QueueDirectory:
         del self._numbers[name]
         self.owned.deleted(name)
         self._declared.pop(name, None)
+        self._arguments.pop(name, None)
         self._logs.pop(name, None)
         queue = self._queues.pop(name, None)
         self._counts.deleted(name, self._states.pop(name, None), queue)
@@ -381,7 +344,7 @@ class QueueDirectory:
         if settings.dead_letter_queue == name:
             raise InvalidRequestError(f"queue {name!r} cannot be its own dead-letter queue: name another")
 
-    def _make(self, name: str, settings: QueueSettings | None) -> LoopActorRef[QueueActor]:
+    def _make(self, name: str, settings: QueueSettings | None, arguments: bytes = b"") -> LoopActorRef[QueueActor]:
         if self._storage is None:
             self._numbers[name] = self._next_number
             self._next_number += 1
@@ -389,11 +352,13 @@ class QueueDirectory:
             if settings is None and not self.settings_of(name).durable:
                 # What is stored says so itself: the next start forgets it, whatever the broker's settings are then.
                 settings = self.settings_of(name)
-            stored = self._storage.declare(name, settings)
+            stored = self._storage.declare(name, settings, arguments)
             self._numbers[name] = stored.number
             self._logs[name] = stored.log
         if settings is not None:
             self._declared[name] = settings
+        if arguments:
+            self._arguments[name] = arguments
         return self._living(name)
 
     def _living(self, name: str) -> LoopActorRef[QueueActor]:

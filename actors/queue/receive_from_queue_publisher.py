@@ -19,7 +19,8 @@ from actors.queue.vocabulary.commands import (
     Rejected,
     Writable,
 )
-from actors.queue.vocabulary.replies import ReceivedMessages, ReceiverAttached
+from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages, ReceiverAttached
+from actors.queue.vocabulary.takes import CancelTake, TakeMessages
 from actors.runtime.loop_ref import LoopActorRef
 
 STEP_MESSAGES = 65_536
@@ -28,12 +29,12 @@ STEP_BYTES = 8 * 1024 * 1024
 
 
 class ReceiveFromQueuePublisher(ConnectionActor):
-    """Takes the client's demand and answers from its connection, and the queue's messages.
+    """Takes the client's demand, requests and answers from its connection, and the queue's messages.
 
     Args:
         queue: the queue actor.
         port: the way to the client.
-        told_visibility: the queue's visibility timeout as the client is told it, seconds.
+        told_visibility: the queue's visibility timeout as the client is told it, seconds; or ``NO_DEADLINE``.
     """
 
     what = "receiving"
@@ -65,8 +66,10 @@ class ReceiveFromQueuePublisher(ConnectionActor):
         elif kind is Writable:
             self._writable = message.writable
             self._ask()
-        elif kind is ReceiverAttached:
+        elif kind is ReceiverAttached or kind is MessagesTaken:
             self._port.tell(message)
+        elif kind is TakeMessages or kind is CancelTake:
+            self.pass_on(message)
         elif kind is Left:
             # The queue hears of it when the connection is over.
             self._failed = message.failed

@@ -86,6 +86,10 @@ TOGETHER = 36
 ENTRY_PUT = 37
 EXCHANGES_CHANGED = 38
 
+ARGUMENTS = "arguments"
+"""Among stored settings: what the queue was declared with, in bytes."""
+WITHOUT_LIMIT = "without_limit"
+"""Among stored settings: the names of the limits that a queue has none of."""
 MAX_HEADER_BYTES = 2**16 - 1
 """What the header's length can say. The names of those whose batches were joined are what grows in it; ``groups`` bounds them."""
 
@@ -193,34 +197,59 @@ def decode(kind: int, payload: memoryview) -> tuple[int, Event]:
         raise StorageError(f"a record of kind {kind} cannot be decoded: {error}") from error
 
 
-def encode_declared(number: int, name: str, settings: QueueSettings | None) -> bytes:
-    """The payload of QUEUE_DECLARED; ``settings`` is None for a queue that has the broker's."""
-    return _pack([number, name, None if settings is None else settings_as_stored(settings)])
+def encode_declared(number: int, name: str, settings: QueueSettings | None, arguments: bytes = b"") -> bytes:
+    """The payload of QUEUE_DECLARED; ``settings`` is None for a queue that has the broker's, and no arguments."""
+    assert settings is not None or not arguments, "what was declared with arguments has settings of its own"
+    return _pack([number, name, None if settings is None else settings_as_stored(settings, arguments)])
 
 
-def decode_declared(payload: memoryview) -> tuple[int, str, QueueSettings | None]:
+def decode_declared(payload: memoryview) -> tuple[int, str, QueueSettings | None, bytes]:
     """The reverse; raises StorageError."""
     try:
         number, name, settings = msgpack.unpackb(payload)
-        return number, name, None if settings is None else settings_from(settings)
+        if settings is None:
+            return number, name, None, b""
+        return number, name, settings_from(settings), arguments_from(settings)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise StorageError(f"a queue's declaration cannot be decoded: {error}") from error
 
 
-def settings_as_stored(settings: QueueSettings) -> dict[str, Any]:
-    """Settings to be stored. What older versions refuse, because they do not know it, is only there where it says something."""
+def settings_as_stored(settings: QueueSettings, arguments: bytes = b"") -> dict[str, Any]:
+    """Settings to be stored, and what the queue was declared with.
+
+    What older versions refuse, because they do not know it, is only there where it says something.
+    """
     fields = asdict(settings)
+    if arguments:
+        fields[ARGUMENTS] = arguments
     for name in ("subscription_expiry", "dead_letter_exchange", "dead_letter_routing_key"):
         if fields[name] is None:
             del fields[name]
     if fields["durable"]:
         del fields["durable"]
+    if endless := [name for name in ("max_messages", "max_bytes") if fields[name] is None]:
+        # Older versions would take None and fail on it later.
+        fields[WITHOUT_LIMIT] = endless
+        for name in endless:
+            del fields[name]
     return fields
 
 
 def settings_from(fields: dict[str, Any]) -> QueueSettings:
     """Settings as they were stored; what a newer version added and this one does not know is refused, not dropped."""
-    return QueueSettings(**fields)
+    endless = fields.get(WITHOUT_LIMIT, ())
+    if any(name not in ("max_messages", "max_bytes") for name in endless):
+        raise ValueError("it says more than this program knows: this directory was written by a newer version")
+    known: dict[str, Any] = {name: value for name, value in fields.items() if name not in (WITHOUT_LIMIT, ARGUMENTS)}
+    return QueueSettings(**known | dict.fromkeys(endless))
+
+
+def arguments_from(fields: dict[str, Any]) -> bytes:
+    """What a queue was declared with, among its settings as they were stored."""
+    arguments: bytes = fields.get(ARGUMENTS, b"")
+    if not isinstance(arguments, bytes):
+        raise ValueError("its arguments are no bytes: this directory was written by a newer version")
+    return arguments
 
 
 def encode_number(number: int) -> bytes:

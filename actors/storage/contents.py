@@ -89,9 +89,9 @@ class Contents:
         queue = self.queues.get(stream)
         return 0 if queue is None else stop - first - queue.log.acknowledged.count_within(first, stop)
 
-    def declared(self, number: int, name: str, settings: QueueSettings | None) -> StoredQueue:
+    def declared(self, number: int, name: str, settings: QueueSettings | None, arguments: bytes = b"") -> StoredQueue:
         """A queue was declared."""
-        queue = self.queues[number] = StoredQueue(number, name, settings, QueueLog(self._table(number)))
+        queue = self.queues[number] = StoredQueue(number, name, settings, QueueLog(self._table(number)), arguments)
         self.next_queue = number + 1
         return queue
 
@@ -217,11 +217,11 @@ class _Replay:
 
     def _declared(self, payload: memoryview, _lsn: int) -> None:
         contents = self._contents
-        number, name, settings = codec.decode_declared(payload)
+        number, name, settings, arguments = codec.decode_declared(payload)
         if number in contents.queues:
             contents.queues[number].settings = settings
         elif number >= contents.next_queue:
-            contents.declared(number, name, settings)
+            contents.declared(number, name, settings, arguments)
 
     def _deleted(self, payload: memoryview, _lsn: int) -> None:
         self._contents.deleted(codec.decode_number(payload))

@@ -32,7 +32,7 @@ from actors.queue.state.subscriptions import Ledger
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
-from actors.storage.codec import settings_as_stored, settings_from
+from actors.storage.codec import arguments_from, settings_as_stored, settings_from
 from actors.storage.durable_map import Sections
 from actors.storage.exchange_codec import decoded_definitions, encoded_definitions, unpack
 
@@ -77,12 +77,13 @@ _PAIR_BYTES = 16
 
 @dataclass(slots=True)
 class StoredQueue:
-    """A queue as storage knows it; ``settings`` is None where it has the broker's."""
+    """A queue as storage knows it; ``settings`` is None where it has the broker's, and ``arguments`` are what it was declared with."""
 
     number: int
     name: str
     settings: QueueSettings | None
     log: QueueLog
+    arguments: bytes = b""
 
     @property
     def transient(self) -> bool:
@@ -182,7 +183,7 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         packer,
         ("number", pack(queue.number)),
         ("name", pack(queue.name)),
-        ("settings", pack(None if queue.settings is None else settings_as_stored(queue.settings))),
+        ("settings", pack(None if queue.settings is None else settings_as_stored(queue.settings, queue.arguments))),
         ("counters", pack([getattr(log, name) for name in COUNTERS])),
         ("total_discarded", pack(log.total_discarded)),
         ("total_moved", pack(log.total_moved)),
@@ -246,7 +247,9 @@ def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:
     log.total_moved = fields.get("total_moved", 0)
     log.deleted_epoch, log.deleted_position = fields.get("deleted", (0, 0))
     settings = fields["settings"]
-    return StoredQueue(fields["number"], fields["name"], None if settings is None else settings_from(settings), log)
+    if settings is None:
+        return StoredQueue(fields["number"], fields["name"], None, log)
+    return StoredQueue(fields["number"], fields["name"], settings_from(settings), log, arguments_from(settings))
 
 
 def _stored_stage(

@@ -178,16 +178,16 @@ class Storage(DurableMap, DurableDefinitions, UnawaitedEvents):
         """Every queue that was declared and not deleted, by number."""
         return self._contents.in_order()
 
-    def declare(self, name: str, settings: QueueSettings | None) -> StoredQueue:
-        """A new queue, empty; ``settings`` is None where it has the broker's, whatever they come to be."""
+    def declare(self, name: str, settings: QueueSettings | None, arguments: bytes = b"") -> StoredQueue:
+        """A new queue, empty; ``settings`` is None where it has the broker's, whatever they come to be, and then it has no arguments."""
         number = self._contents.next_queue
-        self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, name, settings))
-        return self._contents.declared(number, name, settings)
+        self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, name, settings, arguments))
+        return self._contents.declared(number, name, settings, arguments)
 
     def redeclare(self, number: int, settings: QueueSettings | None) -> int:
         """Give a queue other settings; what it holds stays. Returns the event's number."""
         queue = self._contents.queues[number]
-        lsn = self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, queue.name, settings))
+        lsn = self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, queue.name, settings, queue.arguments))
         queue.settings = settings
         return lsn
 

@@ -227,8 +227,8 @@ class QueueState(queue_state.QueueState):
 
     # --- receivers
 
-    def attach_receiver(self, connection: Connection) -> bool:
-        return cast("bool", self._told(commands.AttachReceiver(cast("Any", connection))).waiting)
+    def attach_receiver(self, connection: Connection, told_visibility: float = 0.0) -> bool:
+        return cast("bool", self._told(commands.AttachReceiver(cast("Any", connection), told_visibility)).waiting)
 
     def receive(self, connection: Connection, messages: int, size: int, now: float) -> None:
         self.execute(commands.DemandSignalled(messages, size, cast("Any", connection)), now, 0)

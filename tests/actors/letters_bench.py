@@ -8,8 +8,8 @@ from typing import Any
 
 from actors.batch import Message, MessageBatch
 from actors.queue.vocabulary import commands, replies
-from actors.queue.vocabulary.replies import QueueStatistics
 from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.statistics import QueueStatistics
 from tests.actors.publishing_bench import LARGE, defined
 from tests.actors.stored_queues import StoredQueues, turns
 

@@ -16,13 +16,9 @@ from actors.queue.vocabulary.commands import (
     GetStatistics,
     RequestCapacity,
 )
-from actors.queue.vocabulary.replies import (
-    CapacityGranted,
-    QueueStatistics,
-    ReceiverAttached,
-    SenderAttached,
-)
+from actors.queue.vocabulary.replies import CapacityGranted, ReceiverAttached, SenderAttached
 from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.statistics import QueueStatistics
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_ref import LoopActorRef
 from actors.runtime.loop_registry import LoopActorRegistry

@@ -9,7 +9,7 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.queue.operations import judging
-from actors.queue.state.capacity import WINDOWED_MESSAGES
+from actors.queue.state.permits import WINDOWED_MESSAGES
 from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import DEAD_LETTER_BATCHES, DEAD_LETTER_TIMEOUT, REJECT, QueueSettings

@@ -19,6 +19,7 @@ from actors.queue.vocabulary.settings import BLOCK, ENTRY_OVERHEAD_BYTES, REJECT
 from tests.actors.driven import QueueState
 from tests.actors.test_queue_state_model import (
     DELAYED,
+    LARGE,
     LEAVING,
     MAX_BYTES,
     MAX_MESSAGES,
@@ -35,6 +36,8 @@ CHANGES: tuple[dict[str, Any], ...] = (
     {"max_messages": 1},
     {"max_messages": MAX_MESSAGES},
     {"max_messages": 250},
+    {"max_messages": None, "max_bytes": None},
+    {"max_bytes": None},
     {"max_bytes": 2 * ENTRY_OVERHEAD_BYTES},
     {"max_bytes": MAX_BYTES},
     {"visibility_timeout": 2.0},
@@ -63,7 +66,7 @@ class AlteredMachine(QueueMachine):
 
     def made(self, log: QueueLog) -> QueueState:
         if not hasattr(self, "largest"):
-            self.largest = self.settings.max_messages
+            self.largest = self.settings.max_messages or LARGE
             # Who may send whatever it asks for, as where a queue rejects, keeps that.
             self.unbounded = self.rejects()
         return super().made(log)
@@ -92,7 +95,7 @@ class AlteredMachine(QueueMachine):
             # A dead-letter queue to which nothing goes.
             return
         self.settings = after
-        self.largest = max(self.largest, after.max_messages)
+        self.largest = max(self.largest, after.max_messages or LARGE)
         self.unbounded = self.unbounded or self.rejects()
         for receiver in self.receivers.values():
             receiver.visibility = max(receiver.visibility, after.visibility_timeout)

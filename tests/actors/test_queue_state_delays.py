@@ -92,7 +92,6 @@ def test_batches_with_different_delays_or_times_to_live_are_not_stored_as_one() 
         (-1.0, None),
         (MAX_VISIBILITY_SECONDS + 1, None),
         (float("nan"), None),
-        (None, 0.0),
         (None, -1.0),
         (None, MAX_TTL_SECONDS + 1),
         (None, float("nan")),

@@ -8,7 +8,7 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import DiskBehindError
-from actors.queue.state.capacity import LENT_SHARE, WINDOWED_MESSAGES
+from actors.queue.state.permits import LENT_SHARE, WINDOWED_MESSAGES
 from actors.queue.vocabulary.events import Event, MessagesAdded
 from actors.queue.vocabulary.replies import Connection
 from actors.queue.vocabulary.settings import QueueSettings

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from actors.errors import InvalidRequestError, UnknownAcknowledgementError
-from actors.limits import MAX_VISIBILITY_SECONDS
+from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
 from actors.queue.operations import receiving
+from actors.queue.vocabulary.commands import AlterQueue
 from tests.actors.driven import Deliver, Refuse
 from tests.actors.receiving import LARGE, delivered, queue_with, receive
 
@@ -68,6 +70,55 @@ def test_extending_moves_the_deadline_of_what_it_names_only() -> None:
     assert queue.statistics(34.9).in_flight == 2
     queue.tick(35.0)
     assert queue.statistics(35.0).ready == 4
+
+
+def test_what_is_leased_without_a_deadline_comes_back_when_it_is_returned_or_its_receiver_leaves() -> None:
+    queue = queue_with(3)
+    queue.attach_receiver("holds", NO_DEADLINE)
+    receive(queue, "holds", 3, now=1.0)
+    # No timer, and no entry of a heap that one would be set for.
+    assert queue.next_deadline() is None
+    assert len(queue.leases.deadlines) == 0
+    queue.tick(1e9)
+    assert queue.statistics(1e9).in_flight == 3
+    queue.negative_acknowledge("holds", [(1, 1)], 0.0, 1e9)
+    queue.acknowledge("holds", [(0, 1)])
+    assert queue.statistics(1e9).ready == 1
+    queue.detach("holds", 1e9)
+    assert receive(queue, "r", 10, now=1e9) == [range(1, 3)]
+
+
+def test_an_extension_gives_no_deadline_to_who_has_none_and_is_checked_all_the_same() -> None:
+    queue = queue_with(1)
+    queue.attach_receiver("holds", NO_DEADLINE)
+    receive(queue, "holds", 1)
+    queue.extend("holds", [(0, 1)], 1.0, 0.0)
+    assert queue.next_deadline() is None
+    with pytest.raises(UnknownAcknowledgementError):
+        queue.extend("holds", [(1, 1)], 1.0, 0.0)
+
+
+def test_who_has_no_deadline_has_none_when_the_queue_is_altered() -> None:
+    queue = queue_with(1)
+    queue.attach_receiver("holds", NO_DEADLINE)
+    queue.execute(AlterQueue(replace(queue.settings, visibility_timeout=1.0)), 0.0, 0)
+    receive(queue, "holds", 1)
+    assert queue.next_deadline() is None
+
+
+def test_it_is_told_for_how_long_a_receiver_has_held_the_oldest_of_what_it_holds() -> None:
+    queue = queue_with(2, 2)
+    queue.attach_receiver("holds", NO_DEADLINE)
+    receive(queue, "holds", 2, now=1.0)
+    receive(queue, "holds", 2, now=4.0)
+    assert queue.statistics(5.5).held_ms == 4500
+    # What is left of a batch has been held since then too.
+    queue.acknowledge("holds", [(0, 1)])
+    assert queue.statistics(5.5).held_ms == 4500
+    queue.acknowledge("holds", [(1, 1)])
+    assert queue.statistics(5.5).held_ms == 1500
+    queue.acknowledge("holds", [(2, 2)])
+    assert queue.statistics(5.5).held_ms == 0
 
 
 def test_extending_can_also_shorten() -> None:

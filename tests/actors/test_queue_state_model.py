@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from actors.batch import MessageBatch
 from actors.errors import DataLossError, DemandExceededError, UnknownAcknowledgementError
+from actors.limits import NO_DEADLINE
 from actors.queue.operations.moving import settle_all, take_parcels
 from actors.queue.operations.peeking import peek
 from actors.queue.state.capacity import REOPEN_SHARE
@@ -36,6 +37,8 @@ MAX_MESSAGES = 20
 MAX_BYTES = 40 * 20 + 8 * ENTRY_OVERHEAD_BYTES
 LARGE = 10**9
 RECEIVERS = ("r1", "r2", "r3")
+HOLDS_ON = "r3"
+"""It has no visibility timeout."""
 SENDERS = ("s1", "s2", "s3")
 READY, LEASED, DELAYED, RESERVED, LEAVING = "ready", "leased", "delayed", "reserved", "leaving"
 US = 1_000_000
@@ -53,10 +56,14 @@ DECLARATIONS = (
     declared(overflow=REJECT),
     declared(exclusive=True),
     declared(ttl=8.0, dead_letter_queue="late"),
+    declared(ttl=0.0),
+    declared(ttl=0.0, dead_letter_queue="late"),
     declared(exclusive=True, max_receives=2, overflow=REJECT),
     declared(max_receives=1, ttl=12.0, dead_letter_queue="all", overflow=REJECT),
 )
 """Queues to try it all on; what a sender says about delay and time to live comes on top."""
+ENDLESS = (QueueSettings(None, None, VISIBILITY), QueueSettings(None, None, VISIBILITY, overflow=REJECT))
+"""Such as have no limit."""
 
 
 @dataclass
@@ -65,12 +72,14 @@ class Stored:
     where: str = READY
     holder: str = ""
     until: float = 0.0
+    since: float = 0.0
     deliveries: int = 0
     failures: int = 0
     replayed: bool = False
     counted: int = 0
     expires: float | None = None
     sent_until: float = 0.0
+    arrives: bool = False
 
 
 @dataclass
@@ -118,11 +127,16 @@ def operation(
 class QueueMachine(RuleBasedStateMachine):
     wall_offset = 1_700_000_000 * US
     clock_was_set = False
+    some_came_back = False
+    declarations: ClassVar[tuple[QueueSettings, ...]] = (*DECLARATIONS, *ENDLESS)
 
     def wall_us(self, now: float) -> int:
         return self.wall_offset + round(now * US)
 
-    @initialize(settings=st.sampled_from(DECLARATIONS))
+    @initialize(data=st.data())
+    def declare(self, data: st.DataObject) -> None:
+        self.start(data.draw(st.sampled_from(self.declarations)))
+
     def start(self, settings: QueueSettings) -> None:
         self.settings = settings
         self.now = 100.0
@@ -160,6 +174,9 @@ class QueueMachine(RuleBasedStateMachine):
         return QueueState(
             "q", 7, self.settings, log=log, record=self.record, now=self.now, wall_us=self.wall_us(self.now)
         )
+
+    def hear_more(self) -> None:
+        """What those are told of whom this machine knows nothing."""
 
     def is_staging(self, _effect: Effect) -> bool:
         """Whether an effect has to do with what this machine knows nothing of, and was judged elsewhere."""
@@ -215,7 +232,7 @@ class QueueMachine(RuleBasedStateMachine):
                 sender.messages += effect.messages
                 sender.bytes += effect.bytes
                 if effect.messages and not keeps_it_going and not self.rejects():
-                    most = self.settings.max_messages
+                    most = self.settings.max_messages or LARGE
                     assert self.permits() + len(self.stored) <= most, "granted from what room there is"
             elif isinstance(effect, Confirm):
                 rejected = effect.rejected is not None
@@ -224,11 +241,17 @@ class QueueMachine(RuleBasedStateMachine):
                 self.check_reservation(effect, reserved)
             else:
                 raise AssertionError(effect)
+        self.hear_more()
         assert not reserved
         assert not self.expect_confirm
+        for message in self.stored.values():
+            assert not (message.arrives and message.where == READY and message is self.head()), "it expires at once"
+            message.arrives = False
         self.check_all_is_handed_over()
         gone = max(expired + self.late, default=-1)
-        assert not any(m.where == READY and n < gone for n, m in self.stored.items()), "what expires does at the head"
+        assert self.some_came_back or not any(m.where == READY and n < gone for n, m in self.stored.items()), (
+            "what expires does at the head"
+        )
 
     def check_all_is_handed_over(self) -> None:
         """More may be under way than this machine stores."""
@@ -241,6 +264,7 @@ class QueueMachine(RuleBasedStateMachine):
         return self.settings.max_receives is not None and failures >= self.settings.max_receives
 
     def check_expired(self, number: int) -> None:
+        assert number in self.stored, "nobody can receive it yet"
         message = self.stored[number]
         assert message.where == READY
         assert message.expires is not None
@@ -250,7 +274,7 @@ class QueueMachine(RuleBasedStateMachine):
         """It may be delivered, and is what has to be."""
         assert number == self.lowest_ready(), "in order, what was returned in its old place"
         expires = self.stored[number].expires
-        assert expires is None or expires > self.now, "never after its time"
+        assert expires is None or expires > self.now or self.stored[number].arrives, "never after its time"
         if self.settings.exclusive:
             assert not any(m.where == DELAYED and n < number for n, m in self.stored.items()), "nothing is passed over"
 
@@ -299,6 +323,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert message.deliveries == effect.delivery_count
             assert message.replayed == effect.possibly_replayed
             message.where, message.holder, message.until = LEASED, name, self.now + receiver.visibility
+            message.since = self.now
 
     def check_reservation(self, effect: Reserved, events: list[LedgerExtended]) -> None:
         self.answers += 1
@@ -358,9 +383,10 @@ class QueueMachine(RuleBasedStateMachine):
                 self.senders[name] = ModelSender()
         for name in RECEIVERS:
             if name not in self.receivers:
-                waits = self.queue.attach_receiver(name)
+                told = NO_DEADLINE if name == HOLDS_ON else 0.0
+                waits = self.queue.attach_receiver(name, told)
                 assert waits == (self.settings.exclusive and self.in_line()[0] != name)
-                self.receivers[name] = ModelReceiver(visibility=self.settings.visibility_timeout)
+                self.receivers[name] = ModelReceiver(visibility=max(told, self.settings.visibility_timeout))
         self.settle()
 
     @operation(3, lambda self: self.senders, messages=st.integers(0, 30), size=st.sampled_from([LARGE, 0, 1, 50, 400]))
@@ -378,7 +404,7 @@ class QueueMachine(RuleBasedStateMachine):
         sizes=st.lists(st.integers(0, 60), min_size=1, max_size=12),
         greedy=st.booleans(),
         delay=st.sampled_from([None, None, None, 0.0, 3.0, 15.0]),
-        ttl=st.sampled_from([None, None, None, 0.5, 5.0, 20.0]),
+        ttl=st.sampled_from([None, None, None, 0.0, 0.5, 5.0, 20.0]),
         behind=st.booleans(),
     )
     def send(
@@ -422,7 +448,8 @@ class QueueMachine(RuleBasedStateMachine):
     def has_no_room(self, batch: MessageBatch) -> bool:
         size = sum(size + ENTRY_OVERHEAD_BYTES for _, size in self.entries.values())
         most, most_bytes = self.settings.max_messages, self.settings.max_bytes
-        full = size + batch.nbytes + ENTRY_OVERHEAD_BYTES > most_bytes or len(self.stored) + len(batch) > most
+        full = most_bytes is not None and size + batch.nbytes + ENTRY_OVERHEAD_BYTES > most_bytes
+        full = full or (most is not None and len(self.stored) + len(batch) > most)
         return self.rejects() and (full or self.paused is not None)
 
     def store(self, payloads: list[bytes], batch: MessageBatch, delay: float | None, ttl: float | None) -> None:
@@ -431,6 +458,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.entries[self.next] = (self.next + len(batch), batch.nbytes)
         for payload in payloads:
             message = self.stored[self.next] = Stored(payload, expires=None if ttl is None else self.now + ttl)
+            message.arrives = ttl == 0
             if delay:
                 message.where, message.until = DELAYED, self.now + delay
                 message.sent_until = message.until
@@ -537,7 +565,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.extend(name, pairs, seconds, self.now)
         for first, count in pairs:
             for number in range(first, first + count):
-                self.stored[number].until = self.now + seconds
+                if name != HOLDS_ON:
+                    self.stored[number].until = self.now + seconds
 
     @operation(1, lambda self: self.receivers)
     def cancel_demand(self, data: st.DataObject) -> None:
@@ -653,6 +682,8 @@ class QueueMachine(RuleBasedStateMachine):
     def move_away(self, data: st.DataObject, most: int | None) -> None:
         """Another queue is handed the first of what is ready, and stores as much of it as it likes; the rest is back."""
         in_order = [number for number in sorted(self.stored) if self.stored[number].where == READY]
+        # What a delivery has just made the head may be expired, and is dropped on the way.
+        in_order = [n for n in in_order if (expires := self.stored[n].expires) is None or expires > self.now]
         parcels = take_parcels(self.queue, self.next, most, b"prefix00", self.now)
         numbers = [number for each in parcels for number in range(each.start, each.start + len(each))]
         assert numbers == (in_order if self.head() is not None else [])[: len(numbers)]
@@ -673,7 +704,10 @@ class QueueMachine(RuleBasedStateMachine):
                 self.remove(number)
         settle_all(self.queue, tuple(parcels), self.now)
         assert not self.queue.parcels
+        # What came back was passed by what expired behind it.
+        self.some_came_back = True
         self.settle()
+        self.some_came_back = False
 
     @operation(1)
     def look(self, data: st.DataObject) -> None:
@@ -800,7 +834,10 @@ class QueueMachine(RuleBasedStateMachine):
             name = str(facts.connection)
             if facts.role == "receiver":
                 assert facts.demand == self.receivers[name].demand
-                assert facts.in_flight == len(self.held_by(name))
+                held = self.held_by(name)
+                assert facts.in_flight == len(held)
+                oldest = self.stored[min(held)].since if held else self.now
+                assert facts.held_ms == round(1000 * (self.now - oldest))
             elif facts.role == "sender" and name in self.senders:
                 assert facts.demand == self.senders[name].messages
         waiting = sum(r.demand for r in self.served() if r.credit > 0)
@@ -843,6 +880,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def permits_are_bounded_whatever_is_stored(self) -> None:
+        if self.settings.max_messages is None:
+            return
         if not self.rejects():
             assert self.permits() <= MAX_MESSAGES + len(SENDERS)
             assert self.permits() + len(self.stored) <= 2 * MAX_MESSAGES + len(SENDERS)
@@ -854,7 +893,7 @@ class QueueMachine(RuleBasedStateMachine):
     def a_sender_that_wants_can_send_while_the_queue_is_not_nearly_full(self) -> None:
         # Between here and the limits it depends on whether the queue has been full since.
         statistics = self.queue.statistics(self.now)
-        most, most_bytes = self.settings.max_messages, self.settings.max_bytes
+        most, most_bytes = self.settings.max_messages or LARGE, self.settings.max_bytes or LARGE
         reopens_at = most - max(1, most // REOPEN_SHARE), most_bytes - max(1, most_bytes // REOPEN_SHARE)
         roomy = statistics.stored_messages <= reopens_at[0] and statistics.stored_bytes <= reopens_at[1]
         if roomy and self.paused is None:
@@ -871,6 +910,7 @@ class QueueMachine(RuleBasedStateMachine):
         head = self.head()
         if head is not None and head.expires is not None:
             deadlines.append(head.expires)
+        deadlines = [deadline for deadline in deadlines if deadline != NO_DEADLINE]
         assert self.queue.next_deadline() == min(deadlines, default=None)
 
     @invariant()

@@ -8,6 +8,7 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, QueueLimitError
+from actors.limits import NO_DEADLINE
 from actors.queue.vocabulary import takes
 from actors.queue.vocabulary.replies import Lost, MessagesTaken, NothingHeld, TakenSettled, Tell
 from actors.queue.vocabulary.settings import QueueSettings
@@ -233,7 +234,7 @@ def test_of_an_exclusive_queue_only_who_has_it_takes() -> None:
     queue.attach_taker("second")
     assert taken(queue, 1, 1) == [(0, 1)]
     queue.take(1, 1, taker="second")
-    assert queue.answers() == [MessagesTaken(1, ()), NothingHeld()]
+    assert queue.answers() == [MessagesTaken(1, (), ready=1), NothingHeld()]
     queue.take(2, 9, wait=5.0, taker="second")
     queue.detach("t", 1.0)
     assert numbers(queue.answers()[0]) == [(0, 2), (1, 1)]
@@ -280,13 +281,57 @@ def test_a_request_whose_number_waits_already_is_refused() -> None:
         queue.take(1, 1, wait=1.0)
 
 
-def test_who_receives_by_demand_takes_nothing_by_request() -> None:
+def test_a_receiver_takes_what_is_ready_and_holds_it_as_what_it_was_delivered() -> None:
+    queue = queue_of(2, 1)
+    queue.attach_receiver("r", NO_DEADLINE)
+    queue.take(1, 1, taker="r")
+    (answer,) = queue.answers()
+    assert (numbers(answer), answer.ready) == ([(0, 1)], 2)
+    statistics = queue.statistics(0.0)
+    assert (statistics.in_flight, statistics.total_out) == (1, 1)
+    assert queue.next_deadline() is None, "it has no deadline, as its receiver has none"
+    queue.acknowledge("r", [(0, 1)])
+    queue.take(2, 5, taker="r")
+    (answer,) = queue.answers()
+    assert (numbers(answer), answer.ready) == ([(1, 1), (2, 1)], 0)
+    queue.take(3, 1, taker="r")
+    assert queue.answers() == [MessagesTaken(3, ())]
+    queue.detach("r", 1.0)
+    assert queue.statistics(1.0).ready == 2
+    assert taken(queue, 4, 1) == [(1, 2)]
+
+
+def test_a_receiver_that_takes_is_no_taker() -> None:
     queue = queue_of(1)
     queue.attach_receiver("r")
-    with pytest.raises(InvalidRequestError, match="receives by demand"):
-        queue.take(1, 1, taker="r")
+    queue.take(1, 1, taker="r")
+    queue.answers()
+    for settles in (lambda: queue.settle(2, [(0, 1)], taker="r"), lambda: queue.give_back_unseen([(0, 1)], taker="r")):
+        with pytest.raises(InvalidRequestError, match="is no taker"):
+            settles()
     with pytest.raises(InvalidRequestError, match="attached as a receiver already"):
         queue.attach_taker()
+    queue.tick(10.0)
+    assert queue.statistics(10.0).ready == 1, "its deadline is the receiver's"
+    queue.acknowledge("r", [(0, 1)])
+    assert queue.statistics(10.0).stored_messages == 0, "a late answer is one of a receiver"
+
+
+def test_without_a_wait_what_is_there_is_taken_behind_a_step_that_is_under_way_and_nothing_is_waited_for() -> None:
+    queue = queue_of()
+    for request in range(300):
+        queue.take(request, 1, wait=5.0)
+    store(queue, 301)
+    assert len(queue.answers()) == 256
+    queue.attach_receiver("r")
+    queue.take(1000, 1, taker="r")
+    queue.take(1001, 1, taker="r")
+    assert queue.answers() == []
+    assert queue.next_deadline() == 0.0
+    queue.tick(0.0)
+    mine = {answer.request: len(answer.ranges) for answer in queue.answers() if answer.request >= 1000}
+    assert mine == {1000: 1, 1001: 0}
+    assert queue.next_deadline() == 10.0, "no wait is left"
 
 
 def test_many_requests_are_answered_in_steps_that_are_bounded() -> None:

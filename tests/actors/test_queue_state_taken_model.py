@@ -26,7 +26,7 @@ from tests.actors.test_queue_state_model import (
 from tests.examples_tried import tried
 
 TAKER = "t"
-MORE = ("take", "take", "take", "cancel", "settle", "settle", "settle", "unseen", "leave")
+MORE = ("take", "take", "take", "cancel", "settle", "settle", "settle", "unseen", "leave", "get", "get")
 
 
 @dataclass
@@ -35,6 +35,7 @@ class Asked:
     size: int
     visibility: float
     until: float
+    name: str = TAKER
 
 
 class TakenMachine(QueueMachine):
@@ -42,6 +43,7 @@ class TakenMachine(QueueMachine):
 
     def made(self, log: QueueLog) -> TakerState:
         self.asked: dict[int, Asked] = {}
+        self.left: int | None = None
         self.attached = False
         self.settled: dict[int, tuple[tuple[tuple[int, int], Lost], ...]] = {}
         # One that has just come has nothing to be told.
@@ -73,25 +75,30 @@ class TakenMachine(QueueMachine):
 
     # --- the model's reading of what came out
 
-    def settle(self) -> None:
-        super().settle()
+    def hear_more(self) -> None:
         told, self.takers.told = self.takers.told, []
-        told_idle = False
+        self.told_idle = False
         for name, reply in told:
-            assert name == TAKER
             if isinstance(reply, MessagesTaken):
+                assert name == self.asked[reply.request].name
                 self.check_taken(reply)
-            elif isinstance(reply, TakenSettled):
+                continue
+            assert name == TAKER
+            if isinstance(reply, TakenSettled):
                 self.settled[reply.request] = reply.lost
             else:
                 assert reply == NothingHeld()
-                told_idle = True
+                self.told_idle = True
+
+    def settle(self) -> None:
+        super().settle()
         idle = self.attached and not self.asked and not self.held_by(TAKER)
-        assert told_idle or not idle or self.idle, "a taker that holds nothing is told"
+        assert self.told_idle or not idle or self.idle, "a taker that holds nothing is told"
         self.idle = idle
 
     def check_taken(self, answer: MessagesTaken) -> None:
         asked = self.asked.pop(answer.request)
+        self.left = answer.ready
         if not answer.ranges:
             assert asked.until <= self.now
             return
@@ -103,17 +110,18 @@ class TakenMachine(QueueMachine):
             for number, payload in enumerate(each.batch.payloads, each.first):
                 message = self.stored[number]
                 assert message.where == READY
-                assert message.expires is None or message.expires > self.now
+                assert message.expires is None or message.expires > self.now or message.arrives
                 message.deliveries += 1
                 assert (message.payload, message.deliveries) == (payload, each.delivery_count)
                 assert message.replayed == each.possibly_replayed
-                message.where, message.holder, message.until = LEASED, TAKER, self.now + asked.visibility
+                message.where, message.holder, message.until = LEASED, asked.name, self.now + asked.visibility
+                message.since = self.now
 
     def check_in_turn(self, number: int) -> None:
         """A request that was answered with what is before it is read after it."""
         message = self.stored[number]
         assert message.where == READY
-        assert message.expires is None or message.expires > self.now
+        assert message.expires is None or message.expires > self.now or message.arrives
 
     def lose(self, name: str, number: int) -> None:
         if name != TAKER:
@@ -142,6 +150,24 @@ class TakenMachine(QueueMachine):
         self.takers.take(self.request, asked.messages, size=asked.size, wait=wait, visibility=visibility, now=self.now)
         self.settle()
         assert wait or self.request not in self.asked, "without a wait it is answered at once"
+
+    def get_some(self, data: st.DataObject) -> None:
+        """A receiver takes what is there now: it holds that as what it was delivered, and answers for it so."""
+        if not self.receivers:
+            return
+        name = data.draw(st.sampled_from(sorted(self.receivers)))
+        messages, size = data.draw(st.integers(1, 3)), data.draw(st.sampled_from([LARGE, 1, 70]))
+        visibility = self.receivers[name].visibility
+        self.request += 1
+        self.asked[self.request] = Asked(messages, size, visibility, self.now, name)
+        before = self.queue.statistics(self.now)
+        self.takers.take(self.request, messages, size=size, now=self.now, taker=name)
+        self.left = None
+        self.settle()
+        after = self.queue.statistics(self.now)
+        assert self.request not in self.asked, "it never waits"
+        assert self.left == after.ready, "it is told how many are left"
+        assert after.total_out - before.total_out == after.in_flight - before.in_flight
 
     def cancel_some(self, data: st.DataObject) -> None:
         request = data.draw(st.sampled_from([*self.asked, 0]))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from actors.batch import MessageBatch
+from actors.limits import MAX_TTL_SECONDS
 from actors.queue.operations import dispatch
+from actors.queue.operations.dead_letters import packed_facts, with_facts
 from actors.queue.state.entries import Entry, MemoryEntryTable
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.events import MessagesAdded, MessagesExpired
@@ -31,6 +33,107 @@ def test_a_message_nobody_receives_in_its_time_is_dropped_at_the_head_with_no_re
     assert q.events[-1] == MessagesExpired(((0, 3),))
     assert q.queue.next_deadline() is None
     assert q.queue.log.stored_bytes == 0
+
+
+def test_what_has_no_time_to_live_goes_to_who_wants_it_as_it_comes_and_the_rest_expires() -> None:
+    q = Ticking()
+    q.queue.receive("r", 2, LARGE, q.now)
+    q.send(3, ttl=0.0)
+    assert q.delivered() == [0, 1]
+    assert q.counts() == (0, 0, 1)
+    assert q.events[-1] == MessagesExpired(((2, 3),))
+    assert q.queue.next_deadline() == 10.0, "of the leases alone"
+    # What its receiver returns is too late for anybody.
+    q.queue.negative_acknowledge("r", [(0, 1)], 0.0, q.now)
+    assert q.receive() == []
+    assert q.counts() == (0, 0, 2)
+
+
+def test_what_has_no_time_to_live_does_not_wait_behind_what_has() -> None:
+    q = Ticking()
+    q.send(1)
+    q.send(1, ttl=0.0)
+    assert q.counts() == (2, 0, 0), "it expires at the head"
+    q.send(1)
+    assert q.receive() == [0, 2]
+    assert q.counts() == (0, 0, 1)
+
+
+def test_of_a_queue_without_a_time_to_live_all_that_nobody_wants_dies() -> None:
+    q = Ticking(QueueSettings(ttl=0.0, dead_letter_queue="late"))
+    q.send(2, ttl=60.0)
+    (letter,) = [effect for effect in q.queue.take_effects() if isinstance(effect, DeadLetter)]
+    assert (letter.queue, letter.ranges, reason_of(letter)) == ("late", ((0, 2),), "expired")
+    q.queue.dead_letters_stored(((0, 2),), q.now)
+    assert q.counts() == (0, 0, 0)
+
+
+def test_two_queues_without_a_time_to_live_that_name_each_other_come_to_rest() -> None:
+    q = Ticking(QueueSettings(ttl=0.0, dead_letter_queue="other"))
+
+    def comes(batch: MessageBatch) -> list[DeadLetter]:
+        first = q.queue.log.next_sequence
+        q.queue.log.apply(MessagesAdded(first, batch, NOON, ttl_us=0), q.record(MessagesExpired(())))
+        q.queue.catch_up(q.now)
+        return [effect for effect in q.queue.take_effects() if isinstance(effect, DeadLetter)]
+
+    (letter,) = comes(batch_of(b"x", b"y"))
+    q.queue.dead_letters_stored(letter.ranges, q.now)
+    in_the_other = with_facts(letter.batch, packed_facts("expired", "other", NOON, 0))
+    assert comes(in_the_other) == []
+    assert q.counts() == (0, 0, 2)
+    # Where somebody has tried it since it goes on.
+    (letter,) = comes(with_facts(letter.batch, packed_facts("rejected", "other", NOON, 1)))
+    assert len(letter.batch) == 2
+
+
+def test_however_much_of_it_comes_whoever_wants_all_of_it_gets_it_in_steps() -> None:
+    q = Ticking()
+    q.queue.receive("r", 10_000, LARGE, q.now)
+    for number in range(800):
+        # Alternately, so that each is a batch of its own.
+        q.queue.accept("s", number, batch_of(b"%03d" % number), None, 5.0 if number % 2 else 0.0)
+    q.queue.store(q.now, q.wall)
+    got = q.delivered()
+    assert len(got) < 800, "a dispatch has a budget"
+    while (deadline := q.queue.next_deadline()) is not None and deadline <= q.now:
+        q.queue.tick(q.now)
+        got += q.delivered()
+    assert got == list(range(800))
+    assert q.counts() == (0, 0, 0)
+
+
+def test_what_others_put_into_the_queue_comes_when_the_queue_notices() -> None:
+    q = Ticking(QueueSettings(ttl=0.0))
+    q.queue.receive("r", 1, LARGE, q.now)
+    q.queue.log.apply(MessagesAdded(0, batch_of(b"000", b"001"), NOON, ttl_us=0), q.record(MessagesExpired(())))
+    q.now = 3.0
+    q.queue.catch_up(q.now)
+    assert q.delivered() == [0]
+    assert q.counts() == (0, 0, 1)
+
+
+def test_after_a_restart_it_is_too_late_for_all_of_it() -> None:
+    q = Ticking()
+    q.send(1)
+    q.send(1, ttl=0.0)
+    again = restarted(q, NOON)
+    assert again.receive() == [0]
+    assert again.counts() == (0, 0, 1)
+
+
+def test_a_time_to_live_may_be_ten_years() -> None:
+    q = Ticking(QueueSettings(ttl=MAX_TTL_SECONDS))
+    q.send()
+    assert q.queue.next_deadline() == MAX_TTL_SECONDS
+    q.at(MAX_TTL_SECONDS - 1.0)
+    assert q.counts() == (1, 0, 0)
+    q.at(MAX_TTL_SECONDS)
+    assert q.counts() == (0, 0, 1)
+
+
+def batch_of(*payloads: bytes) -> MessageBatch:
+    return MessageBatch.from_payloads(list(payloads))
 
 
 def test_an_expired_message_is_never_delivered_even_if_the_timer_is_late() -> None:

@@ -21,6 +21,7 @@ from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from tests.actors.driven import Confirm, Effect, GrantCapacity, QueueState, Refuse, Supersede
 from tests.actors.test_queue_state_model import (
+    DECLARATIONS,
     DELAYED,
     LARGE,
     MAX_MESSAGES,
@@ -70,6 +71,8 @@ MORE = {
 
 class TransactionMachine(QueueMachine):
     """As the other machine, with writers."""
+
+    declarations = DECLARATIONS
 
     def made(self, log: QueueLog) -> QueueState:
         if not hasattr(self, "versions"):

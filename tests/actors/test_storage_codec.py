@@ -115,6 +115,21 @@ def test_a_stored_batch_comes_back_as_it_was_whatever_part_of_a_larger_one_it_is
     assert back.batch.ids == batch.ids
 
 
+@pytest.mark.parametrize("limits", [(None, 5), (7, None), (None, None)])
+def test_that_a_limit_is_none_comes_back_and_an_older_program_refuses_it(limits: tuple[int | None, int | None]) -> None:
+    settings = QueueSettings(*limits)
+    payload = codec.encode_declared(3, "q", settings)
+    assert codec.decode_declared(memoryview(payload)) == (3, "q", settings, b"")
+    with pytest.raises(TypeError, match="without_limit"):
+        QueueSettings(**codec.settings_as_stored(settings))  # as a program from before reads it
+
+
+def test_a_limit_that_this_program_does_not_know_is_refused() -> None:
+    fields = codec.settings_as_stored(QueueSettings()) | {codec.WITHOUT_LIMIT: ["max_consumers"]}
+    with pytest.raises(StorageError, match="newer version"):
+        codec.decode_declared(memoryview(msgpack.packb([3, "q", fields])))
+
+
 def test_a_record_of_a_newer_version_is_refused_and_not_skipped() -> None:
     with pytest.raises(StorageError, match=r"unknown kind 200.*newer version"):
         codec.decode(200, memoryview(b"\x90"))
@@ -134,8 +149,8 @@ def test_what_is_no_event_is_an_error_of_its_own_kind() -> None:
 @given(st.booleans(), st.integers(1, 10**9), st.booleans())
 def test_a_declaration_comes_back_as_it_was(exclusive: bool, messages: int, durable: bool) -> None:
     settings = QueueSettings(messages, 5, 2.5, "reject", 3, "elsewhere", 1.5, 60.0, exclusive, durable=durable)
-    assert codec.decode_declared(memoryview(codec.encode_declared(7, "näme", settings))) == (7, "näme", settings)
-    assert codec.decode_declared(memoryview(codec.encode_declared(7, "q", None))) == (7, "q", None)
+    assert codec.decode_declared(memoryview(codec.encode_declared(7, "näme", settings))) == (7, "näme", settings, b"")
+    assert codec.decode_declared(memoryview(codec.encode_declared(7, "q", None))) == (7, "q", None, b"")
 
 
 def test_what_an_older_version_refuses_is_stored_only_where_it_says_something() -> None:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DOOR = "transport.broker.operations"
-BEHIND_IT = {DOOR} | {f"transport.broker.{name}" for name in ("operation_rows", "broker", "commands", "listings")}
+BEHIND_IT = {DOOR} | {
+    f"transport.broker.{name}" for name in ("operation_rows", "services", "broker", "commands", "listings")
+}
 """They hold the queues, list them, and carry out what the door lets in."""
 ROLES_ACTORS = {"SendToQueueSubscriber", "ReceiveFromQueuePublisher", "SubscriptionPublisher"}
 QUEUES = {"QueueDirectory", "QueueActor"}

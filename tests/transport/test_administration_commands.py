@@ -86,9 +86,9 @@ def test_what_is_not_said_is_the_brokers_setting_and_zero_says_never(run: Any, s
     ("arguments", "code", "text"),
     [
         ({"tll_ms": 1}, "protocol-error", "the argument 'tll_ms' is unknown; there are name, max_messages,"),
-        ({"max_messages": 0}, "protocol-error", "max_messages must be a whole number above zero, not 0"),
-        ({"max_bytes": 1.5}, "protocol-error", "max_bytes must be a whole number above zero"),
-        ({"max_bytes": True}, "protocol-error", "max_bytes must be a whole number above zero"),
+        ({"max_messages": -1}, "protocol-error", "max_messages must be a whole number of zero or more, not -1"),
+        ({"max_bytes": 1.5}, "protocol-error", "max_bytes must be a whole number of zero or more"),
+        ({"max_bytes": True}, "protocol-error", "max_bytes must be a whole number of zero or more"),
         ({"visibility_timeout_ms": 0}, "protocol-error", "a visibility timeout of 0s"),
         (
             {"visibility_timeout_ms": "1"},

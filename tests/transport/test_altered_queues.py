@@ -70,7 +70,7 @@ def test_what_was_given_is_taken_back_to_never_and_the_queues_own(run: Any, serv
         ({}, "protocol-error", "nothing is to be altered of queue 'orders': give a setting"),
         ({"ttl_ms": None}, "protocol-error", "nothing is to be altered"),
         ({"tll_ms": 1}, "protocol-error", "the argument 'tll_ms' is unknown"),
-        ({"max_messages": 0}, "protocol-error", "max_messages must be a whole number above zero"),
+        ({"max_messages": -1}, "protocol-error", "max_messages must be a whole number of zero or more"),
         ({"exclusive": True}, "protocol-error", "exclusive of queue 'orders' cannot be altered, for its receivers"),
         ({"durable": False}, "protocol-error", "durable of queue 'orders' cannot be altered, for what was confirmed"),
         ({"dead_letter_queue": "d"}, "protocol-error", "neither max_receives nor ttl sends anything there"),

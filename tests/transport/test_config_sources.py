@@ -348,3 +348,17 @@ def test_whatever_stands_in_any_place_of_the_file_it_is_settings_or_their_error(
     values = [FileValue(keys[:at], None, 1) for at in range(1, len(keys))] + [FileValue(keys, value, 2)]
     with suppress(SettingsError):
         assert resolve({}, {}, SettingsFile(Path("penstock.toml"), tuple(values))).in_force
+
+
+def test_no_limit_is_said_of_all_queues_and_of_one() -> None:
+    options = {"max_queue_messages": "none"}
+    resolved = resolve(options, {}, None, ["one max_bytes=none max_messages=7", "other"])
+    assert resolved.config.queue_settings().max_messages is None
+    one, other = resolved.config.queues["one"], resolved.config.queues["other"]
+    assert (one.max_messages, one.max_bytes) == (7, None)
+    assert (other.max_messages, other.max_bytes is None) == (None, False)
+    shown = {each.key: (each.text, each.value) for each in resolved.in_force}
+    assert shown["queue_defaults.max_messages"] == ("none", None)
+    assert shown["queues.one.max_bytes"] == ("none", None)
+    with pytest.raises(SettingsError, match="1 or more is possible"):
+        resolve({"max_queue_messages": "0"}, {})

@@ -41,8 +41,9 @@ LIMITS = {
     # One more, and of a batch three: what is stored may have been published, and a queue of its own kind may wait for nothing.
     "a message, sent and confirmed": 3030,
     "a batch of a hundred, sent and confirmed": 3358,
-    "a message, delivered": 3095,
-    "an acknowledgement": 2040,
+    # A lease may have no deadline, and it is known since when it is held: 7 of what is delivered, 4 of what is acknowledged.
+    "a message, delivered": 3100,
+    "an acknowledgement": 2044,
     "one of many that arrive together": 2010,
 }
 

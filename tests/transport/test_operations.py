@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
-from actors import EnlistedStage, MessageBatch, OfferBatch, QueueError, StageKey, SubscriptionOptions
-from actors.queue.directory_errors import QueueNotFoundError
+from actors import EnlistedStage, MessageBatch, OfferBatch, QueueError, QueueSettings, StageKey, SubscriptionOptions
+from actors.limits import NO_DEADLINE
+from actors.queue.directory_errors import QueueExistsError, QueueNotFoundError
+from actors.queue.vocabulary.commands import Acknowledged
+from actors.queue.vocabulary.replies import MessagesTaken
+from actors.queue.vocabulary.takes import TakeMessages
 from streams.testkit import settle
 from transport import Broker, BrokerConfig
 from transport.broker.broker_connection import PORTS
@@ -348,6 +352,64 @@ def test_what_is_sent_through_the_door_comes_out_of_it(run: Any) -> None:
             assert any(type(reply).__name__ == "SentMessages" for reply in sending.replies)
             for actor in (sender, receiver.actor):
                 await actor.stop(block=False)
+
+    run(main)
+
+
+def test_a_receiver_without_a_deadline_takes_what_is_ready_and_is_told_at_once_when_nothing_is(run: Any) -> None:
+    """What a gateway needs for one message on request: how many are left, and a lease that is its connection's."""
+
+    async def main() -> None:
+        async with door() as (broker, operations_for):
+            alice: Operations = operations_for(ANYONE)
+            sender = alice.sender(QUEUE, Told(), None)
+            await settle()
+            sender.deliver(OfferBatch(0, MessageBatch.from_payloads([b"a", b"b"]), None, None, sender))
+            await settle()
+            port = Told()
+            receiving = alice.receiver(QUEUE, port, deadline=False)
+            assert receiving.visibility_timeout == NO_DEADLINE
+            for request in range(3):
+                receiving.actor.deliver(TakeMessages(request, 1, 100))
+            await settle()
+            answers = [reply for reply in port.replies if isinstance(reply, MessagesTaken)]
+            assert [(each.request, len(each.ranges), each.ready) for each in answers] == [
+                (0, 1, 1),
+                (1, 1, 0),
+                (2, 0, 0),
+            ]
+            assert [bytes(part.batch.payloads[0]) for each in answers for part in each.ranges] == [b"a", b"b"]
+            receiving.actor.deliver(Acknowledged(((0, 1),)))
+            await receiving.actor.stop(block=False)
+            await settle()
+            figures = broker.queues.read(QUEUE)
+            assert (figures.ready, figures.in_flight, figures.total_acknowledged) == (1, 0, 1)
+            await sender.stop(block=False)
+
+    run(main)
+
+
+def test_a_queue_is_found_with_any_right_on_it_and_is_declared_with_the_right_to_configure(run: Any) -> None:
+    async def main() -> None:
+        async with door(queue=False) as (broker, operations_for):
+            nobody, settings = operations_for(principal(Right.NONE)), QueueSettings(max_messages=None)
+            for right in (Right.CONFIGURE, Right.WRITE, Right.READ):
+                with pytest.raises(QueueNotFoundError, match="there is no queue 'orders'"):
+                    operations_for(principal(right)).find_queue(QUEUE)
+            with pytest.raises(ForbiddenError):
+                nobody.find_queue(QUEUE)
+            with pytest.raises(ForbiddenError):
+                await operations_for(principal(Right.WRITE | Right.READ)).declare_queue(QUEUE, settings)
+            assert QUEUE not in list(broker.queues)
+            alice = operations_for(principal(Right.CONFIGURE))
+            made = await alice.declare_queue(QUEUE, settings, b"as it came")
+            assert (made.name, made.settings, made.arguments) == (QUEUE, settings, b"as it came")
+            assert await alice.declare_queue(QUEUE, settings) == made == alice.find_queue(QUEUE)
+            with pytest.raises(QueueExistsError, match="max_messages is none there, 5 was asked for"):
+                await alice.declare_queue(QUEUE, QueueSettings(max_messages=5))
+            # Where dead letters go takes the rights that it takes of queue.create.
+            with pytest.raises(ForbiddenError):
+                await alice.declare_queue(QUEUE, QueueSettings(ttl=0.0, dead_letter_queue="elsewhere"))
 
     run(main)
 

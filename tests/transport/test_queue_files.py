@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(
 TIMES = st.integers(1, 40_000_000).map(lambda milliseconds: milliseconds / 1000)
 SETTINGS = st.fixed_dictionaries(
     {
-        "max_messages": st.integers(1, 10**12),
-        "max_bytes": st.integers(1, 2**50),
+        "max_messages": st.integers(1, 10**12) | st.just(inf),
+        "max_bytes": st.integers(1, 2**50) | st.just(inf),
         "visibility_timeout": TIMES,
         "overflow": st.sampled_from(["block", "reject"]),
         "max_receives": st.none() | st.integers(1, 1000),
@@ -214,6 +215,37 @@ def test_what_differs_is_named_and_altered_only_where_that_is_asked_for(run: Any
             done = await penstock(*command, "--alter", stdin=text)
             assert done.stdout.splitlines() == ["queue old altered: max_messages from 5 to 7", "queue new created"]
             assert {row["name"]: row["max_messages"] for row in await administration.queues()}["old"] == 7
+
+    run(main)
+
+
+def test_no_limit_and_no_time_to_live_are_said_shown_written_and_read_as_such(run: Any, serve: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker, Administration(broker.send_address) as administration:
+            words = ("--max-messages", "none", "--max-bytes", "none", "--ttl", "0")
+            made = await penstock(broker.send_address, "queue", "create", "endless", *words)
+            assert made.exit_code == 0, made.stderr
+            row = await administration.queue("endless")
+            assert (row["max_messages"], row["max_bytes"], row["ttl"]) == (None, None, 0.0)
+            shown = (await penstock(broker.send_address, "queue", "show", "endless")).stdout
+            assert "0, without a limit" in shown
+            assert "max messages" in shown
+            assert " none" in shown
+            text = (await penstock(broker.send_address, "queue", "export")).stdout
+            assert 'max_messages = "none"' in text
+            assert 'ttl = "0s"' in text
+            same = await penstock(broker.send_address, "queue", "import", "-", stdin=text)
+            assert same.stdout == "queue endless unchanged\n", same.stderr
+            altered = text.replace('"none"', "5").replace('ttl = "0s"', 'ttl = "never"')
+            done = await penstock(broker.send_address, "queue", "import", "-", "--alter", stdin=altered)
+            assert "max_messages from none to 5" in done.stdout
+            assert "ttl from 0s to never" in done.stdout
+            row = await administration.queue("endless")
+            assert (row["max_messages"], row["ttl"]) == (5, None)
+            done = await penstock(broker.send_address, "queue", "import", "-", "--alter", stdin=text)
+            assert done.exit_code == 0
+            row = await administration.queue("endless")
+            assert (row["max_messages"], row["ttl"]) == (None, 0.0)
 
     run(main)
 

@@ -103,6 +103,32 @@ def test_an_extended_message_is_kept_past_the_visibility_timeout(run: Any, serve
     run(main)
 
 
+def test_a_receiver_without_a_deadline_holds_what_it_has_until_it_ends(
+    run: Any, serve: Any, peers: Any, jump: Any
+) -> None:
+    async def main() -> None:
+        async with serve(visibility_timeout=5.0) as broker:
+            await fill(broker, 2)
+            sink: TestSink[Delivery] = TestSink()
+            holds = Receiver(broker.receive_address, queue="orders", max_in_flight=2, deadline=False)
+            running = holds.to(sink).run()
+            await sink.expect_subscription()
+            sink.request(2)
+            (first, _) = await sink.expect_n(2)
+            jump(5.0)
+            # The broker has had its turn behind the jump, and nothing has come back.
+            figures = await row(broker, peers)
+            assert (figures["in_flight"], figures["ready"], figures["total_redelivered"]) == (2, 0, 0)
+            assert figures["held_ms"] >= 5_000
+            first.acknowledge()
+            sink.cancel()
+            await running
+            figures = await row(broker, peers)
+            assert (figures["in_flight"], figures["ready"], figures["total_acknowledged"]) == (0, 1, 1)
+
+    run(main)
+
+
 def test_what_waits_here_for_demand_is_extended_by_itself(run: Any, serve: Any, peers: Any, jump: Any) -> None:
     async def main() -> None:
         async with serve(visibility_timeout=3.0) as broker:

@@ -72,7 +72,7 @@ def test_the_reference_has_every_setting_with_its_names_its_default_and_its_limi
         ("| `sync_interval` |", "| `sync_pause` |", r"journal\.sync_interval is not in the reference"),
         ("PENSTOCK_SYNC_INTERVAL", "PENSTOCK_SYNC_PAUSE", r"journal\.sync_interval"),
         ("`4GiB`; `256MiB` in memory", "`4GiB`", r"default of queue_defaults\.max_staged_bytes is another"),
-        ("at most 366 d", "at most 365 d", r"queue_defaults\.ttl does not say at most 366 d"),
+        ("at most 3660 d", "at most 365 d", r"queue_defaults\.ttl does not say at most 3660 d"),
         ("## [limits]", "## [limit]", r"\[limits\] is not in the reference"),
     ],
 )

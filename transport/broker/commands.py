@@ -126,7 +126,7 @@ class Commands:
             self._of.queues.check_declared(name, settings)
             return {"name": name, **asdict(settings), "room": self._of.queues.room}
         self._of.queues.declare(name, settings)
-        await self._durable()
+        await self.durable()
         return {"name": name, **asdict(settings)}
 
     async def queue_alter(self, arguments: Options) -> Any:
@@ -152,7 +152,7 @@ class Commands:
         name = string_of(arguments, "name")
         ended = sum(connection.queue == name for connection in self._of.connections.values())
         self._of.queues.delete(name)
-        await self._durable()
+        await self.durable()
         return {"name": name, "connections": ended}
 
     async def queue_purge(self, arguments: Options) -> Any:
@@ -307,7 +307,7 @@ class Commands:
             raise listings.too_long()
         return answer
 
-    async def _durable(self) -> None:
+    async def durable(self) -> None:
         """The answer says that it is done for good."""
         async with asyncio.timeout(ANSWER_TIMEOUT):
             await self._of.queues.durable()

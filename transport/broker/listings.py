@@ -24,7 +24,7 @@ from transport.wire.messages import brief
 
 if TYPE_CHECKING:
     from actors.queue.exchange_directory import ExchangeDirectory
-    from actors.queue.vocabulary.replies import QueueStatistics
+    from actors.queue.vocabulary.statistics import QueueStatistics
     from transport.broker.served import Served
     from transport.security.users import Users
     from transport.wire.messages import Options
@@ -165,6 +165,7 @@ async def connection_rows(of: Listed, after: Key | None) -> Rows:
                 "peer": wire.peer if wire is not None else None,
                 "demand": facts.demand if facts is not None else 0,
                 "in_flight": facts.in_flight if facts is not None else 0,
+                "held_ms": facts.held_ms if facts is not None else 0,
                 "connected_s": round(of.now() - connection.opened_at, 3),
                 "bytes_in": wire.bytes_in if wire is not None else 0,
                 "bytes_out": wire.bytes_out if wire is not None else 0,

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from actors import QueueDirectory
-from actors.queue.vocabulary.settings import dead_letter_name
+from actors.queue.vocabulary.settings import QueueSettings, dead_letter_name
 from transport.broker import exchange_commands
 from transport.broker.commands import Commands, lists
 from transport.broker.exchange_commands import alternate_of
@@ -86,6 +86,13 @@ def _dead_letters(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[
     yield Right.WRITE, target
     if target not in queues:
         yield Right.CONFIGURE, target
+
+
+def dead_letters_said(name: str, settings: QueueSettings) -> Options:
+    """What a command that declares a queue so would say of its dead letters."""
+    said: Options = {"name": name, "max_receives": settings.max_receives, "ttl_ms": settings.ttl is not None}
+    places = ("dead_letter_queue", "dead_letter_exchange", "dead_letter_routing_key")
+    return said | {each: getattr(settings, each) for each in places}
 
 
 def exchange_resource(name: str) -> str:

@@ -8,14 +8,12 @@ that of a command when it runs; a message asks for none.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from actors import (
     LoopActorRef,
-    QueueDirectory,
     QueueError,
     QueueSettings,
     ReceiveFromQueuePublisher,
@@ -24,19 +22,21 @@ from actors import (
     SubscriptionOptions,
     SubscriptionPublisher,
 )
+from actors.limits import NO_DEADLINE
 from actors.queue.exchange_sender import ExchangeSender
 from transport.broker import audit, exchange_commands
-from transport.broker.commands import Commands
-from transport.broker.enlisted import EnlistedTotal
 from transport.broker.operation_rows import DEFAULT_EXCHANGE_RESOURCE as DEFAULT_EXCHANGE_RESOURCE  # noqa: PLC0414 - the door gives it
 from transport.broker.operation_rows import OPERATIONS as OPERATIONS  # noqa: PLC0414 - as above
-from transport.broker.operation_rows import exchange_resource
+from transport.broker.operation_rows import dead_letters_said, exchange_resource
 from transport.broker.port import Tasks
-from transport.broker.publishers import Publisher, Publishers
-from transport.broker.takers import Taker, Takers
+from transport.broker.publishers import Publisher
+from transport.broker.services import Receiving as Receiving  # noqa: PLC0414 - the door gives it
+from transport.broker.services import Services as Services  # noqa: PLC0414 - as above
+from transport.broker.services import Subscribing as Subscribing  # noqa: PLC0414 - as above
+from transport.broker.takers import Taker
 from transport.broker.transaction import Transaction
 from transport.errors import ForbiddenError, RemoteProtocolError
-from transport.security.principal import Principal, Proof, Right, name_of
+from transport.security.principal import RESOURCE_RIGHTS, Principal, Proof, Right, name_of
 from transport.wire.arguments import CHECK, check_known, string_of
 from transport.wire.exchange_named import PublishesTo
 from transport.wire.messages import Options
@@ -44,9 +44,9 @@ from transport.wire.names import check_name
 
 if TYPE_CHECKING:
     from actors.queue.connection_actor import Port
+    from actors.queue.queue_figures import FoundQueue
     from actors.queue.subscription_publisher import SubscriptionPort
     from actors.queue.vocabulary.needed import Needed
-    from actors.storage import DurableMap
     from transport.broker.asked_to_publish import Piece
     from transport.broker.exchange_requests import Outcome
     from transport.picture.metrics import Metrics
@@ -54,31 +54,6 @@ if TYPE_CHECKING:
     from transport.wire.receiver_bindings import Binding
 
 Ref = LoopActorRef[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What the door opens on: the same for everybody.
-
-    Attributes:
-        queues: all of them, with their transactions.
-        enlisted: what is enlisted for commits on all connections.
-        commands: what the commands do.
-        id_prefix: the first bytes of the ids generated for the messages of the queue with a name.
-        tasks: work that outlives the connection that asked for it.
-        memory: what gateways have to remember, as durable as the queues.
-        takers: what takes messages by request.
-        publishers: what sends them by request.
-    """
-
-    queues: QueueDirectory
-    enlisted: EnlistedTotal
-    commands: Commands
-    id_prefix: Callable[[str], bytes]
-    tasks: Tasks
-    memory: DurableMap
-    takers: Takers
-    publishers: Publishers
 
 
 WRITER: Final = "the writer "
@@ -89,22 +64,6 @@ MAKES: Final = "makes, as {}, the queue"
 BINDS: Final = "binding.create"
 UNBINDS: Final = "binding.delete"
 COMMANDS: Final = tuple(sorted(name for name, operation in OPERATIONS.items() if operation.handler is not None))
-
-
-class Receiving(NamedTuple):
-    """A receiver that is attached: its actor, the queue's visibility timeout in seconds, and the first bytes of its messages' ids."""
-
-    actor: Ref
-    visibility_timeout: float
-    id_prefix: bytes
-
-
-class Subscribing(NamedTuple):
-    """A subscription that is attached: its actor, the first bytes of its messages' ids, and whether it has made the queue."""
-
-    actor: Ref
-    id_prefix: bytes
-    created: bool
 
 
 class Operations:
@@ -197,18 +156,27 @@ class Operations:
         )
 
     def receiver(
-        self, queue: str, port: Port, *, settings: QueueSettings | None = None, make: bool = True
+        self,
+        queue: str,
+        port: Port,
+        *,
+        settings: QueueSettings | None = None,
+        make: bool = True,
+        deadline: bool = True,
     ) -> Receiving:
-        """Attach what receives from ``queue``, with ``settings`` and ``make`` as of `sender`, and its error."""
+        """Attach what receives from ``queue``, with ``settings`` and ``make`` as of `sender`, and its error.
+
+        Without ``deadline`` it has no visibility timeout: what it gets it holds until it answers, or ends.
+        """
         found = self._queue("receiver", queue, make=make, settings=settings)
         # Of the queue that is there now: when it answers, another may have its name, or none.
-        visibility_timeout = self._services.queues.settings_of(queue).visibility_timeout
+        visibility_timeout = self._services.queues.settings_of(queue).visibility_timeout if deadline else NO_DEADLINE
         id_prefix = self._services.id_prefix(queue)
         return Receiving(
             ReceiveFromQueuePublisher.start(found, port, visibility_timeout), visibility_timeout, id_prefix
         )
 
-    def own_receiver(self, port: Port, bindings: Iterable[Binding]) -> tuple[str, Receiving]:
+    def own_receiver(self, port: Port, bindings: Iterable[Binding], *, deadline: bool = True) -> tuple[str, Receiving]:
         """Attach what receives from a queue of its own, which is gone with it; its name, and as of `receiver`.
 
         It is to be bound to these exchanges, by `bind`: to read them is all the right that it takes.
@@ -217,7 +185,8 @@ class Operations:
             self._attach(Right.READ, exchange_resource(exchange), "receiver", EXCHANGE)
         queues = self._services.queues
         name = queues.owned.declare(queues.settings)
-        timeout, prefix = queues.settings_of(name).visibility_timeout, self._services.id_prefix(name)
+        timeout = queues.settings_of(name).visibility_timeout if deadline else NO_DEADLINE
+        prefix = self._services.id_prefix(name)
         try:
             actor = ReceiveFromQueuePublisher.start(queues.get(name), port, timeout)
             queues.owned.give(name, actor)
@@ -225,6 +194,41 @@ class Operations:
             queues.delete(name)
             raise
         return name, Receiving(actor, timeout, prefix)
+
+    def find_queue(self, queue: str) -> FoundQueue:
+        """A queue that is there, as it stands; it takes any right on it, and nothing is made.
+
+        Raises:
+            QueueNotFoundError: there is no such queue.
+        """
+        check_name(queue)
+        if not any(self.principal.may(right, queue) for right in RESOURCE_RIGHTS):
+            # What it is refused for is one of them.
+            self._need(Right.READ, queue, "queue")
+        return self._services.queues.find(queue)
+
+    async def declare_queue(self, queue: str, settings: QueueSettings, arguments: bytes = b"") -> FoundQueue:
+        """Have a queue with these settings, made with ``arguments`` where there is none; it returns when that is durable.
+
+        It takes the rights of ``queue.create`` for these settings. Where the queue is there with the same settings, its arguments stay: who
+        cares compares them before (`find_queue`).
+
+        Raises:
+            QueueExistsError, QueueLimitError, TooManyQueuesError: as of ``QueueDirectory.declare``.
+            TimeoutError, StorageError: the disk does not store it.
+        """
+        self._check(MADE_BY, check_name(queue))
+        queues = self._services.queues
+        for right, of in OPERATIONS[MADE_BY].also(queues, dead_letters_said(queue, settings)):
+            self._need(right, of, MADE_BY)
+        audit.allowed(self.principal.name, MADE_BY, queue, self.peer, MADE_BY)
+        try:
+            queues.declare(queue, settings, arguments)
+            await self._services.commands.durable()
+        except Exception as error:
+            audit.not_done(self.principal.name, MADE_BY, queue, self.peer, MADE_BY, error)
+            raise
+        return queues.find(queue)
 
     async def bind(self, queue: str, bindings: Iterable[Binding]) -> None:
         """Bind the queue of a receiver to exchanges, with the rights and the errors of ``binding.create``; returns when it is durable.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from actors import SubscriptionOptions
+from actors.limits import NO_DEADLINE
 from actors.queue.vocabulary import commands, replies
 from transport.broker.binding_port import BindingPort
 from transport.broker.operations import Operations
@@ -16,6 +17,7 @@ from transport.wire.field_checks import MAX_REASON_BYTES, is_uint
 from transport.wire.names import check_name
 from transport.wire.queue_named import EXISTING_QUEUE
 from transport.wire.receiver_bindings import BIND, QUEUE, read_bindings, wants_own_queue
+from transport.wire.receiver_deadlines import NO_VISIBILITY, VISIBILITY, wants_deadline
 
 
 class ReceivingPort(BindingPort):
@@ -25,13 +27,13 @@ class ReceivingPort(BindingPort):
         super().__init__(client)
         self._demand = CumulativeDemand()
         make = hello.options.get(EXISTING_QUEUE) is None
-        name, bindings = hello.queue or "", read_bindings(hello)
+        name, bindings, deadline = hello.queue or "", read_bindings(hello), wants_deadline(hello)
         if wants_own_queue(hello):
-            name, receiving = operations.own_receiver(self, bindings)
+            name, receiving = operations.own_receiver(self, bindings, deadline=deadline)
             self.greet({QUEUE: name})
             client.queue = name
         else:
-            receiving = operations.receiver(name, self, make=make)
+            receiving = operations.receiver(name, self, make=make, deadline=deadline)
         self.actor, self._visibility_timeout, self._id_prefix = receiving
         self.bind_first(operations, name, bindings)
 
@@ -76,10 +78,10 @@ class ReceivingPort(BindingPort):
             case replies.WaitExplained():
                 self._client.send(wire.Because(reply.request, reply.reason, reply.text[: wire.MAX_ERROR_TEXT]))
             case replies.ReceiverAttached():
-                visibility_ms = round(self._visibility_timeout * 1000)
+                visibility = self._visibility_timeout
                 self.attached(
                     {
-                        "visibility_timeout_ms": visibility_ms,
+                        VISIBILITY: NO_VISIBILITY if visibility == NO_DEADLINE else round(visibility * 1000),
                         "id_prefix": self._id_prefix,
                         "waiting": reply.waiting,
                         "dead_letters": reply.dead_letters,

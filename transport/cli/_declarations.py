@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from actors.queue.vocabulary.settings import QUEUE_SETTINGS, Setting, Unit
-from transport.config.settings import NEVER, QUEUE_OPTIONS, QUEUES
+from transport.config.settings import NEVER, QUEUE_OPTIONS, QUEUES, as_setting
 from transport.config.settings_file import FileValue, Keys, SettingsError, SettingsFile, parse_settings, quoted
 from transport.config.settings_sources import declared_in
 
@@ -22,14 +22,17 @@ MAX_FILE_BYTES: Final = 16 * 2**20
 """Of a file that is imported: what 10,000 queues with long names need, three times over."""
 EXPLICIT_NONE: dict[str, Any] = {setting.name: setting.none for setting in QUEUE_SETTINGS if setting.none is not None}
 """What the protocol has for never and for the queue's own."""
+EXPLICIT_ZERO: dict[str, int] = {setting.name: setting.zero for setting in QUEUE_SETTINGS if setting.zero is not None}
+"""What it has for 0, where 0 is never."""
 
 Declarations = dict[str, dict[str, Any]]
 """Settings by queue and by their names in `QueueSettings`."""
 
 
 def explicit(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """``settings`` as a command says them: None means never or none, where a command takes None for what is not said."""
-    return {key: EXPLICIT_NONE.get(key) if value is None else value for key, value in settings.items()}
+    """``settings`` as a command says them: None means never or none, where a command takes None for what is not said, and 0 for never."""
+    said = {key: EXPLICIT_NONE.get(key) if value is None else value for key, value in settings.items()}
+    return said | {key: zero for key, zero in EXPLICIT_ZERO.items() if settings.get(key) == 0}
 
 
 def format_of(file: str, asked: str | None) -> str:
@@ -138,7 +141,7 @@ def differences(said: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, 
     for setting in QUEUE_SETTINGS:
         if setting.name not in said:
             continue
-        is_now, wanted = there.get(setting.name), said[setting.name]
+        is_now, wanted = there.get(setting.name), as_setting(said[setting.name])
         if _comparable(setting, is_now) != _comparable(setting, wanted):
             show = QUEUE_OPTIONS[setting.name].kind.show
             texts = (show(is_now) if setting.name in there else "not told", show(wanted))

@@ -39,8 +39,8 @@ WRITTEN: dict[Unit, Callable[[Any], str]] = {
     Unit.BYTES: written.size,
     Unit.SECONDS: written.duration,
 }
-NONE = {0: "never", "": "its own"}
-"""What None means in a setting, by what is said for it."""
+ITS_OWN = "its own"
+"""What None means in a setting for which nothing is said then."""
 
 
 def setting_columns() -> list[Column]:
@@ -53,7 +53,11 @@ def setting_text(setting: Setting, value: Any) -> str:
     if value is None and setting.unit is Unit.EXCHANGE:
         return "none"
     if value is None:
-        return NONE.get(setting.none, written.UNKNOWN) if isinstance(setting.none, int | str) else written.UNKNOWN
+        return (
+            {0: setting.word, "": ITS_OWN}.get(setting.none, written.UNKNOWN)
+            if isinstance(setting.none, int | str)
+            else written.UNKNOWN
+        )
     if setting.unit in WRITTEN and isinstance(value, int | float) and not isinstance(value, bool):
         return WRITTEN[setting.unit](value)
     return cell(value)

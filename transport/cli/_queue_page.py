@@ -107,6 +107,8 @@ def _holds(queue: Facts) -> list[tuple[str, str]]:
 
 
 def _of(queue: Facts, held: str, most: str, write: Any) -> str:
+    if queue.get(most, 0) is None and isinstance(there := queue.get(held), int | float):
+        return f"{write(there)}, without a limit"
     return " of ".join(
         write(value) if isinstance(value := queue.get(key), int | float) else written.UNKNOWN for key in (held, most)
     )

@@ -179,8 +179,11 @@ def _flow(state: State, width: int, room: int) -> list[Text]:
     if flow is None:
         return [_fit(f"queue {cell(state.selected or '')}: there is none, or it is being asked for", width)]
     lines = [Text(line, "bold") for line in _wrapped(str(flow.get("sentence", "")), width, MOST_SENTENCE)]
-    limits = f"{written.count(flow.get('stored_messages', 0))} of {written.count(flow.get('max_messages', 0))} messages"
-    sizes = f"{written.size(flow.get('stored_bytes', 0))} of {written.size(flow.get('max_bytes', 0))}"
+    most, most_bytes = flow.get("max_messages"), flow.get("max_bytes")
+    limits = (
+        written.count(flow.get("stored_messages", 0)) + (f" of {written.count(most)}" if most else "") + " messages"
+    )
+    sizes = written.size(flow.get("stored_bytes", 0)) + (f" of {written.size(most_bytes)}" if most_bytes else "")
     facts = (
         f"stored {limits}, {sizes}",
         (

@@ -43,6 +43,7 @@ CONNECTIONS_WIDE: tuple[Column, ...] = (
     ("peer", "peer"),
     ("demand", "demand", written.count),
     ("in_flight", "in flight", written.count),
+    ("held_ms", "held for", written.milliseconds),
     ("connected_s", "connected", written.duration),
     ("bytes_in", "bytes in", written.size),
     ("bytes_out", "bytes out", written.size),

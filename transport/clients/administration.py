@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from typing import Any, NoReturn, Self, cast
 
 from transport.clients.authentication import Credentials
@@ -13,6 +12,7 @@ from transport.clients.exchange_commands import ExchangeCommands
 from transport.clients.link import BrokerLink, reason_of
 from transport.clients.message_commands import Facts as Facts  # noqa: PLC0414 - given here too
 from transport.clients.message_commands import MessageCommands, count_of
+from transport.clients.queue_commands import QueueCommands
 from transport.errors import (
     ADVICE,
     AuthenticationError,
@@ -23,7 +23,6 @@ from transport.errors import (
 )
 from transport.security.access import Access
 from transport.wire.address import DEFAULT_SEND_ADDRESS, parse_address
-from transport.wire.arguments import CHECK, SETTING_ARGUMENTS, say_settings
 from transport.wire.messages import VERSION, Command, Error, Frame, Hello, Result, Welcome
 from transport.wire.names import check_name
 from transport.wire.receiving import Part
@@ -41,11 +40,10 @@ LIST_TIMEOUTS = 6
 FIRST_RETRY, LAST_RETRY = 0.05, 1.0
 """Seconds between attempts to connect. A person waits for these commands, so they come quicker than a stream's."""
 HELLO = Hello(VERSION, "admin", None, None, {})
-SETTING_NAMES = tuple(each.name for each in SETTING_ARGUMENTS.values())
 CLOSED = "this administration client was closed"
 
 
-class Administration(MessageCommands, ExchangeCommands):
+class Administration(QueueCommands, MessageCommands, ExchangeCommands):
     """A connection in the role ``admin``, with one command at a time; an async context manager.
 
     A refusal (ERROR that does not close) carries no request number, so it belongs to the command that waits. After a command that was not
@@ -120,124 +118,6 @@ class Administration(MessageCommands, ExchangeCommands):
         self._end(ConnectionLostError(CLOSED))
         if self._link is not None:
             await asyncio.wait((self._link.over,), timeout=CLOSE_TIMEOUT)
-
-    async def queues(self) -> list[Facts]:
-        """Every queue: ``name``, ``ready``, ``in_flight`` and its other figures."""
-        return await self._list("queue.list", "queues")
-
-    async def queue(self, name: str) -> Facts:
-        """The facts of one queue, as in `queues`.
-
-        Raises:
-            BrokerError: ``not-found``.
-            InvalidNameError: no queue can have the name.
-        """
-        # A broker of before knows no such argument, and gives all of them.
-        found = await self._list("queue.list", "queues", {"name": check_name(name, "queue")})
-        for queue in found:
-            if queue.get("name") == name:
-                return queue
-        raise BrokerError("not-found", f"there is no queue {name!r}")
-
-    async def check_queue(self, name: str, settings: Mapping[str, Any], *, alter: bool = False) -> Facts:
-        """What `create_queue`, or `alter_queue`, would make of ``settings``; the broker judges all of it and changes nothing.
-
-        Returns:
-            all settings that the queue would have; for one that would be created also ``room``: how many queues more there can be.
-
-        Raises:
-            BrokerError: what the command would raise; ``protocol-error`` also from a broker of before, which cannot judge without changing.
-            InvalidNameError: no queue can have the name.
-            ImpossibleTimeError: a time is no number of 0 or more.
-        """
-        said = say_settings(dict.fromkeys(SETTING_NAMES) | dict(settings))
-        command = "queue.alter" if alter else "queue.create"
-        answer = await self._command(command, {"name": check_name(name, "queue"), **said, CHECK: True})
-        if not isinstance(answer, dict):
-            self._bad_answer(command, answer)
-        return answer
-
-    async def create_queue(
-        self,
-        name: str,
-        max_messages: int | None = None,
-        max_bytes: int | None = None,
-        visibility_timeout: float | None = None,
-        *,
-        overflow: str | None = None,
-        max_receives: int | None = None,
-        dead_letter_queue: str | None = None,
-        delay: float | None = None,
-        ttl: float | None = None,
-        exclusive: bool | None = None,
-        max_staged_messages: int | None = None,
-        max_staged_bytes: int | None = None,
-        subscription_expiry: float | None = None,
-        durable: bool | None = None,
-        dead_letter_exchange: str | None = None,
-        dead_letter_routing_key: str | None = None,
-    ) -> None:
-        """Declare a queue with settings of `QueueSettings`; what is None is the broker's. docs/configuration.md has what each does.
-
-        0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``. An empty ``dead_letter_queue`` is the queue's own, an empty
-        ``dead_letter_exchange`` none, and with an empty ``dead_letter_routing_key`` each message has its own.
-
-        Raises:
-            BrokerError: ``already-exists`` with other settings, a limit, or ``protocol-error`` for a setting that cannot be.
-            InvalidNameError: no queue can have the name.
-            ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
-        """
-        settings = say_settings(locals())  # its parameters have the names of the table
-        await self._command("queue.create", {"name": check_name(name, "queue"), **settings})
-
-    async def alter_queue(
-        self,
-        name: str,
-        max_messages: int | None = None,
-        max_bytes: int | None = None,
-        visibility_timeout: float | None = None,
-        *,
-        overflow: str | None = None,
-        max_receives: int | None = None,
-        dead_letter_queue: str | None = None,
-        delay: float | None = None,
-        ttl: float | None = None,
-        max_staged_messages: int | None = None,
-        max_staged_bytes: int | None = None,
-        subscription_expiry: float | None = None,
-        dead_letter_exchange: str | None = None,
-        dead_letter_routing_key: str | None = None,
-    ) -> None:
-        """Give a queue that is there other settings; what is None stays as it is. docs/configuration.md has what follows when.
-
-        0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``. An empty ``dead_letter_queue`` is the queue's own, an empty
-        ``dead_letter_exchange`` none, and with an empty ``dead_letter_routing_key`` each message has its own.
-
-        Raises:
-            BrokerError: ``not-found``, or ``protocol-error`` for a setting that cannot be, and where none is given.
-            InvalidNameError: no queue can have the name.
-            ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
-        """
-        settings = say_settings(locals() | {"exclusive": None, "durable": None})  # as in `create_queue`
-        await self._command("queue.alter", {"name": check_name(name, "queue"), **settings})
-
-    async def delete_queue(self, name: str) -> int | None:
-        """Delete a queue with all it holds; its connections end with ``queue-deleted``. Returns how many, where the broker says.
-
-        Clients that reconnect make the queue anew, with the broker's settings.
-
-        Raises:
-            BrokerError: ``not-found``.
-        """
-        return count_of(await self._command("queue.delete", {"name": check_name(name, "queue")}), "connections")
-
-    async def purge_queue(self, name: str) -> int | None:
-        """Drop what is ready or delayed; what receivers hold stays theirs. Returns how many messages, where the broker says.
-
-        Raises:
-            BrokerError: ``not-found``.
-        """
-        return count_of(await self._command("queue.purge", {"name": check_name(name, "queue")}), "purged")
 
     async def statistics(self) -> Facts:
         """The broker's figures: ``broker``, ``storage`` and ``exchanges`` (objects), ``queues`` and ``connections`` (lists of objects).

@@ -33,8 +33,8 @@ class QueueRow(TypedDict):
     wanted: int
     stored_messages: int
     stored_bytes: int
-    max_messages: int
-    max_bytes: int
+    max_messages: int | None
+    max_bytes: int | None
     came: float
     went: float
     acknowledged: float

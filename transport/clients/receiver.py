@@ -76,6 +76,8 @@ class Receiver(Source[Delivery, None]):
         on_wait: told why, when nothing came for two seconds though nothing is held, as of `Sender`. An empty queue is a reason too.
         bind: what the queue is bound to before anything is delivered, each time it connects: a `Binding` of an exchange and a key, or
             several. So each queue gets a copy of what is published (docs/exchanges.md). Bindings stay when the receiver ends.
+        deadline: whether a message that is not acknowledged within the visibility timeout is delivered again. Without one it is this
+            receiver's for as long as it is connected, unless it is rejected.
         tracing: a `Tracing`, for a span ``process <queue>`` around each call of the handlers of `handle` and `handle_blocking`.
 
     Raises:
@@ -103,6 +105,7 @@ class Receiver(Source[Delivery, None]):
         on_wait: OnWait | None = None,
         tracing: Tracing | None = None,
         bind: Binding | Sequence[Binding] | None = None,
+        deadline: bool = True,
     ) -> None:
         if max_in_flight < 1 or max_in_flight_bytes < 1 or (limit is not None and limit < 1):
             raise LocalProtocolError(
@@ -134,6 +137,7 @@ class Receiver(Source[Delivery, None]):
         self.credentials = Credentials(access)
         self.handler_failures = HandlerFailures(on_failure, retry_delay)
         self.creates_queue = create
+        self.has_deadline = deadline
         self.on_wait = on_wait
         self.tracing = tracing
         self.at_work: AtWork | None = None

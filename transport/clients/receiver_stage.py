@@ -56,6 +56,7 @@ class Description(Protocol):
     credentials: Credentials
     handler_failures: HandlerFailures
     creates_queue: bool
+    has_deadline: bool
     bindings: tuple[Binding, ...]
     owns_queue: bool
     on_wait: OnWait | None
@@ -193,6 +194,12 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
                 )
             )
             return
+        if not self._receiver.has_deadline and visibility_ms:
+            from transport.wire.receiver_deadlines import old_broker  # noqa: PLC0415 - few want that
+
+            self.link.abort()
+            self.link_failed(old_broker(self.link.address))
+            return
         if self._receiver.owns_queue and isinstance(name := welcome.options.get("queue"), str):
             self.session.queue = name
         self.session.dead_letters = welcome.options.get("dead_letters") is True
@@ -259,6 +266,10 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
     def _hello(self) -> Hello:
         receiver = self._receiver
         options: Options = {}
+        if not receiver.has_deadline:
+            from transport.wire.receiver_deadlines import WITHOUT_DEADLINE  # noqa: PLC0415 - few want that
+
+            options[WITHOUT_DEADLINE] = True
         if receiver.bindings:
             from transport.wire.receiver_bindings import BIND, OWN_QUEUE, said_bindings  # noqa: PLC0415 - few want that
 

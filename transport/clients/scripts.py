@@ -55,7 +55,7 @@ def send(
         messages: bytes, `Message`, `MessageBatch`, or one of them `Timed`. What is no list or tuple is gone through in a thread of its
             own, as its messages are wanted, and may block.
         delay: seconds until they can be received, at most 12 hours; None for what the queue declares.
-        ttl: seconds after which they are of no use, at most 366 days; None likewise.
+        ttl: seconds after which they are of no use, at most 3660 days, 0 for at once or never; None likewise.
         client_id: the producer's name, under which the broker recognizes what is sent again; random by default.
         timeout: seconds for all of it; None to wait for a queue that is full for as long as that lasts. An iterable that blocks cannot be
             interrupted: it is waited for beyond that, until it has come back.

@@ -84,7 +84,7 @@ class Sender:
         reconnect: how to come back after a broken connection, and when to give up.
         delay: seconds until what is sent can be received, at most 12 hours; None for what the queue declares. A `Timed` element
             has its own.
-        ttl: seconds after which it is of no use, at most 366 days; None likewise.
+        ttl: seconds after which it is of no use, at most 3660 days, 0 for at once or never; None likewise.
         on_rejected: ``fail`` the stream when the queue rejects a batch, or ``drop`` what is rejected and go on: the summary counts
             it, and a flow's `Confirmation` says why.
         access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -86,9 +87,9 @@ class BrokerConfig:
         send_address: where senders and administrators connect, ``host:port``; port 0 takes any free one.
         receive_address: where receivers and subscriptions connect.
         max_queue_messages: messages one queue stores, unless declared otherwise; None for 1 million in memory,
-            ``DURABLE_MAX_MESSAGES`` with a journal.
+            ``DURABLE_MAX_MESSAGES`` with a journal; ``math.inf`` for no limit.
         max_queue_bytes: bytes one queue stores, unless declared otherwise; None for 256 MiB in memory, ``DURABLE_MAX_BYTES``
-            with a journal.
+            with a journal; ``math.inf`` for no limit.
         visibility_timeout: seconds until a message not acknowledged is receivable again.
         heartbeat: seconds between signs of life on a quiet connection; three of silence end it.
         max_connections: connections at one time; fewer where the limit of open files (``ulimit -n``) allows fewer.
@@ -137,8 +138,8 @@ class BrokerConfig:
 
     send_address: str = DEFAULT_SEND_ADDRESS
     receive_address: str = DEFAULT_RECEIVE_ADDRESS
-    max_queue_messages: int | None = None
-    max_queue_bytes: int | None = None
+    max_queue_messages: float | None = None
+    max_queue_bytes: float | None = None
     visibility_timeout: float = _QUEUE.visibility_timeout
     heartbeat: float = DEFAULT_HEARTBEAT
     max_connections: int = DEFAULT_MAX_CONNECTIONS
@@ -225,7 +226,7 @@ class BrokerConfig:
         settings: dict[str, Any] = {}
         for each in QUEUE_SETTINGS:
             told = getattr(self, OF_QUEUES.get(each.name, each.name))
-            settings[each.name] = unless_told.get(each.name) if told is None else told
+            settings[each.name] = unless_told.get(each.name) if told is None else None if told == math.inf else told
         return QueueSettings(**settings)
 
     def declared_queues(self) -> Mapping[str, QueueSettings]:

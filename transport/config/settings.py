@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import os.path
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from actors import QueueSettings
-from actors.queue.vocabulary.settings import BLOCK, QUEUE_SETTINGS, REJECT, Setting, Unit
+from actors.queue.vocabulary.settings import BLOCK, NO_LIMIT, QUEUE_SETTINGS, REJECT, Setting, Unit
+from actors.queue.vocabulary.settings import NEVER as NEVER  # noqa: PLC0414 - given here too
 from transport.config.config import (
     CLIENT_CERTIFICATES,
     DEFAULT_DIRECTORY,
@@ -44,8 +45,8 @@ QUEUE_DEFAULTS = "queue_defaults"
 """The section of what holds for every queue that is not declared otherwise."""
 LEAST_SECONDS = 0.001
 """The shortest time of a queue's setting but 0, which means something else: the protocol has milliseconds."""
-NEVER = "never"
-"""How None is written where it means that something never happens."""
+WITHOUT_LIMIT: Final = math.inf
+"""What a source says of a limit that there shall be none of: None would leave it to the broker."""
 
 
 class Kind(NamedTuple):
@@ -95,14 +96,17 @@ def _text(metavar: str) -> Kind:
     return Kind(metavar, "a text in quotes", (), True, str, str)
 
 
-def _or_never(kind: Kind) -> Kind:
+def _or_none(kind: Kind, word: str) -> Kind:
+    """As ``kind``, and ``word`` for none: None, or of a limit `WITHOUT_LIMIT`."""
+    none = WITHOUT_LIMIT if word == NO_LIMIT else None
+
     def parse(text: str) -> Any:
-        return None if text.strip() == NEVER else kind.parse(text)
+        return none if text.strip() == word else kind.parse(text)
 
     def show(value: Any) -> str:
-        return NEVER if value is None else kind.show(value)
+        return word if value is None or value == WITHOUT_LIMIT else kind.show(value)
 
-    return Kind(f"{kind.metavar}|{NEVER}", f'{kind.wanted}, or "{NEVER}"', kind.types, True, parse, show)
+    return Kind(f"{kind.metavar}|{word}", f'{kind.wanted}, or "{word}"', kind.types, True, parse, show)
 
 
 COUNT = Kind("N", "a whole number", (int,), False, parse_count, str)
@@ -189,7 +193,7 @@ def _option(section: str, key: str, kind: Kind, text: str, *, name: str = "", fi
 
 def _of_queues(setting: Setting) -> Option:
     """The broker's setting for queues that are not declared otherwise; those that others have too go by a longer name."""
-    kind = _or_never(KINDS[setting.unit]) if setting.none == 0 else KINDS[setting.unit]
+    kind = _or_none(KINDS[setting.unit], setting.word) if setting.none == 0 else KINDS[setting.unit]
     return _option(QUEUE_DEFAULTS, setting.name, kind, setting.help, name=OF_QUEUES.get(setting.name, ""))
 
 
@@ -279,4 +283,9 @@ def check_queue_setting(key: str, value: Any) -> None:
     base: dict[str, Any] = {"max_receives": 1}
     if key == "dead_letter_routing_key":
         base["dead_letter_exchange"] = "x"
-    QueueSettings(**(base | {key: value}))
+    QueueSettings(**(base | {key: as_setting(value)}))
+
+
+def as_setting(value: Any) -> Any:
+    """A value of a source as `QueueSettings` has it."""
+    return None if value == WITHOUT_LIMIT else value

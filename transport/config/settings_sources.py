@@ -30,6 +30,7 @@ from transport.config.settings import (
     QUEUES_VARIABLE,
     SECTIONS,
     Option,
+    as_setting,
     check_queue_setting,
 )
 from transport.config.settings_file import FileValue, Keys, SettingsError, SettingsFile, quoted
@@ -355,7 +356,7 @@ def _build(given: Mapping[str, Given], declared: _Declared, problems: list[str])
         # The queue for everybody's dead letters has none of its own by default.
         plain = dead_letter_settings(defaults) if name == defaults.dead_letter_queue else defaults
         try:
-            queues[name] = replace(plain, **{key: one.value for key, one in settings.items()})
+            queues[name] = replace(plain, **{key: as_setting(one.value) for key, one in settings.items()})
             if queues[name].dead_letter_queue == name:
                 raise ValueError("it cannot be its own dead-letter queue: name another")
         except ValueError as error:
@@ -373,7 +374,7 @@ def _in_force(config: BrokerConfig, given: Mapping[str, Given], declared: _Decla
     for option in OPTIONS:
         said = given.get(option.name)
         if said is not None:
-            value = said.value
+            value = as_setting(said.value) if option.section == QUEUE_DEFAULTS else said.value
         elif option.section == QUEUE_DEFAULTS:
             value = getattr(defaults, option.key)
         else:
@@ -384,5 +385,5 @@ def _in_force(config: BrokerConfig, given: Mapping[str, Given], declared: _Decla
         for key, option in QUEUE_OPTIONS.items():
             value = getattr(settings, key)
             said = declared.queues.get(name, {}).get(key) or given.get(option.name)
-            origin = said.origin if said and said.value == value else DEFAULT
+            origin = said.origin if said and as_setting(said.value) == value else DEFAULT
             yield InForce(quoted((QUEUES, name, key)), value, option.kind.show(value), origin)

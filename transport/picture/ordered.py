@@ -12,7 +12,7 @@ from transport.picture.slices import others_turns
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.queue.vocabulary.replies import QueueStatistics
+    from actors.queue.vocabulary.statistics import QueueStatistics
     from transport.picture.pressure import Pressure
 
 Key = tuple[Any, ...]

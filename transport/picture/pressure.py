@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from actors.queue.operations.counting import Figures
-    from actors.queue.vocabulary.replies import QueueStatistics
     from actors.queue.vocabulary.settings import QueueSettings
+    from actors.queue.vocabulary.statistics import QueueStatistics
 
 MIB = 2**20
 MOST_NAMED = 3
@@ -239,9 +239,11 @@ def _named(parties: list[Party], count: int, what: str) -> _Group:
 def _amounts(figures: QueueStatistics, settings: QueueSettings) -> str:
     """How much there is of the limit that it is nearer to."""
     stored, size = figures.stored_messages, figures.stored_bytes
-    if stored * settings.max_bytes >= size * settings.max_messages:
+    if settings.nearer_in_messages(stored, size):
+        if settings.max_messages is None:
+            return f"{_messages(stored)}, and no limit of its own"
         return f"{stored:,} of {_messages(settings.max_messages)}"
-    return f"{size / MIB:,.1f} of {settings.max_bytes / MIB:,.1f} MiB"
+    return f"{size / MIB:,.1f} of {(settings.max_bytes or 0) / MIB:,.1f} MiB"
 
 
 def _left(figures: QueueStatistics) -> str:

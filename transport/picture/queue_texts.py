@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from actors import QueueError, StorageError
 from transport.picture import families
 from transport.picture.exposition import labelled
-from transport.picture.rows import READY
+from transport.picture.rows import LIMITS, READY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +43,9 @@ class Block:
     def __init__(self, names: Sequence[str], rows: list[Row]) -> None:
         self.rows = rows
         self._labels = labels = [labelled([("queue", name)]) for name in names]
-        columns = list(zip(*[row.values for row in rows], strict=True)) or [()] * (len(families.OF_A_QUEUE) - 1)
+        columns: list[tuple[object, ...]] = list(zip(*[row.values for row in rows], strict=True))
+        columns = columns or [()] * (len(families.OF_A_QUEUE) - 1)
+        columns[-LIMITS:] = [tuple(value or "+Inf" for value in column) for column in columns[-LIMITS:]]
         self.texts = [
             "".join([f"{family.name}{label} {value}\n" for label, value in zip(labels, column, strict=True)])
             for family, column in zip(families.OF_A_QUEUE[:-1], columns, strict=True)

@@ -34,6 +34,10 @@ NUMBERS: Final = Figures._fields.index("full")
 """Figures that are numbers; what is behind them says how it is."""
 NO_FIGURES: Final = Figures(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, full=False, paused=None)
 """Of a queue that has failed for good: nobody has anything of it until somebody uses it again."""
+LIMITS: Final = 2
+"""How many limits stand at the end of a row's values."""
+NO_LIMIT: Final = 0
+"""Among a row's values, in the place of a limit that the queue has not."""
 READY: Final = COUNTED + Figures._fields.index("ready")
 """Where in a row the messages are that are ready."""
 
@@ -177,7 +181,8 @@ class Rows:
             NO_FIGURES if failed else figures_of(state),
         )
         # What is behind the numbers is none.
-        values = (*counters, *cast("tuple[int, ...]", figures[:NUMBERS]), settings.max_messages, settings.max_bytes)
+        limits = settings.max_messages or NO_LIMIT, settings.max_bytes or NO_LIMIT
+        values = (*counters, *cast("tuple[int, ...]", figures[:NUMBERS]), *limits)
         return Row(values, held_back_by(figures), failed, state)
 
     def _add(self, row: Row | None, times: int) -> None:

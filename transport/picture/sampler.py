@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from actors import QueueDirectory
     from actors.queue.changes import Reader
-    from actors.queue.vocabulary.replies import QueueStatistics
+    from actors.queue.vocabulary.statistics import QueueStatistics
 
 SAMPLE_SECONDS: Final = 1.0
 """From one round to the next."""

@@ -18,7 +18,7 @@ from transport.wire.messages import brief
 
 if TYPE_CHECKING:
     from actors import QueueDirectory
-    from actors.queue.vocabulary.replies import ConnectionStatistics
+    from actors.queue.vocabulary.statistics import ConnectionStatistics
     from transport.picture.sampler import Moment, Sample, Sampler
 
 DEFAULT_ROWS: Final = 50

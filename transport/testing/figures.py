@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from actors.queue.vocabulary.replies import QueueStatistics
+from actors.queue.vocabulary.statistics import QueueStatistics
 from transport.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from actors.queue.vocabulary.replies import QueueStatistics as Statistics
+    from actors.queue.vocabulary.statistics import QueueStatistics as Statistics
 
 GROWING = "total_"
 """What figures begin with that never fall."""

@@ -210,13 +210,14 @@ class HostedBroker(Hosting):
             broker = self._of_broker()
             broker.queues.get_or_create(queue)
             stored = (await self._figures(queue))["stored_messages"]
-            return max(0, broker.queues.settings_of(queue).max_messages - int(stored))
+            most = broker.queues.settings_of(queue).max_messages
+            return MOST_FILLED + 1 if most is None else max(0, most - int(stored))
 
         count = self._call(room(), within, f"asking queue {queue!r}")
         if count > MOST_FILLED:
             raise LocalProtocolError(
-                f"queue {queue!r} has room for {count} messages; fill() sends at most {MOST_FILLED}: use full(), or give the broker "
-                "a smaller max_queue_messages"
+                f"queue {queue!r} has room for {count} messages or more; fill() sends at most {MOST_FILLED}: use full(), or give "
+                "the broker a smaller max_queue_messages"
             )
         if count:
             self.send(queue, [payload] * count, within=within)

@@ -13,7 +13,7 @@ from actors.queue.vocabulary.commands import PauseSenders
 
 if TYPE_CHECKING:
     from actors import LoopActorRef, Message, MessageBatch
-    from actors.queue.vocabulary.replies import QueueStatistics
+    from actors.queue.vocabulary.statistics import QueueStatistics
 
 MOST_SENT_MESSAGES = 100_000
 MOST_SENT_BYTES = 64 * 1024 * 1024

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any, Final, TypeVar
 
-from actors.queue.vocabulary.settings import QUEUE_SETTINGS, Setting, Unit
+from actors.queue.vocabulary.settings import NO_LIMIT, QUEUE_SETTINGS, Setting, Unit
 from transport.errors import RemoteProtocolError
 from transport.wire.field_checks import MAX_INTEGER
 from transport.wire.messages import Options, brief
@@ -68,6 +69,8 @@ NAMED: Final = {Unit.QUEUE: "dead-letter queue", Unit.EXCHANGE: "dead-letter exc
 def say_settings(given: Mapping[str, Any]) -> Options:
     """The arguments for settings by their names in `QueueSettings`; what is None is the broker's setting, and is not said.
 
+    A limit of infinity is none, and a time to live of `AT_ONCE` is 0.
+
     Raises:
         ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
         InvalidNameError: the dead-letter queue, or exchange, cannot be named so.
@@ -79,6 +82,11 @@ def say_settings(given: Mapping[str, Any]) -> Options:
             continue
         if setting.unit in NAMED and value:
             check_name(value, NAMED[setting.unit])
+        if value == setting.zero and value is not None:
+            said[argument] = value
+            continue
+        if value == inf and setting.word == NO_LIMIT:
+            value = setting.none
         said[argument] = setting_milliseconds(setting.name, value) if setting.unit is Unit.SECONDS else value
     return said
 
@@ -94,6 +102,9 @@ def read_settings(arguments: Options) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for argument, setting in SETTING_ARGUMENTS.items():
         if arguments.get(argument) is None:
+            continue
+        if setting.zero is not None and arguments[argument] == setting.zero:
+            given[setting.name] = 0.0
             continue
         value = _READ[setting.unit](arguments, argument, setting.none == 0)
         # What stands for never, or for the queue's own, is None here.

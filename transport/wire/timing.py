@@ -17,7 +17,7 @@ from transport.wire.messages import Options, brief
 MAX_DELAY_MS = round(MAX_VISIBILITY_SECONDS * 1000)
 MAX_TTL_MS = round(MAX_TTL_SECONDS * 1000)
 TWELVE_HOURS = f"0 to {MAX_VISIBILITY_SECONDS:.0f} (12 hours)"
-A_LEAP_YEAR = f"more than 0 to {MAX_TTL_SECONDS:.0f} (366 days)"
+TEN_YEARS = f"0 to {MAX_TTL_SECONDS:.0f} (3660 days, ten years)"
 DELAY, TTL = "delay_ms", "ttl_ms"
 """The properties of SEND, by their names on the wire."""
 
@@ -61,7 +61,8 @@ class Timing:
 
     Attributes:
         delay: seconds until its messages can be received, at most 12 hours; None for what the queue declares.
-        ttl: seconds after which they are of no use to anybody, at most 366 days; None for what the queue declares.
+        ttl: seconds after which they are of no use to anybody, at most ten years (3660 days); None for what the queue declares. With 0 they
+            go to who can receive them as they come, or expire.
 
     Raises:
         ImpossibleTimeError: a value that is no number or out of its range.
@@ -72,9 +73,7 @@ class Timing:
 
     def __post_init__(self) -> None:
         _check("delay", self.delay, MAX_VISIBILITY_SECONDS, TWELVE_HOURS)
-        _check("ttl", self.ttl, MAX_TTL_SECONDS, A_LEAP_YEAR)
-        if self.ttl == 0:
-            raise ImpossibleTimeError("ttl is 0 seconds: such a message is of no use to anybody; give it more, or none")
+        _check("ttl", self.ttl, MAX_TTL_SECONDS, TEN_YEARS)
 
     def or_else(self, other: Timing) -> Timing:
         """This timing, with what it leaves open as in ``other``."""
@@ -109,7 +108,7 @@ class Timing:
                 f"SEND has unknown properties {', '.join(map(brief, sorted(unknown)[:5]))}; there are {DELAY} and {TTL}"
             )
         delay_ms = _whole(DELAY, properties.get(DELAY), 0, MAX_DELAY_MS)
-        ttl_ms = _whole(TTL, properties.get(TTL), 1, MAX_TTL_MS)
+        ttl_ms = _whole(TTL, properties.get(TTL), 0, MAX_TTL_MS)
         return cls(None if delay_ms is None else delay_ms / 1000, None if ttl_ms is None else ttl_ms / 1000)
 
 

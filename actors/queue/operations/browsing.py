@@ -13,14 +13,8 @@ from actors.queue.operations.receiving import waits_in_line
 from actors.queue.state.entries import stored_entry
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.events import ReservedRange
-from actors.queue.vocabulary.replies import (
-    ConnectionStatistics,
-    FetchedMessages,
-    FetchedRanges,
-    QueueStatistics,
-    SubscriptionStatistics,
-    Tell,
-)
+from actors.queue.vocabulary.replies import FetchedMessages, FetchedRanges, Tell
+from actors.queue.vocabulary.statistics import ConnectionStatistics, QueueStatistics, SubscriptionStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,10 +31,10 @@ if TYPE_CHECKING:
 def describe(core: QueueCore, now: float, *, parties: bool = True) -> QueueStatistics:
     """The queue as it is; costs as much as there are connections, subscriptions and stages.
 
-    Without ``parties`` those two are left out, and so is ``oldest_ms``: a message may have to be read from the disk for it.
+    Without ``parties`` those two are left out, and ``held_ms``, and ``oldest_ms``: a message may have to be read from the disk for it.
     """
     log = core.log
-    connections = list(parties_of(core)) if parties else []
+    connections = list(parties_of(core, now)) if parties else []
     return QueueStatistics(
         name=core.name,
         ready=core.ready.messages,
@@ -75,6 +69,7 @@ def describe(core: QueueCore, now: float, *, parties: bool = True) -> QueueStati
         attached_receivers=len(core.receivers) + len(core.subscribers),
         waiting_senders=core.capacity.waits_for_room + core.staged.capacity.waits_for_room,
         full=core.capacity.closed(log.stored_messages, log.stored_bytes),
+        held_ms=max((facts.held_ms for facts in connections), default=0),
     )
 
 
@@ -95,7 +90,7 @@ def _subscription(core: QueueCore, ledger: Ledger, now: float) -> SubscriptionSt
     )
 
 
-def parties_of(core: QueueCore) -> Iterator[ConnectionStatistics]:
+def parties_of(core: QueueCore, now: float) -> Iterator[ConnectionStatistics]:
     """The connections that there are when the first is asked for, each as it is when it is asked for: there may be thousands."""
     senders, receivers = list(core.senders.values()), list(core.receivers.values())
     subscribers = list(core.subscribers.values())
@@ -104,7 +99,7 @@ def parties_of(core: QueueCore) -> Iterator[ConnectionStatistics]:
         yield ConnectionStatistics(sender.connection, "sender", permits.messages, 0, permits.is_stuck(), permits.used)
     for receiver in receivers:
         if core.receivers.get(receiver.connection) is receiver:  # it has not left meanwhile
-            yield _receiving(core, receiver)
+            yield _receiving(core, receiver, now)
     for subscriber in subscribers:
         ledger = subscriber.ledger
         owner = core.owners.get(ledger.name)
@@ -116,13 +111,16 @@ def parties_of(core: QueueCore) -> Iterator[ConnectionStatistics]:
         )
 
 
-def _receiving(core: QueueCore, receiver: Receiver) -> ConnectionStatistics:
+def _receiving(core: QueueCore, receiver: Receiver, now: float) -> ConnectionStatistics:
     """Of one that takes by request, its demand is what the requests that wait would take."""
-    role, demand = "receiver", receiver.demand
-    if receiver.takes is not None:
-        role, demand = "taker", sum(take.demand for take in receiver.takes.values())
+    role = "taker" if receiver.by_request else "receiver"
+    demand = receiver.demand + sum(take.demand for take in (receiver.takes or {}).values())
     line = waits_in_line(core, receiver)
-    return ConnectionStatistics(receiver.connection, role, demand, receiver.in_flight, line, receiver.messages)
+    oldest = receiver.held.first()
+    held_ms = 0 if oldest is None else max(0, int(1000 * (now - oldest.since)))
+    return ConnectionStatistics(
+        receiver.connection, role, demand, receiver.in_flight, line, receiver.messages, held_ms=held_ms
+    )
 
 
 IN_LINE = ("receiver", "taker")

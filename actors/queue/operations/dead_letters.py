@@ -165,6 +165,22 @@ def say_before(batch: MessageBatch) -> bool:
     return batch.headers is not None and _PACKED_BEFORE in bytes(batch.headers.data)
 
 
+def comes_round(span: Span, queue: str) -> bool:
+    """Whether what has no time to live has come back to the queue in which it has expired, and nobody has tried it since.
+
+    Queues that hand such messages on to one another would never come to rest.
+    """
+    if span.entry.ttl_us != 0:
+        return False
+    batch = span.entry.part(span.start, span.stop)
+    if batch.headers is None or not say_before(batch):
+        return False
+    try:
+        return all(queue in expired_before(unpack_headers(packed)) for packed in batch.headers.tolist())
+    except BatchError:
+        return False
+
+
 def _map(count: int) -> bytes:
     return bytes([FIXMAP + count]) if count <= FIXMAP_MOST else bytes([MAP16]) + count.to_bytes(2, "big")
 
@@ -258,9 +274,13 @@ def room_for_letters(core: QueueCore, batch: MessageBatch) -> int:
     if not has_room(core):
         return 0
     log, settings = core.log, core.settings
-    messages = settings.max_messages - log.stored_messages - core.incoming_messages
-    size = settings.max_bytes - log.stored_bytes - core.incoming_bytes - core.batch_overhead
-    return max(1, min(len(batch), messages, batch.count_within(size)))
+    count = len(batch)
+    if settings.max_messages is not None:
+        count = min(count, settings.max_messages - log.stored_messages - core.incoming_messages)
+    if settings.max_bytes is not None:
+        size = settings.max_bytes - log.stored_bytes - core.incoming_bytes - core.batch_overhead
+        count = min(count, batch.count_within(size))
+    return max(1, count)
 
 
 def take_back(core: QueueCore, start: int, stop: int) -> None:

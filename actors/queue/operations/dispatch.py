@@ -1,6 +1,7 @@
 """Messages that are ready meet consumers that wait: in turns, each in proportion to its demand.
 
-A message whose time to live is over when it would be next is not delivered any more. It expires at the head of its queue, as in other
+A message whose time to live is over when it would be next is not delivered any more. One that has none, a time of 0, is delivered by the
+dispatch that follows its coming, to whoever wants it then, and expires when that is done. It expires at the head of its queue, as in other
 brokers: what is behind a message that still has time waits its turn, past its own time, and counts as stored until then. What a
 receiver holds does not expire; if it comes back too late, it does then.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from actors.queue.operations.dead_letters import hand_over
+from actors.queue.operations.dead_letters import comes_round, hand_over
 from actors.queue.operations.judging import judge_on
 from actors.queue.state.receivers import Receiver, Take
 from actors.queue.structures.deadlines import US_PER_SECOND
@@ -59,7 +60,7 @@ def _expires(core: QueueCore, span: Span) -> float | None:
     if span.start >= core.ttl_below:
         return None
     entry = span.entry.read()
-    if entry.ttl_us is None:
+    if entry.ttl_us is None or (entry.ttl_us == 0 and span.start >= core.arrived_from and not span.deliveries):
         return None
     return (core.clocks.instant_us(entry.first, entry.enqueued_us) + entry.ttl_us) / US_PER_SECOND
 
@@ -82,7 +83,7 @@ def _drop_expired(core: QueueCore, now: float, minimum: int) -> Span | None:
             # Those before it have not left yet: the rest stays where it takes no memory.
             break
         span = ready.take(span, span.stop - span.start)
-        if moves:
+        if moves and not comes_round(span, core.name):
             core.outbox.add(span)
             hand_over(core, now)
         else:
@@ -100,22 +101,24 @@ def _has_dead_letter_queue(core: QueueCore) -> bool:
     return core.settings.dead_letters_named
 
 
-def dispatch(core: QueueCore, now: float) -> None:
+def dispatch(core: QueueCore, now: float, *, within: bool = False) -> None:
     """Deliver what can be, within the budget; ``core.unfinished_at`` says that there is more to do.
 
     In a round, consumer i with demand d_i out of D gets min(d_i, ceil(ready * d_i / D)) messages. A round is left as soon
     as nothing is ready, and the next begins with who comes after: nobody is always first.
+
+    ``within`` is for itself: what is expired, or will be behind this, is somebody else's.
 
     What is on its way to another queue may come back, for that one may be full. Nothing passes it meanwhile: whoever settles it
     dispatches what waits.
     """
     if core.unfinished_at is not None or core.parcels:
         return
+    if core.ttl_below and not within:
+        _dispatch_timed(core, now)
+        return
     ready, ring, effects = core.ready, core.ring, core.effects
     limit = len(effects) + DISPATCH_BUDGET
-    if core.ttl_below:
-        # What is expired is dropped though nobody waits for it.
-        next_ready(core, now)
     while ready.messages and ring.waiting and core.unfinished_at is None:
         available, total = ready.messages, ring.total
         for _ in range(len(ring.waiting)):
@@ -145,6 +148,16 @@ def dispatch(core: QueueCore, now: float) -> None:
         if ready.messages == available:
             # What is ready is not for those who wait, or waits itself for what comes before it.
             return
+
+
+def _dispatch_timed(core: QueueCore, now: float) -> None:
+    """As `dispatch`, and what is expired is dropped though nobody waits for it."""
+    next_ready(core, now)
+    dispatch(core, now, within=True)
+    if core.unfinished_at is None and core.arrived_from < core.ready.known:
+        # Whoever could take what has come has it.
+        core.arrived_from = core.ready.known
+        next_ready(core, now)
 
 
 def resume(core: QueueCore, now: float) -> None:
@@ -178,6 +191,7 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
                 size = batch.nbytes
         span = ready.take(span, count)
         span.deliveries += 1
+        span.since = now
         core.leases.grant(receiver, span, deadline)
         core.total_out += count
         if span.deliveries > 1:
@@ -193,8 +207,9 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
 def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
     """Answer a request with up to ``share`` messages; returns in how many parts, 0 and nothing done if none is ready."""
     ready, receiver, room = core.ready, asked.receiver, asked.bytes
-    # Others of the same taker may have been served since this one was let in.
-    share = min(share, max(1, MAX_TAKEN_MESSAGES - receiver.in_flight))
+    if receiver.by_request:
+        # Others of the same taker may have been served since this one was let in.
+        share = min(share, max(1, MAX_TAKEN_MESSAGES - receiver.in_flight))
     # Not before it hears that it holds nothing, be that of messages that are durable for long: it would let go of these behind it.
     deadline, after = now + asked.visibility, max(core.barrier, receiver.idle_word)
     taken: list[ReceivedMessages] = []
@@ -211,15 +226,22 @@ def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
             batch = batch.slice(0, count)
         span = ready.take(span, count)
         span.deliveries += 1
+        span.since = now
         core.leases.grant(receiver, span, deadline)
         receiver.messages += count
+        if not receiver.by_request:
+            # Of a taker it counts when somebody has seen it.
+            core.total_out += count
+            if span.deliveries > 1:
+                core.total_redelivered += count
         taken.append(ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published))
         after = max(after, entry.event)
         share -= count
         room -= batch.nbytes
     if taken:
         end_wait(core, asked)
-        core.effects.append(Tell(receiver.connection, MessagesTaken(asked.request, tuple(taken)), after))
+        answer = MessagesTaken(asked.request, tuple(taken), ready.messages)
+        core.effects.append(Tell(receiver.connection, answer, after))
     return len(taken)
 
 

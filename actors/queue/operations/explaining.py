@@ -42,8 +42,8 @@ def _of_sender(core: QueueCore, sender: Sender) -> Reason:
         return PAUSED, f"queue {name} takes nothing now: {core.paused}"
     stored, size = log.stored_messages, log.stored_bytes
     if core.capacity.closed(stored, size):
-        in_messages = stored * settings.max_bytes >= size * settings.max_messages
-        there, most = (stored, settings.max_messages) if in_messages else (size, settings.max_bytes)
+        in_messages = settings.nearer_in_messages(stored, size)
+        there, most = (stored, settings.max_messages or 0) if in_messages else (size, settings.max_bytes or 0)
         amounts = f"{there:,} of {most:,} messages" if in_messages else f"{there / MIB:,.1f} of {most / MIB:,.1f} MiB"
         if there >= most:
             return FULL, f"queue {name} is full ({amounts}): waiting for receivers"

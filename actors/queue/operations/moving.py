@@ -180,7 +180,7 @@ def _why(core: QueueCore, parcel: Parcel, start: int) -> tuple[str, int, int, in
     messages, size = _room(core)
     if messages <= 0:
         granted = 0 if capacity.unlimited else capacity.messages
-        return "messages", 1, max(0, messages), log.stored_messages, granted, settings.max_messages
+        return "messages", 1, max(0, messages), log.stored_messages, granted, settings.max_messages or 0
     granted = 0 if capacity.unlimited else capacity.bytes
     one = parcel.batch.slice(start, start + 1).nbytes + core.batch_overhead + _facts_bytes(parcel)
-    return "bytes", one, max(0, size), log.stored_bytes, granted, settings.max_bytes
+    return "bytes", one, max(0, size), log.stored_bytes, granted, settings.max_bytes or 0

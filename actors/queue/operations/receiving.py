@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError, QueueLimitError
-from actors.limits import MAX_VISIBILITY_SECONDS
+from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
 from actors.queue.state.receivers import Receiver
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 def tell_if_idle(core: QueueCore, receiver: Receiver) -> None:
     """Tell a taker when it holds nothing and waits for nothing."""
-    if receiver.takes is not None and not receiver.takes and not receiver.in_flight:
+    if receiver.by_request and not receiver.takes and not receiver.in_flight:
         receiver.idle_word = core.last_event
         core.tell(receiver.connection, NothingHeld())
 
@@ -130,13 +130,15 @@ def reject(core: QueueCore, command: commands.Rejected, now: float) -> None:
 
 
 def extend(core: QueueCore, command: commands.Extended, now: float) -> None:
-    """Move deadlines."""
+    """Move deadlines; of who has none, it is only checked that all of it is held."""
     seconds = command.seconds
     _check_seconds("an extension", seconds)
     receiver = core.receiver(command.connection)
     # To ask for time twice is no answer too many: a client may have asked again before the first one has left.
     ranges = merged(checked_ranges(command.ranges))
     core.leases.check(receiver, ranges)
+    if receiver.visibility == NO_DEADLINE:
+        return
     for start, stop in ranges:
         for span in core.leases.take(receiver, start, stop):
             core.leases.grant(receiver, span, now + seconds)
@@ -222,7 +224,7 @@ def expire_leases(core: QueueCore, now: float) -> None:
     takers: dict[Receiver, None] = {}
     for receiver, span in each_due(core.leases.expire, now, TIMER_BUDGET):
         returned.append(span)
-        if receiver.takes is not None:
+        if receiver.by_request:
             takers[receiver] = None
         elif len(receiver.expired) == MAX_EXPIRED_RANGES + 1:
             excessive.append(receiver)

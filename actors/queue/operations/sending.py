@@ -256,9 +256,9 @@ def timing_of(settings: QueueSettings, delay: float | None, ttl: float | None) -
         )
     if ttl is None:
         ttl = settings.ttl
-    elif not 0 < ttl <= MAX_TTL_SECONDS:
+    elif not 0 <= ttl <= MAX_TTL_SECONDS:
         raise InvalidRequestError(
-            f"a time to live of {time_text(ttl)} is not above 0 and at most {time_text(MAX_TTL_SECONDS)}"
+            f"a time to live of {time_text(ttl)} is not between 0 and {time_text(MAX_TTL_SECONDS)}"
         )
     elif settings.ttl is not None:
         ttl = min(ttl, settings.ttl)
@@ -298,6 +298,8 @@ def _no_room(core: QueueCore, count: int, size: int) -> str | None:
         ("bytes", size, stored_bytes, settings.max_bytes),
     ):
         with_overhead = " with its overhead" if unit == "bytes" else ""
+        if most is None:
+            continue
         if amount > most:
             return (
                 f"a batch of {amount} {unit}{with_overhead} is larger than queue {core.name!r} may hold, max_{unit} {most}: "

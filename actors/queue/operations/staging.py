@@ -172,6 +172,8 @@ def end_absences(core: QueueCore, now: float) -> None:
 def _make_ready(core: QueueCore, stage: Stage, now: float) -> None:
     for start, stop in stage.ranges:
         core.ready.publish(start, stop)
+        # What is published comes only now.
+        core.arrived_from = min(core.arrived_from, start)
     for first, (stop, due_us) in stage.delayed.items():
         due = core.clocks.due(first, due_us)
         if due > now + core.settings.delay:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError, QueueLimitError
-from actors.limits import MAX_VISIBILITY_SECONDS
+from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
 from actors.queue.operations.receiving import give_back, is_new_receiver, tell_if_idle, waits_in_line
@@ -34,22 +34,25 @@ if TYPE_CHECKING:
 def attach_taker(core: QueueCore, command: takes.AttachTaker, _now: float) -> None:
     """Make a taker known."""
     connection = is_new_receiver(core, command.connection)
-    receiver = core.receivers[connection] = Receiver(connection, takes={})
+    receiver = core.receivers[connection] = Receiver(connection, by_request=True, takes={})
     # Nobody may ever ask it for anything.
     tell_if_idle(core, receiver)
 
 
 def take_messages(core: QueueCore, command: takes.TakeMessages, now: float) -> None:
     """Have a request wait for messages, or answer it with those that are there."""
-    receiver, waiting = _taker(core, command.connection)
-    visibility = core.settings.visibility_timeout if command.visibility is None else command.visibility
+    receiver = core.receiver(command.connection)
+    if receiver.takes is None:
+        receiver.takes = {}
+    waiting = receiver.takes
+    visibility = _visibility(core, receiver, command)
     if not 1 <= command.messages <= MAX_TAKE_MESSAGES or command.bytes < 1:
         raise InvalidRequestError(
             f"{command.messages} messages and {command.bytes} bytes are asked for: 1 to {MAX_TAKE_MESSAGES} messages and a byte at least"
         )
     if not 0 <= command.wait <= MAX_TAKE_WAIT_SECONDS:
         raise InvalidRequestError(f"a wait of {command.wait} s is not between 0 and {MAX_TAKE_WAIT_SECONDS:.0f} s")
-    if not 0 < visibility <= MAX_VISIBILITY_SECONDS:
+    if not 0 < visibility <= MAX_VISIBILITY_SECONDS and (receiver.by_request or visibility != NO_DEADLINE):
         raise InvalidRequestError(
             f"a visibility timeout of {visibility} s is not above 0 and at most {MAX_VISIBILITY_SECONDS:.0f} s"
         )
@@ -57,7 +60,7 @@ def take_messages(core: QueueCore, command: takes.TakeMessages, now: float) -> N
         raise InvalidRequestError(f"request {command.request} waits already")
     if len(waiting) >= MAX_TAKES:
         raise QueueLimitError("MAX_TAKES", MAX_TAKES, "let fewer requests wait at the same time")
-    if receiver.in_flight + command.messages > MAX_TAKEN_MESSAGES:
+    if receiver.by_request and receiver.in_flight + command.messages > MAX_TAKEN_MESSAGES:
         raise QueueLimitError("MAX_TAKEN_MESSAGES", MAX_TAKEN_MESSAGES, "acknowledge or return what was taken before")
     take = Take(receiver, command.request, command.messages, command.bytes, visibility)
     waiting[command.request] = take
@@ -69,17 +72,24 @@ def take_messages(core: QueueCore, command: takes.TakeMessages, now: float) -> N
         answer_empty(core, take)
 
 
+def _visibility(core: QueueCore, receiver: Receiver, command: takes.TakeMessages) -> float:
+    """For how long what is taken is held: as long as the receiver holds what it demands, unless the request says less."""
+    if command.visibility is not None:
+        return command.visibility
+    return core.settings.visibility_timeout if receiver.by_request else receiver.visibility
+
+
 def answer_empty(core: QueueCore, take: Take) -> None:
     """There was nothing in its time."""
     end_wait(core, take)
-    core.tell(take.receiver.connection, MessagesTaken(take.request, ()))
+    core.tell(take.receiver.connection, MessagesTaken(take.request, (), core.ready.messages))
     tell_if_idle(core, take.receiver)
 
 
 def cancel_take(core: QueueCore, command: takes.CancelTake, _now: float) -> None:
     """Have a request wait no more."""
-    receiver, waiting = _taker(core, command.connection)
-    take = waiting.get(command.request)
+    receiver = core.receiver(command.connection)
+    take = (receiver.takes or {}).get(command.request)
     if take is not None:
         end_wait(core, take)
     tell_if_idle(core, receiver)
@@ -93,7 +103,7 @@ def taken_seen(core: QueueCore, command: takes.TakenSeen, _now: float) -> None:
 
 def give_back_unseen(core: QueueCore, command: takes.GiveBackUnseen, now: float) -> None:
     """Take back what nobody saw, as if nothing had happened."""
-    receiver, _ = _taker(core, command.connection)
+    receiver = _taker(core, command.connection)
     held, _ = _held(core, receiver, command.taken)
     for span in held:
         span.deliveries -= 1
@@ -107,7 +117,7 @@ def give_back_unseen(core: QueueCore, command: takes.GiveBackUnseen, now: float)
 
 def settle_taken(core: QueueCore, command: takes.SettleTaken, now: float) -> None:
     """Acknowledge, return or extend what is still held."""
-    receiver, _ = _taker(core, command.connection)
+    receiver = _taker(core, command.connection)
     how, seconds = command.how, command.seconds
     if not 0 <= seconds <= MAX_VISIBILITY_SECONDS:
         raise InvalidRequestError(f"{seconds} s are not between 0 and {MAX_VISIBILITY_SECONDS:.0f} s")
@@ -128,11 +138,11 @@ def settle_taken(core: QueueCore, command: takes.SettleTaken, now: float) -> Non
         dispatch(core, now)
 
 
-def _taker(core: QueueCore, connection: Connection) -> tuple[Receiver, dict[int, Take]]:
+def _taker(core: QueueCore, connection: Connection) -> Receiver:
     receiver = core.receiver(connection)
-    if receiver.takes is None:
-        raise InvalidRequestError("this connection receives by demand: what it takes is not asked for by requests")
-    return receiver, receiver.takes
+    if not receiver.by_request:
+        raise InvalidRequestError("this connection is no taker: it answers for what it has itself, not by requests")
+    return receiver
 
 
 def _held(

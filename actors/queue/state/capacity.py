@@ -10,6 +10,9 @@ What is stored stays within the queue's limits, but for what cannot be avoided:
 - A message may be sent while any byte of permit is left, however large it is. One message for each sender.
 - The overhead that each stored batch counts for is known only when it comes.
 
+A queue without a limit has room, but grants no more at a time than one with the usual limit that is empty: when a watermark has its
+senders pause, that is what can still come.
+
 A queue that rejects what it has no room for grants what is asked for, room or not: its senders are bounded by their own windows.
 """
 
@@ -20,117 +23,17 @@ from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from actors.errors import DemandExceededError
+from actors.queue.state.permits import UNBOUNDED, WINDOWED_BYTES, WINDOWED_MESSAGES, EndlessUnit, Permits, Unit
 from actors.queue.vocabulary.replies import CapacityGranted, Effect, RoomGranted, Tell
+from actors.queue.vocabulary.settings import DEFAULT_MAX_BYTES, DEFAULT_MAX_MESSAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from actors.batch import MessageBatch
-    from actors.queue.vocabulary.replies import Connection
 
-WINDOWED_MESSAGES = 256
-WINDOWED_BYTES = 1024 * 1024
-"""In a smaller queue each sender may hold all there is: shares of so little are no better than one message at a time."""
-IDLE_SHARE = 4
-"""Of a queue's limit, one part in so many is for senders that have sent nothing lately,"""
-STEP_SHARE = 4
-"""of which each gets one part in so many of what is left: the first gets a good batch, the five-hundredth a message."""
-HOLD_SHARE = 8
-"""A busy sender holds unused, at most, one part in so many of what the others leave of all that may be granted, so that whoever rests
-leaves most of it. Where they leave more than the limit, as to a sender alone, it may hold what is above."""
-GROWTH = 4
-"""By which what a sender may hold is multiplied each time that it has used as much."""
-LENT_SHARE = 2
-"""What idle senders hold is lent to those who send. All permits together may exceed the limit by one part in so many of it."""
 TURN_SECONDS = 0.25
 """Whoever sent nothing in a whole turn is idle: long enough that hundreds who are busy at once each have sent something."""
-UNBOUNDED = 1 << 62
-
-
-class Unit:
-    """One of the two things that are counted, messages or bytes, over all senders.
-
-    Args:
-        limit: stored and granted together.
-        lends: whether senders have windows, and what the idle hold is lent to the others.
-
-    Attributes:
-        limit: see above.
-        most: what may be granted together, whatever is stored: the limit, and what is lent on top of it.
-        granted: permits not used.
-        idle: of these, those of idle senders.
-    """
-
-    __slots__ = ("_lends", "granted", "idle", "limit", "most")
-
-    def __init__(self, limit: int, lends: bool) -> None:
-        self.limit = limit
-        self._lends = lends
-        self.most = limit + limit // LENT_SHARE if lends else limit
-        self.granted = 0
-        self.idle = 0
-
-    def room(self, stored: int) -> int:
-        """What may be granted now. What idle senders hold counts only towards what may be granted at all."""
-        lent = self.idle if self._lends else 0
-        return min(self.limit - stored + lent, self.most) - self.granted
-
-    def first_window(self) -> int:
-        """What a sender may hold that has sent nothing lately."""
-        if not self._lends:
-            return UNBOUNDED
-        return max(1, (self.limit // IDLE_SHARE - self.idle) // STEP_SHARE)
-
-    def grown(self, window: int, held: int) -> int:
-        """What a sender may hold that has used ``window``, and holds ``held``; less the more others hold."""
-        if not self._lends:
-            return UNBOUNDED
-        left = self.most - self.granted + held
-        return max(window, min(window * GROWTH, max(left // HOLD_SHARE, left - self.limit)))
-
-
-@dataclass(eq=False, slots=True)
-class Permits:
-    """What one sender may send and what more it wants.
-
-    Attributes:
-        messages: messages granted and not used.
-        bytes: bytes granted and not used; below zero when the last message led beyond them.
-        wanted_messages: messages asked for and not granted.
-        wanted_bytes: bytes asked for and not granted.
-        message_window: messages that it may hold; 0 until it asks for some.
-        byte_window: bytes likewise.
-        used_messages: messages used since the window grew.
-        used_bytes: bytes likewise.
-        idle: whether it has used nothing lately.
-        used: messages ever used, which is what was sent.
-        queue: the queue's name where its sender has room of several queues, so that it knows whose this is; else None.
-    """
-
-    connection: Connection
-    messages: int = 0
-    bytes: int = 0
-    wanted_messages: int = 0
-    wanted_bytes: int = 0
-    message_window: int = 0
-    byte_window: int = 0
-    used_messages: int = 0
-    used_bytes: int = 0
-    idle: bool = True
-    used: int = 0
-    queue: str | None = None
-
-    def wants(self) -> bool:
-        """Whether it is to be granted more where there is room: when half of what it may hold is used, so that it gets batches."""
-        return (self.wanted_messages > 0 and self.messages * 2 <= self.message_window) or (
-            self.wanted_bytes > 0 and self.bytes * 2 <= self.byte_window
-        )
-
-    def is_stuck(self) -> bool:
-        """Whether it can send nothing for want of what it asked for."""
-        return (self.messages <= 0 < self.wanted_messages) or (self.bytes <= 0 < self.wanted_bytes)
-
-
 REOPEN_MESSAGES = 1_000
 REOPEN_BYTES = 256 * 1024
 """What must be free again of a queue that was full before it grants more: a good batch."""
@@ -177,7 +80,7 @@ class Capacity:
     """The permits of all senders, granted in turns.
 
     Args:
-        max_messages: messages stored and granted together.
+        max_messages: messages stored and granted together; None for no limit.
         max_bytes: bytes likewise.
         unlimited: whether to grant whatever is asked for.
 
@@ -186,8 +89,8 @@ class Capacity:
         promised: what a queue that rejects has said yes to.
     """
 
-    max_messages: InitVar[int]
-    max_bytes: InitVar[int]
+    max_messages: InitVar[int | None]
+    max_bytes: InitVar[int | None]
     unlimited: bool = False
     waiting: OrderedDict[Permits, None] = field(default_factory=OrderedDict)
     promised: Promised = field(default_factory=Promised)
@@ -204,20 +107,27 @@ class Capacity:
     # have senders send batches of one, whose overhead fills the memory that large batches left.
     _reopen_messages: int = field(init=False)
     _reopen_bytes: int = field(init=False)
+    _full_messages: int = field(init=False)
+    _full_bytes: int = field(init=False)
     _full: bool = False
     lends: ClassVar[bool] = True
     """Whether senders have windows, and what the idle hold is lent to the others."""
 
-    def __post_init__(self, max_messages: int, max_bytes: int) -> None:
+    def __post_init__(self, max_messages: int | None, max_bytes: int | None) -> None:
         self._limit(max_messages, max_bytes)
 
-    def _limit(self, max_messages: int, max_bytes: int) -> None:
-        self._messages = Unit(max_messages, lends=self.lends and max_messages >= WINDOWED_MESSAGES)
-        self._bytes = Unit(max_bytes, lends=self.lends and max_bytes >= WINDOWED_BYTES)
-        self._reopen_messages = max_messages - max(1, min(REOPEN_MESSAGES, max_messages // REOPEN_SHARE))
-        self._reopen_bytes = max_bytes - max(1, min(REOPEN_BYTES, max_bytes // REOPEN_SHARE))
+    def _limit(self, max_messages: int | None, max_bytes: int | None) -> None:
+        self._full_messages = UNBOUNDED if max_messages is None else max_messages
+        self._full_bytes = UNBOUNDED if max_bytes is None else max_bytes
+        self._messages = _unit(max_messages, DEFAULT_MAX_MESSAGES, WINDOWED_MESSAGES, lends=self.lends)
+        self._bytes = _unit(max_bytes, DEFAULT_MAX_BYTES, WINDOWED_BYTES, lends=self.lends)
+        most, most_bytes = self._full_messages, self._full_bytes
+        self._reopen_messages = most - max(1, min(REOPEN_MESSAGES, most // REOPEN_SHARE))
+        self._reopen_bytes = most_bytes - max(1, min(REOPEN_BYTES, most_bytes // REOPEN_SHARE))
 
-    def alter(self, max_messages: int, max_bytes: int, unlimited: bool, senders: Iterable[Permits]) -> None:
+    def alter(
+        self, max_messages: int | None, max_bytes: int | None, unlimited: bool, senders: Iterable[Permits]
+    ) -> None:
         """Have other limits. What ``senders``, all there are, hold stays theirs; their windows begin small again."""
         messages, nbytes = self._messages, self._bytes
         self._limit(max_messages, max_bytes)
@@ -307,14 +217,16 @@ class Capacity:
         """Whether nothing is granted before more is acknowledged: the queue is full, or was and has not reopened."""
         if self._full:
             return stored_messages > self._reopen_messages or stored_bytes > self._reopen_bytes
-        return stored_messages >= self._messages.limit or stored_bytes >= self._bytes.limit
+        return stored_messages >= self._full_messages or stored_bytes >= self._full_bytes
 
     def room(self, stored_messages: int, stored_bytes: int) -> tuple[int, int]:
         """Messages and bytes that may come beside what is stored, and what was granted already; below zero where that is too much."""
         if self.unlimited:
             # What was granted says nothing of what is taken.
-            return self._messages.limit - stored_messages, self._bytes.limit - stored_bytes
-        return self._room(stored_messages, stored_bytes)
+            return self._messages.left(stored_messages), self._bytes.left(stored_bytes)
+        messages, size = self._room(stored_messages, stored_bytes)
+        # Without a limit there is room for what comes in other ways, whatever senders hold.
+        return UNBOUNDED if self._messages.endless else messages, UNBOUNDED if self._bytes.endless else size
 
     def note_stored(self, stored_messages: int, stored_bytes: int) -> bool:
         """So much is stored now; returns whether that leaves room."""
@@ -429,7 +341,12 @@ class Capacity:
         if permits.is_stuck():
             self.waiting.setdefault(permits)
             self._stuck.setdefault(permits)
-        elif permits.wants():
+        elif permits.wants() or (self.unlimited and (permits.wanted_messages > 0 or permits.wanted_bytes > 0)):
             self.waiting.setdefault(permits)
         else:
             self.waiting.pop(permits, None)
+
+
+def _unit(limit: int | None, usual: int, windowed: int, *, lends: bool) -> Unit:
+    """What is counted of something; ``windowed`` is the least limit at which senders have windows."""
+    return EndlessUnit(usual, lends) if limit is None else Unit(limit, lends and limit >= windowed)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from actors.errors import QueueError
-    from actors.queue.state.capacity import Permits
     from actors.queue.state.entries import Span
+    from actors.queue.state.permits import Permits
     from actors.queue.state.ready import Judging, ReadyRanges
     from actors.queue.state.receivers import Take
     from actors.queue.state.senders import Incoming, Sender
@@ -88,6 +88,7 @@ class QueueCore:
         barrier: the number of the last event that all that follows depends on.
         clocks: how the times of day on messages relate to the clock of deadlines.
         ttl_below: messages from this number on have no time to live.
+        arrived_from: messages from here on have come since a dispatch ended: those with a time to live of 0 can still be delivered.
         takes_all: whether a batch is stored whatever room there is, and can be received at once, where its sender asks for nothing else.
         batch_overhead: bytes that each stored batch counts for beside its size.
         rejects: whether the queue refuses what it has no room for, rather than granting nothing.
@@ -131,6 +132,7 @@ class QueueCore:
     wall_us: int
     usual_timing: tuple[int, int | None]
     ttl_below: int
+    arrived_from: int
     unfinished_at: float | None
     judging: Judging | None
     paused: str | None
@@ -201,13 +203,12 @@ class QueueCore:
             now=now,
             timeout=self._transaction_timeout,
         )
-        # Looked at for each batch of anybody, so by the shortest way.
-        self._writers = self.staged.capacity.waiting
+        self._writers = self.staged.capacity.waiting  # looked at for each batch of anybody
         # What was published is receivable from here on, and is so for the reason of its commit.
         self.depend_on(self.log.published_by)
         # What others wrote is all known from here on, be it that the queue had not noticed.
         self.last_event = max(self.last_event, self.log.added_by)
-        self.ttl_below = max(self.ttl_below, self.log.ttl_below)
+        self.ttl_below, self.arrived_from = max(self.ttl_below, self.log.ttl_below), self.log.next_sequence
         self.senders, self.sender_of = {}, {}
         self.receivers = {}
         self.subscribers, self.owners = {}, {}

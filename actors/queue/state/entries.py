@@ -135,6 +135,7 @@ class Span:
         replayed: whether they may have been delivered before.
         deadline: when its lease or delay ends, in seconds; None while no heap of deadlines has it, which is ``heap``.
         holder: the receiver that leases it, or None.
+        since: when its holder got it, seconds; of a lease only.
         reason: what the receiver said that has refused it for good, or has failed on it for the last time; a restart forgets it.
     """
 
@@ -148,6 +149,7 @@ class Span:
     heap: object | None = None
     holder: Receiver | None = None
     reason: str | None = None
+    since: float = 0.0
 
     def __repr__(self) -> str:
         return f"Span({self.start}..{self.stop - 1}, deliveries={self.deliveries}, replayed={self.replayed})"
@@ -157,7 +159,9 @@ class Span:
 
     def part(self, start: int, stop: int) -> Span:
         """A new span of some of its messages with the same history, in no structure yet."""
-        return Span(start, stop, self.entry, self.deliveries, self.replayed, self.failures, reason=self.reason)
+        return Span(
+            start, stop, self.entry, self.deliveries, self.replayed, self.failures, reason=self.reason, since=self.since
+        )
 
     def continues(self, other: Span) -> bool:
         """Whether it begins where ``other`` ends and the two can be delivered as one."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from actors.errors import UnknownAcknowledgementError
+from actors.limits import NO_DEADLINE
 from actors.queue.structures.deadlines import DeadlineHeap
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.structures.spans import SpanMap
@@ -121,8 +122,9 @@ class Receiver:
         held: its leases.
         in_flight: messages in them.
         expired: deliveries it had and lost to the visibility timeout, which it may still answer.
-        visibility: seconds that it has for a delivery: the queue's timeout, or the longer one that it was told.
-        takes: its requests that wait, by their number, where it takes messages by request; None where it receives by demand.
+        visibility: seconds that it has for a delivery: the queue's timeout, or the longer one that it was told; or ``NO_DEADLINE``.
+        by_request: whether others settle what it holds, by requests that name each delivery: a taker.
+        takes: its requests that wait, by their number; of a receiver they are beside its demand.
         messages: how many were delivered to it.
         idle_word: the event behind which it hears, or has heard, that it holds nothing; of one that takes messages by request.
     """
@@ -134,6 +136,7 @@ class Receiver:
     in_flight: int = 0
     expired: LostDeliveries = field(default_factory=LostDeliveries)
     visibility: float = 0.0
+    by_request: bool = False
     takes: dict[int, Take] | None = None
     messages: int = 0
     idle_word: int = 0
@@ -161,7 +164,7 @@ class Take:
 
 @dataclass(eq=False, repr=False, slots=True)
 class LeaseTable:
-    """The leases of all receivers, each a span with a deadline.
+    """The leases of all receivers, each a span with a deadline, or with none.
 
     Attributes:
         in_flight: messages leased.
@@ -172,13 +175,14 @@ class LeaseTable:
     in_flight: int = 0
 
     def grant(self, receiver: Receiver, span: Span, deadline: float) -> None:
-        """Lease ``span``, which nobody holds."""
+        """Lease ``span``, which nobody holds; until ``NO_DEADLINE`` it costs no entry of the heap."""
         count = span.stop - span.start
         span.holder = receiver
         receiver.held.insert(span)
         receiver.in_flight += count
         self.in_flight += count
-        self.deadlines.push(span, deadline)
+        if deadline != NO_DEADLINE:
+            self.deadlines.push(span, deadline)
 
     def check(self, receiver: Receiver, ranges: Sequence[Range]) -> None:
         """Raise UnknownAcknowledgementError unless each message was delivered to ``receiver`` and is unanswered, as often as it is named.
@@ -208,7 +212,8 @@ class LeaseTable:
         span = receiver.held.pop_exactly(start, stop)
         if span is None:
             return False
-        self.deadlines.forget(span)
+        if span.deadline is not None:
+            self.deadlines.forget(span)
         receiver.in_flight -= stop - start
         self.in_flight -= stop - start
         return True
@@ -225,9 +230,9 @@ class LeaseTable:
             # The part below the cut kept the object that the heap has.
             kept = receiver.held.first_from(start - 1)
             assert kept is not None
-            assert kept.deadline is not None
             rest.holder = receiver
-            self.deadlines.push(rest, kept.deadline)
+            if kept.deadline is not None:
+                self.deadlines.push(rest, kept.deadline)
         receiver.in_flight -= count
         self.in_flight -= count
         return taken
@@ -236,7 +241,8 @@ class LeaseTable:
         """End all leases of a receiver."""
         taken = receiver.held.clear()
         for span in taken:
-            self.deadlines.forget(span)
+            if span.deadline is not None:
+                self.deadlines.forget(span)
         self.in_flight -= receiver.in_flight
         receiver.in_flight = 0
         return taken
@@ -252,7 +258,7 @@ class LeaseTable:
         receiver.held.cut(span.start, span.stop)
         receiver.in_flight -= count
         self.in_flight -= count
-        if receiver.takes is None:
+        if not receiver.by_request:
             # By a request it names the delivery, and is told when that is over.
             receiver.expired.add(span.start, span.stop)
         return receiver, span

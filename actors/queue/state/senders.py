@@ -12,7 +12,7 @@ from operator import sub
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from actors.batch import BinaryColumn, MessageBatch
-from actors.queue.state.capacity import Permits
+from actors.queue.state.permits import Permits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -103,6 +103,7 @@ class AttachReceiver:
 
     Attributes:
         told_visibility: the visibility timeout that it was told, seconds. It may have been altered since; then the longer one counts.
+            ``NO_DEADLINE`` where it shall have none: what it gets it holds until it answers or leaves.
     """
 
     connection: Ref | None = None

@@ -6,8 +6,8 @@ import shlex
 
 from actors.queue.vocabulary.settings import QUEUE_SETTINGS, UNALTERABLE, QueueSettings, Setting, Unit
 
-NEVER = 0
-"""What is said, of a setting, where None means never."""
+WORD = 0
+"""What is said, of a setting, where None has a word of its own: never, or none."""
 
 
 def differences(queue: str, there: QueueSettings, asked: QueueSettings) -> str:
@@ -29,7 +29,7 @@ def differences(queue: str, there: QueueSettings, asked: QueueSettings) -> str:
 
 def _words(setting: Setting, value: object) -> str:
     if value is None:
-        return "never" if setting.none == NEVER else "none" if setting.unit is Unit.EXCHANGE else "its own"
+        return setting.word if setting.none == WORD else "none" if setting.unit is Unit.EXCHANGE else "its own"
     text = _text(value)
     return f"{text} s" if setting.unit is Unit.SECONDS else text
 
@@ -41,7 +41,7 @@ def _option(setting: Setting, value: object) -> str | None:
         return f"{flag} {shlex.quote(_text(value))}"
     if setting.none is None:
         return None
-    return f"{flag} never" if setting.none == NEVER else f"{flag} ''"
+    return f"{flag} {setting.word}" if setting.none == WORD else f"{flag} ''"
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""What a queue tells its connections, what it wants done after a command, and what it says of itself."""
+"""What a queue tells its connections, and what it wants done after a command."""
 
 from __future__ import annotations
 
@@ -193,10 +193,14 @@ class Lost(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MessagesTaken:
-    """The answer to a ``TakeMessages``: what there was, in order; nothing where its time was over first."""
+    """The answer to a ``TakeMessages``: what there was, in order; nothing where its time was over first.
+
+    ``ready`` is how many more could be received then.
+    """
 
     request: int
     ranges: tuple[ReceivedMessages, ...]
+    ready: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,121 +334,3 @@ class SubscriptionForgotten:
 
 
 Effect: TypeAlias = Tell | DeadLetter | SubscriptionForgotten
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionStatistics:
-    """One connection.
-
-    Attributes:
-        connection: which.
-        role: sender, receiver, taker or subscription.
-        demand: what a receiver may still get, or a sender may still send, in messages.
-        in_flight: messages that a receiver holds.
-        waiting: of a sender, that it can send nothing for want of room; of a receiver, that it stands in line for an exclusive queue; of a
-            subscription, that another owns it.
-        messages: how many have come from it, or gone to it; of a subscription, those that it has reserved over its whole life.
-        subscription: which it uses, if any.
-    """
-
-    connection: Hashable
-    role: str
-    demand: int
-    in_flight: int
-    waiting: bool = False
-    messages: int = 0
-    subscription: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionStatistics:
-    """One ledger: positions ``base`` <= p < ``high`` are reserved.
-
-    Attributes:
-        owned: whether its owner is connected.
-        owner: what the owner, or the last one, calls itself; empty where it does not say.
-        backlog: messages that it has reserved and not acknowledged, and those that are ready in the queue, for it or another.
-        opened_us: when an owner took it, microseconds since the epoch; 0 where nobody knows.
-        idle_ms: milliseconds since it was last used, 0 while its owner is connected; None where nobody knows.
-    """
-
-    name: str
-    epoch: int
-    base: int
-    high: int
-    owned: bool
-    owner: str = ""
-    backlog: int = 0
-    opened_us: int = 0
-    idle_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QueueStatistics:
-    """One queue. ready + delayed + in_flight + reserved + leaving == stored_messages.
-
-    Attributes:
-        ready: messages that a receiver could have now.
-        in_flight: messages that receivers hold.
-        reserved: messages in ledgers.
-        delayed: messages sent or given back with a delay that is not over.
-        demand_waiting: messages that waiting receivers and reservations would take.
-        capacity_granted: messages granted to senders and not yet sent.
-        stored_bytes: bytes that count towards the queue's limit.
-        next_sequence: the number that the next message gets.
-        total_in: messages ever stored or published, each once.
-        total_out: messages ever delivered or reserved, each time.
-        total_acknowledged: messages ever acknowledged or committed.
-        total_redelivered: of ``total_out`` those that had been delivered before.
-        total_purged: messages ever purged.
-        oldest_ms: age of the oldest message that is ready, milliseconds.
-        leaving: messages on their way to the dead-letter queue, or to where somebody moves them.
-        total_expired: messages dropped because their time to live was over.
-        total_dead_lettered: messages that went to the dead-letter queue.
-        total_rejected: messages that senders were refused.
-        paused: why senders may send nothing, whatever room there is; None while they may.
-        waiting_receivers: how many stand in line for an exclusive queue.
-        staged_messages: messages of transactions that are not committed; they are no part of ``stored_messages``.
-        staged_bytes: bytes that count towards the limit of what may be staged.
-        transactions: how many transactions these are.
-        total_discarded: messages ever staged and not published.
-        total_moved: messages that somebody moved to another queue.
-        attached_senders: how many connections send.
-        attached_receivers: how many connections receive, take or own subscriptions.
-        waiting_senders: how many of those who send can send nothing for want of room.
-        full: whether it is at its limit, or was and has not enough room again.
-    """
-
-    name: str
-    ready: int
-    in_flight: int
-    reserved: int
-    delayed: int
-    demand_waiting: int
-    capacity_granted: int
-    stored_messages: int
-    stored_bytes: int
-    next_sequence: int
-    total_in: int
-    total_out: int
-    total_acknowledged: int
-    total_redelivered: int
-    total_purged: int
-    oldest_ms: int
-    connections: tuple[ConnectionStatistics, ...]
-    subscriptions: tuple[SubscriptionStatistics, ...]
-    leaving: int = 0
-    total_expired: int = 0
-    total_dead_lettered: int = 0
-    total_rejected: int = 0
-    paused: str | None = None
-    waiting_receivers: int = 0
-    staged_messages: int = 0
-    staged_bytes: int = 0
-    transactions: int = 0
-    total_discarded: int = 0
-    total_moved: int = 0
-    attached_senders: int = 0
-    attached_receivers: int = 0
-    waiting_senders: int = 0
-    full: bool = False

@@ -6,11 +6,19 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
-from actors.limits import MAX_NAME_BYTES, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS, time_text
+from actors.limits import (
+    MAX_NAME_BYTES,
+    MAX_SUBSCRIPTION_EXPIRY_SECONDS,
+    MAX_TTL_SECONDS,
+    MAX_VISIBILITY_SECONDS,
+    time_text,
+)
 from actors.queue.vocabulary.stages import MAX_ENLISTED
 
 DEFAULT_MAX_QUEUES = 10_000
 """Queues of one broker; a client that makes up names cannot make up memory."""
+MAX_ARGUMENTS_BYTES = 4_096
+"""Of what a queue was declared with, kept as it came: with as many queues as a broker has it is 40 MB, in memory and in each checkpoint."""
 DEFAULT_MAX_MESSAGES = 1_000_000
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 DEFAULT_MAX_STAGED_MESSAGES = 10_000_000
@@ -83,14 +91,16 @@ class QueueSettings:
     """Limits, times and behaviour of one queue.
 
     Attributes:
-        max_messages: messages stored and granted together.
-        max_bytes: bytes stored and granted together, each stored batch with ``ENTRY_OVERHEAD_BYTES``.
+        max_messages: messages stored and granted together; None for no limit of the queue's own: what holds its senders back then are the
+            broker's watermarks.
+        max_bytes: bytes stored and granted together, each stored batch with ``ENTRY_OVERHEAD_BYTES``; None likewise.
         visibility_timeout: seconds until a message that was delivered and not acknowledged can be received again.
         overflow: at a limit, ``block`` grants senders nothing; ``reject`` refuses what they send.
         max_receives: a message that has failed so often goes to the dead-letter queue; None for never.
         dead_letter_queue: its name; None for the queue's own with ``.dead`` after it.
         delay: seconds until a message that was sent can be received, unless its sender says otherwise.
-        ttl: seconds after which a message nobody received is of no use, unless its sender says less; None for never.
+        ttl: seconds after which a message nobody received is of no use, unless its sender says less; None for never. Of 0 it goes to who
+            can receive it as it comes, or expires.
         exclusive: one receiver at a time, in strict order; the next ones wait in line.
         max_staged_messages: messages of transactions that are not committed, which do not count as stored.
         max_staged_bytes: their bytes, counted alike; None for as much as is fit for a queue on the disk, or in memory.
@@ -104,8 +114,8 @@ class QueueSettings:
         ValueError: a value that cannot be; the text names it.
     """
 
-    max_messages: int = DEFAULT_MAX_MESSAGES
-    max_bytes: int = DEFAULT_MAX_BYTES
+    max_messages: int | None = DEFAULT_MAX_MESSAGES
+    max_bytes: int | None = DEFAULT_MAX_BYTES
     visibility_timeout: float = DEFAULT_VISIBILITY_TIMEOUT
     overflow: str = BLOCK
     max_receives: int | None = None
@@ -138,11 +148,12 @@ class QueueSettings:
             raise ValueError(
                 f"a delay of {time_text(self.delay)} is not between 0 and {time_text(MAX_VISIBILITY_SECONDS)}"
             )
-        if self.ttl is not None and not 0 < self.ttl <= MAX_TTL_SECONDS:
-            raise ValueError(f"a ttl of {time_text(self.ttl)} is not above 0 and at most {time_text(MAX_TTL_SECONDS)}")
-        if self.subscription_expiry is not None and not 0 < self.subscription_expiry <= MAX_TTL_SECONDS:
+        if self.ttl is not None and not 0 <= self.ttl <= MAX_TTL_SECONDS:
+            raise ValueError(f"a ttl of {time_text(self.ttl)} is not between 0 and {time_text(MAX_TTL_SECONDS)}")
+        most = MAX_SUBSCRIPTION_EXPIRY_SECONDS
+        if self.subscription_expiry is not None and not 0 < self.subscription_expiry <= most:
             raise ValueError(
-                f"a subscription expiry of {time_text(self.subscription_expiry)} is not above 0 and at most {time_text(MAX_TTL_SECONDS)}"
+                f"a subscription expiry of {time_text(self.subscription_expiry)} is not above 0 and at most {time_text(most)}"
             )
         if self.dead_letter_queue is not None and self.max_receives is None and self.ttl is None:
             raise ValueError("a dead-letter queue is given, but neither max_receives nor ttl sends anything there")
@@ -173,6 +184,12 @@ class QueueSettings:
         """Whether a queue or an exchange is named for dead letters: what expires goes there too, and is dropped otherwise."""
         return self.dead_letter_queue is not None or self.dead_letter_exchange is not None
 
+    def nearer_in_messages(self, messages: int, size: int) -> bool:
+        """Whether so many messages of so many bytes are nearer to the limit of messages than to that of bytes."""
+        if self.max_messages is None or self.max_bytes is None:
+            return self.max_bytes is None
+        return messages * self.max_bytes >= size * self.max_messages
+
     def worn_out(self, failures: int) -> bool:
         """Whether messages that have failed so often may not be delivered again."""
         return self.max_receives is not None and failures >= self.max_receives
@@ -192,6 +209,12 @@ def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
         dead_letter_exchange=None,
         dead_letter_routing_key=None,
     )
+
+
+NEVER, NO_LIMIT = "never", "none"
+"""How None is typed and shown where it means that something never happens, and where it is the absence of a limit."""
+AT_ONCE = -1
+"""What is said for a time to live of 0, where 0 says never."""
 
 
 class Unit(Enum):
@@ -214,8 +237,10 @@ class Setting(NamedTuple):
         name: there.
         unit: what it counts.
         help: what it does, in a line.
-        none: what is said where None is meant, which means never or the queue's own; None where it cannot be.
+        none: what is said where None is meant, which means never, no limit, or the queue's own; None where it cannot be.
         label: over a column of it, where that is not its name.
+        word: how None is typed and shown where ``none`` is 0.
+        zero: what is said where 0 is meant, and ``none`` is 0; None where it cannot be.
     """
 
     name: str
@@ -223,6 +248,8 @@ class Setting(NamedTuple):
     help: str
     none: object = None
     label: str = ""
+    word: str = NEVER
+    zero: int | None = None
 
     @property
     def heading(self) -> str:
@@ -231,8 +258,8 @@ class Setting(NamedTuple):
 
 
 QUEUE_SETTINGS: tuple[Setting, ...] = (
-    Setting("max_messages", Unit.COUNT, "Messages that one queue stores."),
-    Setting("max_bytes", Unit.BYTES, "Bytes that one queue stores."),
+    Setting("max_messages", Unit.COUNT, "Messages that one queue stores.", none=0, word=NO_LIMIT),
+    Setting("max_bytes", Unit.BYTES, "Bytes that one queue stores.", none=0, word=NO_LIMIT),
     Setting(
         "visibility_timeout",
         Unit.SECONDS,
@@ -249,7 +276,7 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
         label="dead letters",
     ),
     Setting("delay", Unit.SECONDS, "Until a sent message can be received."),
-    Setting("ttl", Unit.SECONDS, "After which a message that nobody received is dropped.", none=0),
+    Setting("ttl", Unit.SECONDS, "After which a message that nobody received is dropped.", none=0, zero=AT_ONCE),
     Setting("exclusive", Unit.FLAG, "One receiver of a queue at a time; the next wait in line."),
     Setting(
         "max_staged_messages", Unit.COUNT, "Messages that open transactions hold of one queue.", label="max staged"

@@ -43,12 +43,17 @@ class TakeMessages:
 
     It is answered as soon as there is something, and at the latest when ``wait`` is over: with nothing, then. It is demand as any other.
 
+    Takers ask so, and receivers may, beside their demand: what a receiver has taken is like what it was delivered. It answers for that
+    with ``Acknowledged`` and ``Rejected``, and all of it is back when it has left.
+
     Attributes:
-        wait: seconds; 0 asks for what is there now.
-        visibility: seconds until what was taken and not settled can be received again; None for the queue's own timeout.
+        wait: seconds; 0 asks for what is there now. What it asks for may be there while a step of other work is under way: then it is
+            answered behind that, and still waits for no message.
+        visibility: seconds until what was taken and not settled can be received again; None for the queue's own timeout, or of a receiver
+            for its own, which may be ``NO_DEADLINE``.
 
     Raises:
-        InvalidRequestError: an amount or a time that cannot be, or no taker.
+        InvalidRequestError: an amount or a time that cannot be, or no receiver.
         QueueLimitError: too many requests wait, or too much is held.
     """
 

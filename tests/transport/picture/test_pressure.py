@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.queue.vocabulary.replies import QueueStatistics
 from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.statistics import QueueStatistics
 from transport.picture.pressure import DISK_BEHIND, MOST_NAMED, Kind, Party, pressure_of
 
 SETTINGS = QueueSettings(max_messages=1000, max_bytes=2**20)

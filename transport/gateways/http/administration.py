@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
-from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
-from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT, Unit
+from actors.limits import MAX_SUBSCRIPTION_EXPIRY_SECONDS, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from actors.queue.vocabulary.settings import AT_ONCE, BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT, Unit
 from transport.gateways.http import described, requests
 from transport.gateways.http.answers import Answer
 from transport.gateways.http.problems import ProblemError
@@ -34,13 +34,14 @@ PAGE: Final = {
     "after": Field("string", "what the page before gave as next"),
 }
 _TYPES: Final = {Unit.COUNT: "integer", Unit.BYTES: "integer", Unit.SECONDS: "integer", Unit.FLAG: "boolean"}
-_TWELVE_HOURS, _A_LEAP_YEAR = round(MAX_VISIBILITY_SECONDS * 1000), round(MAX_TTL_SECONDS * 1000)
+_TWELVE_HOURS, _TEN_YEARS = round(MAX_VISIBILITY_SECONDS * 1000), round(MAX_TTL_SECONDS * 1000)
+_A_LEAP_YEAR = round(MAX_SUBSCRIPTION_EXPIRY_SECONDS * 1000)
 _LIMITS: Final[Mapping[str, Shape]] = {
     "overflow": {"enum": [BLOCK, REJECT]},
     "max_receives": {"minimum": 0, "maximum": MAX_RECEIVES_LIMIT},
     "visibility_timeout": {"minimum": 1, "maximum": _TWELVE_HOURS},
     "delay": {"minimum": 0, "maximum": _TWELVE_HOURS},
-    "ttl": {"minimum": 0, "maximum": _A_LEAP_YEAR},
+    "ttl": {"minimum": AT_ONCE, "maximum": _TEN_YEARS},
     "exclusive": {},
     "durable": {},
     "dead_letter_queue": {"maxLength": MAX_NAME_BYTES},
@@ -48,12 +49,12 @@ _LIMITS: Final[Mapping[str, Shape]] = {
     "dead_letter_routing_key": {"maxLength": MAX_ROUTING_KEY_BYTES},
     "subscription_expiry": {"minimum": 0, "maximum": _A_LEAP_YEAR},
 }
-"""Of settings; those that are not here are 1 or more."""
+"""Of settings; those that are not here are 1 or more, or 0 and more where 0 says something else."""
 SETTINGS: Final = {
     argument_of(each): Field(
         _TYPES.get(each.unit, "string"),
         each.help,
-        limits=_LIMITS.get(each.name, {"minimum": 1, "maximum": MAX_INTEGER}),
+        limits=_LIMITS.get(each.name, {"minimum": int(each.none != 0), "maximum": MAX_INTEGER}),
     )
     for each in QUEUE_SETTINGS
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from actors.exchanges.kinds import KINDS
-from actors.queue.vocabulary.replies import QueueStatistics, SubscriptionStatistics
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import OpenTransaction
+from actors.queue.vocabulary.statistics import QueueStatistics, SubscriptionStatistics
 from transport.gateways.http.shapes import (
     BASE64,
     COUNT,
@@ -94,6 +94,7 @@ CONNECTION: Final = record(
     peer=maybe(TEXT),
     demand=COUNT,
     in_flight=COUNT,
+    held_ms=COUNT,
     connected_s=NUMBER,
     bytes_in=COUNT,
     bytes_out=COUNT,
@@ -174,8 +175,6 @@ _ROW: Final = {
             "wanted",
             "stored_messages",
             "stored_bytes",
-            "max_messages",
-            "max_bytes",
             "attached_senders",
             "attached_receivers",
             "waiting_senders",
@@ -183,6 +182,7 @@ _ROW: Final = {
         ),
         COUNT,
     ),
+    **dict.fromkeys(("max_messages", "max_bytes"), maybe(COUNT)),
     **dict.fromkeys(("came", "went", "acknowledged"), NUMBER),
     "pressure": {"enum": [kind.value for kind in Kind]},
     "sentence": TEXT,

@@ -38,6 +38,8 @@ def test_queues_are_made_altered_shown_listed_purged_and_deleted(run: Any, api: 
             status, altered = await http.ask("PATCH", "/api/v1/queues/a%2Fb", {"max_messages": 9, "ttl_ms": 1000})
             assert (status, altered["max_messages"], altered["ttl"]) == (200, 9, 1.0)
             assert (await http.queue("a%2Fb"))["max_messages"] == 9
+            status, altered = await http.ask("PATCH", "/api/v1/queues/a%2Fb", {"max_messages": 0, "ttl_ms": -1})
+            assert (status, altered["max_messages"], altered["ttl"]) == (200, None, 0.0)
             names: list[str] = []
             after: str | None = ""
             while after is not None:

@@ -1,7 +1,7 @@
 // Who sends to a queue and who receives from it: bands whose width is the rate and whose colour is the pressure.
 
 import { s } from "./dom.js";
-import { bytes, count, kindClass, rate } from "./format.js";
+import { bytes, count, kindClass, rate, shareOf } from "./format.js";
 
 const SHOWN = 6;
 const BAND = 46;
@@ -114,14 +114,14 @@ export function draw(svg, flow, pixels) {
   };
   side(senders, true);
   side(receivers, false);
-  const share = Math.min(1, Math.max(flow.stored_messages / flow.max_messages, flow.stored_bytes / flow.max_bytes));
+  const share = Math.min(1, shareOf(flow));
   const filled = share > 0 ? Math.max(2, share * (tankHigh - 2)) : 0;
   parts.push(
     s("rect", { class: "tank", x: left, y: tankTop, width: TANK, height: tankHigh, rx: 5 }),
     s("rect", { class: "fill", x: left + 1, y: tankTop + tankHigh - 1 - filled, width: TANK - 2, height: filled, rx: 4 }),
     s("text", { class: "big", x: wide / 2, y: high - 18, "text-anchor": "middle" }, `${count(flow.ready)} ready`),
     s("text", { class: "faint", x: wide / 2, y: high - 3, "text-anchor": "middle" },
-      `${bytes(flow.stored_bytes)}, ${Math.round(share * 100)} % of its limit`),
+      flow.max_messages === null && flow.max_bytes === null ? bytes(flow.stored_bytes) : `${bytes(flow.stored_bytes)}, ${Math.round(share * 100)} % of its limit`),
   );
   svg.setAttribute("viewBox", `0 0 ${wide} ${high}`);
   svg.setAttribute("height", high);

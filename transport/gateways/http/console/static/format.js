@@ -22,6 +22,12 @@ const decimal = (value) => fixed(value, 1).replace(/\.0$/, "");
 /** A whole number with its thousands apart: 12,345. */
 export const count = (value) => fixed(value ?? 0, 0);
 
+/** How full a queue is by the limit that it is nearer to, 1 at it; 0 where it has none. */
+export function shareOf(row) {
+  const of = (stored, most) => (most === null ? 0 : stored / most);
+  return Math.max(of(row.stored_messages, row.max_messages), of(row.stored_bytes, row.max_bytes));
+}
+
 /** The number that somebody has typed, with its thousands apart or not; null where it is no whole number. */
 export const typedCount = (text) => (/^\d+$/.test(text.replaceAll(",", "")) ? Number(text.replaceAll(",", "")) : null);
 

@@ -25,8 +25,8 @@ const FACTS = [
   ["Receivers want", (row) => count(row.wanted)],
   ["Senders may send", (row) => count(row.granted)],
   ["Senders that wait", (row) => count(row.waiting_senders)],
-  ["Stored", (row) => `${count(row.stored_messages)} of ${count(row.max_messages)}`],
-  ["Bytes", (row) => `${bytes(row.stored_bytes)} of ${bytes(row.max_bytes)}`],
+  ["Stored", (row) => count(row.stored_messages) + (row.max_messages === null ? "" : ` of ${count(row.max_messages)}`)],
+  ["Bytes", (row) => bytes(row.stored_bytes) + (row.max_bytes === null ? "" : ` of ${bytes(row.max_bytes)}`)],
   ["Oldest", (row) => (row.stored_messages && row.oldest_ms !== null ? duration(row.oldest_ms / 1000) : "none")],
 ];
 

@@ -3,7 +3,7 @@
 import { ask as request, path, settings } from "./api.js";
 import { ask, settingFields } from "./dialogs.js";
 import { button, enable, field, h, say, setFact, setText, trying } from "./dom.js";
-import { count, kindClass, rate } from "./format.js";
+import { count, kindClass, rate, shareOf } from "./format.js";
 import { sparkline } from "./sparkline.js";
 
 const ROWS = 50;
@@ -37,7 +37,7 @@ class Row {
     setText(this.cells.came, rate(row.came));
     setText(this.cells.went, rate(row.went));
     setText(this.cells.clients, `${count(row.attached_senders)} / ${count(row.attached_receivers)}`);
-    const share = Math.max(row.stored_messages / row.max_messages, row.stored_bytes / row.max_bytes);
+    const share = shareOf(row);
     const percent = Math.min(100, Math.round(share * 100));
     this.meter.style.width = `${percent}%`;
     this.used.toggleAttribute("data-high", percent >= 90);

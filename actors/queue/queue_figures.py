@@ -1,0 +1,132 @@
+"""The figures of a broker's queues, read as they stand: no queue is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from actors.errors import QueueError, StorageError
+from actors.queue.directory_errors import QueueNotFoundError
+from actors.queue.operations.browsing import describe, parties_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from actors.queue.counts import Count, Counts
+    from actors.queue.operations.counting import Counters
+    from actors.queue.owned_queues import OwnedQueues
+    from actors.queue.queue_actor import QueueActor
+    from actors.queue.queue_state import QueueState
+    from actors.queue.vocabulary.settings import QueueSettings
+    from actors.queue.vocabulary.statistics import ConnectionStatistics, QueueStatistics
+    from actors.runtime.loop_ref import LoopActorRef
+
+
+class FoundQueue(NamedTuple):
+    """A queue that is there, as whoever finds it has to know it.
+
+    Attributes:
+        name: its name.
+        number: its own among all that there ever were: one that is made anew has another.
+        settings: those that it has.
+        declared: whether they are its own, and not the broker's.
+        arguments: what it was declared with, as it came; empty for none.
+        owner: the actor that it goes with, and that alone may receive from it; None for a queue of everybody's.
+        ready: messages that a receiver could have now, but for what is on its way to the queue.
+        receivers: how many connections receive, take or own subscriptions.
+    """
+
+    name: str
+    number: int
+    settings: QueueSettings
+    declared: bool
+    arguments: bytes
+    owner: LoopActorRef[Any] | None
+    ready: int
+    receivers: int
+
+
+class QueueFigures:
+    """What can be read of the queues of a ``QueueDirectory``."""
+
+    owned: OwnedQueues
+    _queues: dict[str, LoopActorRef[QueueActor]]
+    _states: dict[str, QueueState]
+    _numbers: dict[str, int]
+    _declared: dict[str, QueueSettings]
+    _arguments: dict[str, bytes]
+    _counts: Counts
+
+    def settings_of(self, name: str) -> QueueSettings:
+        """The settings that the queue ``name`` has, or would get."""
+        raise NotImplementedError
+
+    def find(self, name: str) -> FoundQueue:
+        """The queue ``name`` where it is; nothing is made.
+
+        Raises:
+            QueueNotFoundError: there is none.
+        """
+        if name not in self._numbers:
+            raise QueueNotFoundError(name)
+        figures = self.read(name, parties=False)
+        return FoundQueue(
+            name,
+            self._numbers[name],
+            self.settings_of(name),
+            name in self._declared,
+            self._arguments.get(name, b""),
+            self.owned.owner_of(name),
+            0 if figures is None else figures.ready,
+            0 if figures is None else figures.attached_receivers,
+        )
+
+    def read(self, name: str, *, parties: bool = True) -> QueueStatistics | None:
+        """A queue's figures, read as they stand: it is not asked, and what waits in its inbox is not counted yet.
+
+        Args:
+            name: the queue's.
+            parties: whether each of its connections and subscriptions is among them, ``held_ms`` and ``oldest_ms``; without, it costs
+                the same however many there are, and nothing is read from the disk.
+
+        Returns:
+            None where there is no such queue, or it has failed for good.
+        """
+        queue = self._queues.get(name)
+        if queue is None or not queue.is_alive():
+            return None
+        return describe(self._states[name], asyncio.get_running_loop().time(), parties=parties)
+
+    def parties(self, name: str) -> Iterator[ConnectionStatistics]:
+        """The connections of a queue, as of `read`, one by one; none where there is no such queue."""
+        state = self._states.get(name)
+        return iter(()) if state is None else parties_of(state, asyncio.get_running_loop().time())
+
+    def oldest_ms(self, name: str) -> int:
+        """The age of the message that is next, milliseconds, which is read from the disk if it never was; 0 where nobody can have one."""
+        queue = self._queues.get(name)
+        if queue is None or not queue.is_alive():
+            return 0
+        try:
+            return self._states[name].oldest_ms(asyncio.get_running_loop().time())
+        except (QueueError, StorageError):
+            # The broker has been told, and the queue hears of it.
+            return 0
+
+    def count(self) -> Count:
+        """What all queues have counted beside what those that there are say themselves."""
+        return self._counts.begin()
+
+    @property
+    def names(self) -> list[str]:
+        """Of all queues, in no order: to put very many in one takes a turn of the loop."""
+        return list(self._numbers)
+
+    def state(self, name: str) -> QueueState | None:
+        """A queue's state, to be looked at only, as it stands; None where there is no such queue."""
+        return self._states.get(name)
+
+    def base(self, name: str) -> Counters:
+        """What a queue had counted when it was found at the start."""
+        return self._counts.base(name)
