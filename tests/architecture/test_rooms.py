@@ -37,6 +37,7 @@ ROOMS = (
     "transport.picture",
     "transport.broker",
     "transport.gateways.smq",
+    "transport.gateways.amqp",
     "transport.gateways.http.console",
     "transport.gateways.http",
     "transport.gateways",
