@@ -31,7 +31,8 @@ from transport.gateways.amqp.frames import MAX_GROUP_TAGS, FrameDecoder
 from transport.gateways.amqp.layout import MIN_FRAME_MAX, PROTOCOL_HEADER
 from transport.gateways.amqp.method import Method
 from transport.gateways.amqp.method_codec import decode_method, encode_method
-from transport.gateways.amqp.publishing import MAX_GROUP_BYTES, MAX_GROUP_MESSAGES, decode_publish
+from transport.gateways.amqp.properties import Properties
+from transport.gateways.amqp.publishing import MAX_GROUP_BYTES, MAX_GROUP_MESSAGES, MAX_KNOWN, decode_publish
 from transport.gateways.amqp.reply_codes import ReplyCode
 
 BASIC, CHANNEL, QUEUE = commands.Basic, commands.Channel, commands.Queue
@@ -45,7 +46,13 @@ SESSION = b"".join(
         marshalled(CHANNEL.Open(), 2),
         marshalled(QUEUE.Declare(queue="q", durable=True, arguments={"x-max-length": 5}), 1),
         frame.marshal(heartbeat.Heartbeat(), 0),
+        # What is like the last one in all, and in all but one thing: body, key, properties, size.
         *[published(b"body %d" % at, properties=PERSISTENT) for at in range(3)],
+        published(b"body 3", key="other", properties=PERSISTENT),
+        published(b"body 4", properties=PERSISTENT),
+        published(b"body 5", properties=PERSISTENT),
+        published(b"body 6", properties=BASIC.Properties(priority=2)),
+        published(b"body 7", properties=PERSISTENT),
         published(b"other", key="elsewhere", exchange="e"),
         published(b"", properties=BASIC.Properties(message_id="m")),
         published(b"in parts", most=3),
@@ -93,6 +100,11 @@ def test_a_session_is_read_as_it_was_written() -> None:
         (1, "queue", b"body 0"),
         (1, "queue", b"body 1"),
         (1, "queue", b"body 2"),
+        (1, "other", b"body 3"),
+        (1, "queue", b"body 4"),
+        (1, "queue", b"body 5"),
+        (1, "queue", b"body 6"),
+        (1, "queue", b"body 7"),
         (1, "elsewhere", b"other"),
         (1, "queue", b""),
         (1, "queue", b"in parts"),
@@ -100,6 +112,8 @@ def test_a_session_is_read_as_it_was_written() -> None:
         (2, "second", b"x"),
         (2, "queue", b"again"),
     ]
+    modes = [Properties(each[3]).delivery_mode for each in messages]
+    assert modes == [*[2] * 6, None, 2, *[None] * 3, 2, *[None] * 2]
     assert [each[1:] for each in found if each[:1] == ("settled",)] == [
         *[(1, BasicAck.INDEX, tag, False, False) for tag in range(1, 6)],
         (1, BasicAck.INDEX, 9, True, False),
@@ -234,8 +248,10 @@ def outcome(decode: Any, payload: bytes) -> Any:
 
 def test_many_keys_are_no_more_than_the_limit_in_memory_and_each_is_right() -> None:
     keys = [f"key-{at}" for at in range(1000)] * 2
-    found = single(events(opened(), b"".join(published(b"x", key) for key in keys)))
+    decoder = opened()
+    found = single(events(decoder, b"".join(published(b"x", key) for key in keys)))
     assert [each[2].routing_key for each in found] == keys
+    assert len(decoder._publishing._known) <= MAX_KNOWN
 
 
 def test_an_equal_method_is_the_same_object_and_one_with_a_secret_is_not_kept() -> None:
@@ -297,6 +313,12 @@ DECLARE = marshalled(QUEUE.Declare(queue="q"))
         (PUBLISH + raw_frame(2, 1, b"\0\x3c\0\0" + bytes(7) + b"\1\x80\0"), 502, "properties end before all"),
         (PUBLISH + raw_frame(2, 1, b"\0\x3c\0\0" + bytes(7) + b"\1\x80\0") + raw_frame(3, 1, b"x"), 502, "properties end before"),
         (PUBLISH + raw_frame(2, 1, b"\0\x3c\0\0" + bytes(8)), 502, "properties end before all"),
+        (PUBLISH + raw_frame(2, 1, b"\0\x3c\0\0" + bytes(7)) + raw_frame(3, 1, bytes(206)), 501, "type 2, all octets = <<0,60,0,0"),
+        (PUBLISH + content(b"x")[:21] + b"\0" + raw_frame(3, 1, b"x"), 501, "invalid_frame_end_marker,0"),
+        (PUBLISH + content(b"x")[:22] + raw_frame(2, 1, b"x"), 501, 'type 2, all octets = <<"x">>: unknown_frame'),
+        (PUBLISH + content(b"x")[:22] + raw_frame(3, 6, b"x"), 505, "expected method frame, got non method frame instead"),
+        (published(b"good", properties=PERSISTENT)[:-1] + b"\0", 501, "invalid_frame_end_marker,0"),
+        (published(b"good")[:-1] + b"\0", 501, "invalid_frame_end_marker,0"),
         (raw_frame(1, 1, b"\0\x3c\0\x28\0\0\0\1\xff\0"), 501, "Malformed UTF-8 in shortstr"),
         (raw_frame(1, 1, b"\0\x3c\0\x28\0\0\0\1"), 501, "cannot decode <<0,0,0,1>>"),
         (raw_frame(1, 1, b"\0\x3c\x0f\xff"), 503, "unimplemented method 60.4095"),
