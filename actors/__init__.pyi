@@ -12,7 +12,6 @@ from .queue.vocabulary.commands import (
     CaughtUp,
     CommitRequested,
     DemandSignalled,
-    DemandWithdrawn,
     Extended,
     FetchRequested,
     GetStatistics,
@@ -25,6 +24,7 @@ from .queue.vocabulary.commands import (
     Writable,
 )
 from .queue.vocabulary.moves import MoveMessages, PeekMessages
+from .queue.vocabulary.prefetch import DemandWithdrawn
 from .queue.vocabulary.replies import (
     FetchedMessages,
     MessagesReserved,

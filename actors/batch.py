@@ -77,7 +77,7 @@ class BinaryColumn:
         self.data = data
 
     @classmethod
-    def from_values(cls, values: Sequence[bytes]) -> BinaryColumn:
+    def from_values(cls, values: Sequence[Buffer]) -> BinaryColumn:
         """Join ``values``; raises BatchError above ``MAX_COLUMN_BYTES``."""
         try:
             # Through a list: array takes twice as long to grow from an iterator.

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from actors.batch import readable_headers
 from actors.errors import InvalidRequestError
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
+from actors.exchanges.message_tables import table_of
 from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.state.routed import Routed
 from actors.queue.state.senders import PRODUCER_BYTES
@@ -121,7 +121,7 @@ class Routing:
             if by_headers:
                 found: list[tuple[str, ...]] = []
                 for at, key in enumerate(some, start):
-                    table = readable_headers(b"" if headers is None else headers[at])
+                    table = table_of(b"" if headers is None else headers[at])
                     found.append(route(exchange, (texts[key],), table))
                     yield None
                 each = iter(found)

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 import pykka
 
-from actors.batch import readable_headers
 from actors.errors import InboxOverflowError, QueueError, RecordTooLargeError, TooMuchTogetherError
 from actors.exchanges.errors import ExchangeNotFoundError
+from actors.exchanges.message_tables import table_of
 from actors.queue.operations.dead_letters import (
     MOST_BEFORE,
     expired_before,
@@ -404,4 +404,4 @@ def _first(ranges: Iterable[Range], count: int) -> tuple[Range, ...]:
 
 
 def _headers(batch: MessageBatch, index: int) -> Table | None:
-    return readable_headers(batch.headers[index]) if batch.headers is not None else None
+    return table_of(batch.headers[index]) if batch.headers is not None else None

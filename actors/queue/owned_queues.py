@@ -1,4 +1,4 @@
-"""Queues that go with their owner: each has a name that nobody has chosen, and is deleted when the actor of its connection has ended."""
+"""Queues that go with their owner: each is deleted when the actor of its connection has ended. Most have a name that nobody has chosen."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Queues(Protocol):
     def __contains__(self, name: str) -> bool:
         """Whether there is a queue of this name."""
 
-    def declare(self, name: str, settings: QueueSettings) -> LoopActorRef[Any]:
+    def declare(self, name: str, settings: QueueSettings, arguments: bytes = b"") -> LoopActorRef[Any]:
         """Make a queue."""
 
     def delete(self, name: str) -> None:
@@ -69,18 +69,27 @@ class OwnedQueues:
             raise
         return name
 
-    def declare(self, settings: QueueSettings) -> str:
+    def declare(self, settings: QueueSettings, named: str | None = None, arguments: bytes = b"") -> str:
         """Make a queue that is given its owner, by `give`, before anybody else has a turn; as `make`, with its errors.
 
         An actor that is attached to a queue from its beginning can be its owner only when it is there.
+
+        Args:
+            settings: what it is made with; it is transient in any case.
+            named: its name; None for one that nobody has chosen.
+            arguments: as of ``QueueDirectory.declare``.
+
+        Raises:
+            QueueExistsError: there is a queue of this name.
         """
-        name = PREFIX + urlsafe_b64encode(self._random_bytes(NAME_BYTES)).rstrip(b"=").decode()
+        name = named or PREFIX + urlsafe_b64encode(self._random_bytes(NAME_BYTES)).rstrip(b"=").decode()
         if name in self._queues:
-            raise QueueExistsError(f"queue {name!r} exists: the randomness of this machine gave a name twice")
+            why = "another has it" if named else "the randomness of this machine gave a name twice"
+            raise QueueExistsError(f"queue {name!r:.255} exists: {why}")
         settings = replace(settings, durable=False)
         if settings.dead_letter_queue is None and settings.dead_letter_exchange is None:
             settings = replace(settings, max_receives=None)
-        self._queues.declare(name, settings)
+        self._queues.declare(name, settings, arguments)
         return name
 
     def give(self, name: str, owner: LoopActorRef[Any]) -> None:

@@ -413,8 +413,8 @@ class QueueActor(LoopActor):
         self._letters.altered(self)
         return self._output.answer_later(LaterReply(), answer, self._state.last_event)
 
-    def _statistics(self, _message: commands.GetStatistics) -> QueueStatistics:
-        return describe(self._state, self.loop.time())
+    def _statistics(self, message: commands.GetStatistics) -> QueueStatistics:
+        return describe(self._state, self.loop.time(), parties=message.parties)
 
     def _durable(self, _message: _Durable) -> None:
         self._output.release()

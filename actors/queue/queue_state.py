@@ -23,7 +23,7 @@ from actors.queue.state.catching_up import catch_up
 from actors.queue.state.core import QueueCore
 from actors.queue.state.receivers import Take
 from actors.queue.structures.deadlines import each_due
-from actors.queue.vocabulary import commands, distributed, moves, takes
+from actors.queue.vocabulary import commands, distributed, moves, prefetch, takes
 from actors.queue.vocabulary.replies import MarkReached, Tell
 from actors.queue.vocabulary.settings import TIMER_BUDGET
 
@@ -155,7 +155,8 @@ _OPERATIONS: dict[type, Callable[[QueueCore, Any, float], Any]] = {
     commands.OfferBatch: sending.accept,
     commands.AttachReceiver: receiving.attach_receiver,
     commands.DemandSignalled: receiving.receive,
-    commands.DemandWithdrawn: receiving.withdraw_demand,
+    prefetch.DemandWithdrawn: receiving.withdraw_demand,
+    prefetch.LimitDemand: receiving.limit_demand,
     commands.Acknowledged: receiving.acknowledge,
     commands.Rejected: receiving.reject,
     commands.Extended: receiving.extend,

@@ -13,12 +13,12 @@ from actors.queue.vocabulary.commands import (
     Acknowledged,
     AttachReceiver,
     DemandSignalled,
-    DemandWithdrawn,
     Extended,
     Left,
     Rejected,
     Writable,
 )
+from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand
 from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages, ReceiverAttached
 from actors.queue.vocabulary.takes import CancelTake, TakeMessages
 from actors.runtime.loop_ref import LoopActorRef
@@ -70,6 +70,13 @@ class ReceiveFromQueuePublisher(ConnectionActor):
             self._port.tell(message)
         elif kind is TakeMessages or kind is CancelTake:
             self.pass_on(message)
+        elif kind is LimitDemand:
+            # What was signalled and not passed on counts no more.
+            self._wanted_messages = 0
+            self.pass_on(message)
+        elif kind is DemandLimited:
+            self._asked_messages = message.demand
+            self._port.tell(message)
         elif kind is Left:
             # The queue hears of it when the connection is over.
             self._failed = message.failed

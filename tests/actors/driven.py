@@ -19,6 +19,7 @@ from actors.queue.state.subscriptions import pieces
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.events import Event, StagesEnded
+from actors.queue.vocabulary.prefetch import DemandWithdrawn
 from actors.queue.vocabulary.replies import Connection, DeadLetter, Tell
 from actors.queue.vocabulary.stages import StageKey
 
@@ -251,7 +252,7 @@ class QueueState(queue_state.QueueState):
         self.execute(commands.Extended(pairs, seconds, cast("Any", connection)), now, 0)
 
     def cancel_demand(self, connection: Connection) -> None:
-        self.execute(commands.DemandWithdrawn(cast("Any", connection)), 0.0, 0)
+        self.execute(DemandWithdrawn(cast("Any", connection)), 0.0, 0)
 
     def detach(self, connection: Connection, now: float, failed: bool = True) -> None:
         self.execute(commands.Left(failed, cast("Any", connection)), now, 0)

@@ -14,13 +14,13 @@ from actors.queue.vocabulary.commands import (
     AttachReceiver,
     AttachSender,
     DemandSignalled,
-    DemandWithdrawn,
     Extended,
     GetStatistics,
     Left,
     OfferBatch,
     Rejected,
 )
+from actors.queue.vocabulary.prefetch import DemandWithdrawn
 from actors.queue.vocabulary.replies import (
     ReceivedMessages,
     ReceiverAttached,

@@ -19,6 +19,7 @@ from actors.queue.state.receivers import Receiver
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesReturned, QueuePurged
+from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand
 from actors.queue.vocabulary.replies import NothingHeld, ReceiverAttached
 from actors.queue.vocabulary.settings import (
     MAX_DELAYED,
@@ -144,12 +145,25 @@ def extend(core: QueueCore, command: commands.Extended, now: float) -> None:
             core.leases.grant(receiver, span, now + seconds)
 
 
-def withdraw_demand(core: QueueCore, command: commands.DemandWithdrawn, _now: float) -> None:
+def withdraw_demand(core: QueueCore, command: DemandWithdrawn, _now: float) -> None:
     """Deliver nothing more; what the receiver holds it keeps."""
     receiver = core.receiver(command.connection)
     core.ring.leave(receiver)
     receiver.demand = 0
     receiver.byte_credit = min(0, receiver.byte_credit)
+
+
+def limit_demand(core: QueueCore, command: LimitDemand, now: float) -> None:
+    """Have the demand be what is left of a limit beside what is held."""
+    if command.messages < 0:
+        raise InvalidRequestError(f"a limit of {command.messages} messages is negative")
+    receiver = core.receiver(command.connection)
+    core.ring.leave(receiver)
+    left = command.messages - receiver.in_flight
+    receiver.demand = max(0, left)
+    core.tell(receiver.connection, DemandLimited(receiver.demand, max(0, -left)))
+    if join_ring(core, receiver):
+        dispatch(core, now)
 
 
 def detach_receiver(core: QueueCore, connection: Connection, now: float, failed: bool = True) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
+from actors.queue.vocabulary.prefetch import DemandWithdrawn, LimitDemand
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
@@ -119,13 +120,6 @@ class DemandSignalled:
 
     messages: int
     bytes: int
-    connection: Ref | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DemandWithdrawn:
-    """Deliver nothing more, whatever was demanded before; what is held stays held until the connection has left."""
-
     connection: Ref | None = None
 
 
@@ -415,7 +409,9 @@ class AlterQueue:
 
 @dataclass(frozen=True, slots=True)
 class GetStatistics:
-    """Answer: QueueStatistics."""
+    """Answer: QueueStatistics; without ``parties`` it costs the same however many connections there are."""
+
+    parties: bool = True
 
 
 Command: TypeAlias = (
@@ -425,6 +421,7 @@ Command: TypeAlias = (
     | AttachReceiver
     | DemandSignalled
     | DemandWithdrawn
+    | LimitDemand
     | Acknowledged
     | Rejected
     | Extended

@@ -12,6 +12,7 @@ from actors.queue.structures.ranges import Range
 from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.distributed import OfPublishing
 from actors.queue.vocabulary.moves import ParcelsStored
+from actors.queue.vocabulary.prefetch import DemandLimited
 from actors.queue.vocabulary.published import Published
 
 
@@ -267,6 +268,7 @@ Reply: TypeAlias = (
     | OfPublishing
     | Superseded
     | ReceiverAttached
+    | DemandLimited
     | ReceivedMessages
     | SubscriptionOpened
     | MessagesReserved

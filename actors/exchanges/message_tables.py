@@ -1,0 +1,34 @@
+"""The headers of a message as exchanges compare them: its own, and those that a header of it carries for another protocol.
+
+A gateway may keep the headers of its protocol as the bytes that came, all in one header of the message. It says here, when it is loaded,
+how they are read: so a message is matched by each of them, with its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from actors.batch import readable_headers
+from actors.exchanges.tables import Table
+
+Reader: TypeAlias = Callable[[bytes], Mapping[str, Any]]
+
+_readers: dict[str, Reader] = {}
+
+
+def carry(header: str, reader: Reader) -> None:
+    """Have what a header of this name carries read by ``reader``, which gives nothing for bytes that it cannot read."""
+    _readers[header] = reader
+
+
+def table_of(packed: bytes) -> Table | None:
+    """The headers of a message, by their bytes in a batch; None where it has none, or nobody can read them."""
+    found = readable_headers(packed)
+    if not found:
+        return found
+    for name, reader in _readers.items():
+        carried = found.get(name)
+        if isinstance(carried, bytes):
+            return {**reader(carried), **{each: value for each, value in found.items() if each != name}}
+    return found
