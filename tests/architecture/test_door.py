@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 DOOR = "transport.broker.operations"
 BEHIND_IT = {DOOR} | {
-    f"transport.broker.{name}" for name in ("operation_rows", "services", "broker", "commands", "listings")
+    f"transport.broker.{name}"
+    for name in ("declarations", "operation_rows", "services", "broker", "commands", "listings")
 }
 """They hold the queues, list them, and carry out what the door lets in."""
 ROLES_ACTORS = {"SendToQueueSubscriber", "ReceiveFromQueuePublisher", "SubscriptionPublisher"}

@@ -105,7 +105,7 @@ class Broker:
         self._queue_directory = queue_directory
         self.config = config or BrokerConfig()
         config = self.config
-        if listeners is None and (config.http or config.smq_source or config.smq_sink):
+        if listeners is None and config.gateways:
             raise LocalProtocolError(
                 "the options ask for a gateway: give the broker listeners=configured_listeners(config), of transport.gateways.listeners"
             )

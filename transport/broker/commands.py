@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pykka import ActorDeadError
 
-from actors import MoveMessages, PeekMessages, PurgeQueue, QueueError, ReleaseSubscription, StorageError, ask
+from actors import (
+    GetStatistics,
+    MoveMessages,
+    PeekMessages,
+    PurgeQueue,
+    QueueError,
+    ReleaseSubscription,
+    StorageError,
+    ask,
+)
 from actors.errors import QueueGoneError
 from actors.queue.directory_errors import QueueNotFoundError
 from transport.broker import listings, peeked
@@ -35,6 +44,7 @@ LONG_AT_ONCE = 2
 
 if TYPE_CHECKING:
     from actors.queue.exchange_directory import ExchangeDirectory
+    from actors.queue.vocabulary.statistics import QueueStatistics
 
 logger = logging.getLogger("penstock.broker")
 
@@ -159,6 +169,11 @@ class Commands:
         """Drop the messages that wait."""
         name = string_of(arguments, "name")
         return {"name": name, "purged": await self._ask(name, PurgeQueue())}
+
+    async def figures(self, name: str) -> QueueStatistics:
+        """What a queue says of itself, behind all that it was told before; its connections are left out."""
+        answer: QueueStatistics = await self._ask(name, GetStatistics(parties=False))
+        return answer
 
     async def queue_move(self, arguments: Options) -> Any:
         """Move some of the messages that can be received now; ``next`` says how to go on."""

@@ -152,6 +152,7 @@ async def connection_rows(of: Listed, after: Key | None) -> Rows:
             known = () if statistics is None or isinstance(statistics, str) else statistics.connections
             loads[queue] = {facts.connection: facts for facts in known}
         facts = loads.get(queue or "", {}).get(connection.actor)
+        demand, in_flight = (facts.demand, facts.in_flight) if facts is not None else connection.load or (0, 0)
         wire = connection.connection
         yield (
             (number,),
@@ -163,8 +164,8 @@ async def connection_rows(of: Listed, after: Key | None) -> Rows:
                 "client_id": connection.client_id,
                 "user": user_of(connection),
                 "peer": wire.peer if wire is not None else None,
-                "demand": facts.demand if facts is not None else 0,
-                "in_flight": facts.in_flight if facts is not None else 0,
+                "demand": demand,
+                "in_flight": in_flight,
                 "held_ms": facts.held_ms if facts is not None else 0,
                 "connected_s": round(of.now() - connection.opened_at, 3),
                 "bytes_in": wire.bytes_in if wire is not None else 0,

@@ -25,9 +25,10 @@ from actors import (
 from actors.limits import NO_DEADLINE
 from actors.queue.exchange_sender import ExchangeSender
 from transport.broker import audit, exchange_commands
+from transport.broker.declarations import EXCHANGE, MADE_BY, Declarations
 from transport.broker.operation_rows import DEFAULT_EXCHANGE_RESOURCE as DEFAULT_EXCHANGE_RESOURCE  # noqa: PLC0414 - the door gives it
 from transport.broker.operation_rows import OPERATIONS as OPERATIONS  # noqa: PLC0414 - as above
-from transport.broker.operation_rows import dead_letters_said, exchange_resource
+from transport.broker.operation_rows import exchange_resource
 from transport.broker.port import Tasks
 from transport.broker.publishers import Publisher
 from transport.broker.services import Receiving as Receiving  # noqa: PLC0414 - the door gives it
@@ -35,8 +36,8 @@ from transport.broker.services import Services as Services  # noqa: PLC0414 - as
 from transport.broker.services import Subscribing as Subscribing  # noqa: PLC0414 - as above
 from transport.broker.takers import Taker
 from transport.broker.transaction import Transaction
-from transport.errors import ForbiddenError, RemoteProtocolError
-from transport.security.principal import RESOURCE_RIGHTS, Principal, Proof, Right, name_of
+from transport.errors import RemoteProtocolError
+from transport.security.principal import Principal, Proof, Right
 from transport.wire.arguments import CHECK, check_known, string_of
 from transport.wire.exchange_named import PublishesTo
 from transport.wire.messages import Options
@@ -44,7 +45,6 @@ from transport.wire.names import check_name
 
 if TYPE_CHECKING:
     from actors.queue.connection_actor import Port
-    from actors.queue.queue_figures import FoundQueue
     from actors.queue.subscription_publisher import SubscriptionPort
     from actors.queue.vocabulary.needed import Needed
     from transport.broker.asked_to_publish import Piece
@@ -57,8 +57,6 @@ Ref = LoopActorRef[Any]
 
 
 WRITER: Final = "the writer "
-EXCHANGE: Final = "the exchange "
-MADE_BY: Final = "queue.create"
 MAKES: Final = "makes, as {}, the queue"
 """What it is in the log that a queue is made by being used: the operation, and in words."""
 BINDS: Final = "binding.create"
@@ -66,30 +64,20 @@ UNBINDS: Final = "binding.delete"
 COMMANDS: Final = tuple(sorted(name for name, operation in OPERATIONS.items() if operation.handler is not None))
 
 
-class Operations:
+class Operations(Declarations):
     """What one principal may have the broker do.
 
     Every method raises ForbiddenError where the right is missing. The answer is the same whether the queue is there or not.
     """
 
-    __slots__ = ("_attached", "_moves", "_services", "number", "peer", "principal")
+    __slots__ = ("_moves", "number")
 
     def __init__(self, services: Services, principal: Principal) -> None:
-        self._services = services
-        self.principal = principal
-        # From where, for the log: whoever takes the connection says it.
-        self.peer = "?"
+        super().__init__(services, principal)
         # On which connection, if on one.
         self.number: int | None = None
-        # What is attached now, or is to be committed, takes these.
-        self._attached: set[tuple[Right, str | None]] = set()
         # The move that was told of last: what goes on with it is told no more.
         self._moves: tuple[str | None, str] | None = None
-
-    def renew(self, principal: Principal) -> bool:
-        """Whoever asks may do something else from now on; whether that still allows what is attached."""
-        self.principal = principal
-        return all(principal.may(right, resource) for right, resource in self._attached)
 
     @property
     def tasks(self) -> Tasks:
@@ -194,41 +182,6 @@ class Operations:
             queues.delete(name)
             raise
         return name, Receiving(actor, timeout, prefix)
-
-    def find_queue(self, queue: str) -> FoundQueue:
-        """A queue that is there, as it stands; it takes any right on it, and nothing is made.
-
-        Raises:
-            QueueNotFoundError: there is no such queue.
-        """
-        check_name(queue)
-        if not any(self.principal.may(right, queue) for right in RESOURCE_RIGHTS):
-            # What it is refused for is one of them.
-            self._need(Right.READ, queue, "queue")
-        return self._services.queues.find(queue)
-
-    async def declare_queue(self, queue: str, settings: QueueSettings, arguments: bytes = b"") -> FoundQueue:
-        """Have a queue with these settings, made with ``arguments`` where there is none; it returns when that is durable.
-
-        It takes the rights of ``queue.create`` for these settings. Where the queue is there with the same settings, its arguments stay: who
-        cares compares them before (`find_queue`).
-
-        Raises:
-            QueueExistsError, QueueLimitError, TooManyQueuesError: as of ``QueueDirectory.declare``.
-            TimeoutError, StorageError: the disk does not store it.
-        """
-        self._check(MADE_BY, check_name(queue))
-        queues = self._services.queues
-        for right, of in OPERATIONS[MADE_BY].also(queues, dead_letters_said(queue, settings)):
-            self._need(right, of, MADE_BY)
-        audit.allowed(self.principal.name, MADE_BY, queue, self.peer, MADE_BY)
-        try:
-            queues.declare(queue, settings, arguments)
-            await self._services.commands.durable()
-        except Exception as error:
-            audit.not_done(self.principal.name, MADE_BY, queue, self.peer, MADE_BY, error)
-            raise
-        return queues.find(queue)
 
     async def bind(self, queue: str, bindings: Iterable[Binding]) -> None:
         """Bind the queue of a receiver to exchanges, with the rights and the errors of ``binding.create``; returns when it is durable.
@@ -418,32 +371,9 @@ class Operations:
             audit.allowed(self.principal.name, MADE_BY, name, self.peer, MAKES.format(role))
         return made
 
-    def _check_not_owned(self, name: str) -> None:
-        """Refuse what concerns the messages of a queue that goes with another connection."""
-        if self._services.queues.owned.owner_of(name) is not None:
-            raise ForbiddenError(f"queue {name!r:.255} is the own one of another receiver, and nobody else's")
-
     def _is_bound(self, exchange: str, queue: str, key: str, arguments: Mapping[str, Any] | None) -> bool:
         """Whether a queue is bound so already."""
         try:
             return not self._services.queues.exchanges.exchanges.decide.bind(exchange, queue, key, arguments)
         except QueueError:
             return False
-
-    def _attach(self, right: Right, resource: str | None, operation: str, kind: str = "") -> None:
-        """Something takes this right from now on, and as long as it is attached."""
-        self._need(right, resource, operation, kind)
-        self._attached.add((right, resource))
-
-    def _check(self, name: str, resource: str | None = None) -> None:
-        right = OPERATIONS[name].right
-        if right is not None:
-            self._need(right, resource, name)
-
-    def _need(self, right: Right, resource: str | None, operation: str, kind: str = "") -> None:
-        """Refuse, and log it, unless the principal has the right; ``kind`` is in words what a resource is that is no queue."""
-        if self.principal.may(right, resource):
-            return
-        audit.refused(self.principal.name, name_of(right), operation, resource, self.peer)
-        what = "the broker" if resource is None else f"{kind}{resource!r:.255}"
-        raise ForbiddenError(f"{self.principal} may not {name_of(right)} {what}")

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from actors import SubscriptionOptions
 from actors.limits import NO_DEADLINE
 from actors.queue.vocabulary import commands, replies
+from actors.queue.vocabulary.prefetch import DemandWithdrawn
 from transport.broker.binding_port import BindingPort
 from transport.broker.operations import Operations
 from transport.broker.port import Client
@@ -44,7 +45,7 @@ class ReceivingPort(BindingPort):
             case wire.Ack():
                 self.actor.deliver(commands.Acknowledged(frame.ranges, self.actor))
             case wire.Request(messages=0, bytes=0) if self._demand.messages:
-                self.actor.deliver(commands.DemandWithdrawn())
+                self.actor.deliver(DemandWithdrawn())
             case wire.Request():
                 self.actor.deliver(commands.DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
             case wire.Nack():
@@ -62,7 +63,7 @@ class ReceivingPort(BindingPort):
     def drain(self) -> None:
         """Deliver nothing more. What the client holds goes back when its connection is over, and is no failure."""
         assert self.actor is not None
-        self.actor.deliver(commands.DemandWithdrawn())
+        self.actor.deliver(DemandWithdrawn())
         self.actor.deliver(commands.Left(failed=False))
 
     def tell(self, reply: replies.Reply) -> None:

@@ -177,6 +177,11 @@ class Served(ABC, Generic[E]):
     def event_received(self, event: E, work: int) -> None:
         """What the client says; an error raised ends the connection with its ``code``; one that has none is a defect of ours."""
 
+    @property
+    def load(self) -> tuple[int, int] | None:
+        """Messages that it may still get, and that it holds, where it has more than one queue; None where its queue knows."""
+        return None
+
     def writable_changed(self, writable: bool) -> None:
         """The client takes less, or again more, than is written to it. Meanwhile nothing more that it says is handled."""
 

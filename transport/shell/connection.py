@@ -21,7 +21,7 @@ from transport.shell.ends import CLOSE_TIMEOUT, LINGER, end_later, end_writing, 
 from transport.shell.loop_transport import Connectable, pause_from_the_start, pause_reading, peer_of, write_parts
 from transport.shell.place import Place
 from transport.shell.turns import Turns
-from transport.shell.unsent import COUNTED_BYTES, WRITE_BUFFER_HIGH, Unsent, UnsentTotal
+from transport.shell.unsent import COUNTED_BYTES, MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH, Unsent, UnsentTotal
 from transport.wire.carried import ANSWERED, ANY_SHARE, CarriedProtocol
 from transport.wire.liveness import DEFAULT_HEARTBEAT, SILENT_INTERVALS, Liveness, Verdict, handshake_seconds
 from transport.wire.receiving import Part
@@ -69,7 +69,7 @@ class Connection(Connectable, Generic[E]):
         self._loop = loop
         self._turns = turns or Turns(loop)
         self._place = Place(self._turns)
-        self._unsent = Unsent(unsent or UnsentTotal(), self)
+        self._unsent = Unsent(unsent or UnsentTotal(), self, protocol.most_unsent or MAX_UNSENT_BYTES)
         self._liveness = Liveness(heartbeat, loop.time())
         self._transport: asyncio.Transport | None = None
         self._out: list[Part] = []

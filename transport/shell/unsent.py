@@ -15,7 +15,8 @@ from transport.wire.frames import MAX_FRAME_BYTES
 WRITE_BUFFER_HIGH = 1024 * 1024
 """Bytes waiting for the socket above which the handler is told to hold back, and a broker reads no more of this client."""
 MAX_UNSENT_BYTES = 3 * MAX_FRAME_BYTES
-"""Bytes waiting for the socket above which the connection is aborted. What is under way when the socket fills up stays below: deliveries
+"""Bytes waiting for the socket above which a connection is aborted, unless its protocol has larger messages. What is under way when the
+socket fills up stays below: deliveries
 that were asked for (8 MiB and a largest message, 16 MiB), or the answer to a command (16 MiB), and the short answers to what was read."""
 MOST_UNSENT_BYTES = 256 * 2**20
 """As much as frames that are not complete may take: two hundred and fifty who do not read."""
@@ -90,16 +91,22 @@ class UnsentTotal:
 class Unsent:
     """What one connection has unsent.
 
+    Args:
+        total: of all connections.
+        owner: whose it is.
+        most: above which the connection is cut.
+
     Attributes:
         owner: the connection, until it is closed.
         bytes: how much, in its size class; 0 for what does not count.
         gives_way: whether it was asked to, and is not drained yet.
     """
 
-    __slots__ = ("_total", "bytes", "gives_way", "owner")
+    __slots__ = ("_total", "bytes", "gives_way", "most", "owner")
 
-    def __init__(self, total: UnsentTotal, owner: Owner) -> None:
+    def __init__(self, total: UnsentTotal, owner: Owner, most: int = MAX_UNSENT_BYTES) -> None:
         self._total = total
+        self.most = most
         self.owner: Owner | None = owner
         self.bytes = 0
         self.gives_way = False
@@ -111,10 +118,10 @@ class Unsent:
             self._total.changed(self, size)
 
     def bound(self, unsent: int) -> None:
-        """It is so much now; above ``MAX_UNSENT_BYTES`` the connection is cut."""
+        """It is so much now; above ``most`` the connection is cut."""
         self.count(unsent)
-        if unsent > MAX_UNSENT_BYTES and self.owner is not None:
-            why = f"{unsent} bytes wait for a peer that does not read; the limit is {MAX_UNSENT_BYTES}"
+        if unsent > self.most and self.owner is not None:
+            why = f"{unsent} bytes wait for a peer that does not read; the limit is {self.most}"
             self.owner.abort(UnreadError(why))
 
     def drained(self) -> None:

@@ -42,6 +42,8 @@ class CarriedProtocol(ABC, Generic[E]):
         serves: whether this side serves the other: it reads no more of a peer that does not read what it is told.
         closed: whether the peer has said its last word, or was told ours, which the shell notes here.
         noun: what its events are called, in what a peer is told.
+        most_unsent: bytes that may wait for its socket before the connection is cut; None for what most have, which is three of the largest
+            frames.
         splits: whether peers write the beginning of an event apart from its rest, and wait for the first to be acknowledged (Nagle's
             algorithm). It is acknowledged at once then, and not after the system's 40 ms.
     """
@@ -54,6 +56,7 @@ class CarriedProtocol(ABC, Generic[E]):
     serves = True
     closed = False
     noun = "message"
+    most_unsent: int | None = None
     splits = False
 
     @abstractmethod
