@@ -23,6 +23,7 @@ from transport.cli._supervisor import Supervisor
 from transport.cli.exit_codes import EXIT_USAGE
 from transport.config.settings_file import SettingsError
 from transport.errors import LocalProtocolError, TransportError
+from transport.gateways.amqp.connections import NAME, TLS_NAME
 from transport.gateways.http.listener import LISTENER
 from transport.gateways.listeners import configured_listeners
 from transport.gateways.smq.connections import SINK, SOURCE
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from transport.config.settings_sources import Resolved
 
 VERB = "broker"
-GATEWAYS = {SOURCE: "SMQ sources", SINK: "SMQ sinks"}
+GATEWAYS = {NAME: "AMQP", TLS_NAME: "AMQP under TLS", SOURCE: "SMQ sources", SINK: "SMQ sinks"}
 """Listeners that options ask for, and what is said of them."""
 
 logger = logging.getLogger("penstock.broker")

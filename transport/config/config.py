@@ -121,6 +121,8 @@ class BrokerConfig:
         log_format: one of ``LOG_FORMATS``.
         users_file: who may come in (`penstock user`); None lets everybody in.
         http: where HTTP is spoken, ``host:port``; None for nowhere (docs/http.md). It takes the extra ``http``.
+        amqp: where clients of AMQP 0-9-1 connect, ``host:port``, in plain; None for nowhere (docs/amqp.md).
+        amqps: where they connect under TLS, which takes ``tls_certificate``.
         smq_source: where sources of the simple message queue connect, ``host:port``; None for nowhere (docs/smq.md).
         smq_sink: where its sinks connect, likewise. With them the queue is exclusive.
         smq_queue: the queue that both use.
@@ -175,6 +177,8 @@ class BrokerConfig:
     log_level: str = LOG_LEVELS[2]
     log_format: str = LOG_FORMATS[0]
     http: str | None = None
+    amqp: str | None = None
+    amqps: str | None = None
     smq_source: str | None = None
     smq_sink: str | None = None
     smq_queue: str = DEFAULT_SMQ_QUEUE
@@ -212,9 +216,14 @@ class BrokerConfig:
 
     def addresses(self) -> dict[str, str]:
         """Where the broker is to listen, by the name of the setting that says so."""
-        names = ("send_address", "receive_address", "http", "smq_source", "smq_sink")
+        names = ("send_address", "receive_address", "http", "amqp", "amqps", "smq_source", "smq_sink")
         asked = {name: getattr(self, name) for name in names}
         return {name: address for name, address in asked.items() if address is not None}
+
+    @property
+    def gateways(self) -> tuple[str, ...]:
+        """The settings that ask for listeners of other protocols than Penstock's own."""
+        return tuple(name for name in self.addresses() if name not in ("send_address", "receive_address"))
 
     def queue_settings(self) -> QueueSettings:
         """What a queue gets that is not declared otherwise."""

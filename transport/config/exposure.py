@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 USERS = "`penstock user add NAME --users-file FILE` and --users-file FILE"
 TLS = "--tls-certificate FILE and --tls-key FILE"
 """The two that mend it."""
-PROTECTED = frozenset({"send_address", "receive_address", "http"})
+PROTECTED = frozenset({"send_address", "receive_address", "http", "amqps"})
 """Addresses of protocols that ask who somebody is, and that TLS carries."""
 
 

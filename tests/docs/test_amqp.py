@@ -1,0 +1,26 @@
+"""docs/amqp.md: its program says what the page shows, with the broker that its line starts."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+
+from tests.docs.typed import block
+from tests.transport.programs import DEADLINE, BrokerProcess
+
+PAGE = "docs/amqp.md"
+
+
+def test_the_program_prints_what_the_page_shows() -> None:
+    _, verb, *options = shlex.split(block(PAGE, "penstock broker"))
+    assert (verb, options) == ("broker", ["--amqp", "127.0.0.1:5672"])
+    with BrokerProcess("--amqp", "127.0.0.1:0") as broker:
+        words = broker.said.replace(",", "").split()
+        port = words[words.index("AMQP") + 1].rpartition(":")[2]
+        program = block(PAGE, "import pika").replace("5672", port)
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=DEADLINE, check=False
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == block(PAGE, "b'tea' text/plain")

@@ -1,0 +1,54 @@
+"""A broker that speaks AMQP, as a process of its own: its clients block, as most of their users' programs do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.transport.programs import BrokerProcess
+
+if TYPE_CHECKING:
+    from tests.transport.certificates import Certificates
+    from tests.transport.gateways.amqp.peers import Secured
+
+
+class AmqpBroker(BrokerProcess):
+    """One on free ports.
+
+    Attributes:
+        port: where AMQP is spoken.
+    """
+
+    def __init__(self, *options: str) -> None:
+        super().__init__("--amqp", "127.0.0.1:0", *options)
+        words = self.said.replace(",", "").split()
+        self.port = int(words[words.index("AMQP") + 1].rpartition(":")[2])
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[AmqpBroker]:
+    """One for all tests that only use it: each has names of its own."""
+    with AmqpBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[Secured]:
+    """One with users, in plain and under TLS."""
+    from tests.transport.gateways.amqp.peers import Secured
+
+    with Secured(tmp_path_factory.mktemp("users"), certificates) as running:
+        yield running
+
+
+_numbers = count(1)
+
+
+@pytest.fixture
+def named() -> Callable[[str], str]:
+    """Makes a name that no other test has."""
+    number = next(_numbers)
+    return lambda name: f"{name}-{number}"

@@ -1,0 +1,115 @@
+"""What the tests of AMQP's clients have in common: a broker that is frozen, one that is killed and comes again, one with users and TLS."""
+
+from __future__ import annotations
+
+import signal
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+from typer.testing import CliRunner
+
+from tests.transport.gateways.amqp.conftest import AmqpBroker
+from transport.cli.app import app
+
+if TYPE_CHECKING:
+    from tests.transport.certificates import Certificates
+
+SECONDS = 30
+"""The deadline of every wait."""
+NOTICED_SECONDS = 20
+"""In which a client whose heartbeat is a second has noticed that the broker says nothing: pika gives it five more."""
+MOST_SILENT_SECONDS = 10
+"""In which a broker has given up a client whose heartbeat is a second, on a busy machine too: after two of them by its own clock."""
+USER, PASSWORD = "ann", "correct horse"
+
+
+@contextmanager
+def frozen(broker: AmqpBroker) -> Iterator[None]:
+    """The broker does nothing, and its connections stand."""
+    broker.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        broker.process.send_signal(signal.SIGCONT)
+
+
+class Lasting:
+    """A broker that keeps its data, at one address through its lives.
+
+    Args:
+        folder: where its data is.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+        self.running = AmqpBroker("--data", self._folder)
+        self.port = self.running.port
+
+    def kill(self) -> None:
+        """End it, as a power cut would."""
+        self.running.process.kill()
+        self.running.end()
+        self.running.__exit__()
+
+    def start(self) -> None:
+        """Start it again."""
+        self.running = AmqpBroker("--data", self._folder, "--amqp", f"127.0.0.1:{self.port}")
+
+    def restart(self) -> None:
+        """Kill it and start it again."""
+        self.kill()
+        self.start()
+
+
+@contextmanager
+def lasting(folder: Path) -> Iterator[Lasting]:
+    """A broker that can be killed and comes again."""
+    broker = Lasting(folder)
+    try:
+        yield broker
+    finally:
+        broker.running.__exit__()
+
+
+class Secured(AmqpBroker):
+    """A broker with users, in plain and under TLS.
+
+    Args:
+        folder: where its users are.
+        certificates: the authority, and the broker's certificate.
+
+    Attributes:
+        tls_port: where AMQP is spoken under TLS.
+        ca: file of the authority's certificate.
+    """
+
+    def __init__(self, folder: Path, certificates: Certificates) -> None:
+        self.users = folder / "users.toml"
+        for words, said in (
+            (("add", USER, "--password-file", "-"), PASSWORD + "\n"),
+            (("certificate", USER, f"CN={USER}"), None),
+            (("grant", USER, "read", "write", "configure", "--on", "*"), None),
+        ):
+            done = CliRunner().invoke(app, ["user", *words, "--users-file", str(self.users)], input=said)
+            assert done.exit_code == 0, done.output
+        issued = certificates.server
+        tls = ("--tls-certificate", issued.certificate, "--tls-key", issued.key, "--tls-client-ca", certificates.ca)
+        super().__init__("--users-file", str(self.users), *tls, "--amqps", "127.0.0.1:0")
+        words = self.said.replace(",", "").split()
+        self.tls_port = int(words[words.index("TLS") + 1].rpartition(":")[2])
+        self.ca = certificates.ca
+        self._certificates = certificates
+
+    def context(self, *, shown: bool = False) -> ssl.SSLContext:
+        """What a client trusts it by; with the user's certificate where it is to be ``shown``."""
+        context = ssl.create_default_context(cafile=self.ca)
+        if shown:
+            named = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, USER)])
+            own = self._certificates.client(named)
+            context.load_cert_chain(own.certificate, own.key)
+        return context

@@ -1,0 +1,315 @@
+"""`transport.gateways.amqp.channel_publishing`: rooms, cuts, rejections and what comes back, against a sender that does as it likes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from actors import OfferBatch
+from actors.queue.vocabulary.commands import CaughtUp
+from actors.queue.vocabulary.distributed import Unroutable
+from actors.queue.vocabulary.replies import CapacityGranted, SentMessages
+from transport.gateways.amqp import channel_publishing
+from transport.gateways.amqp.basic_methods import BasicPublish
+from transport.gateways.amqp.channel_publishing import PIECE_BYTES, NoLineError, Publishing, Returned
+from transport.gateways.amqp.confirms import Confirms
+from transport.gateways.amqp.events import Published
+from transport.gateways.amqp.properties import NO_PROPERTIES
+
+LARGE = 1 << 40
+
+
+class Sender:
+    """The actor of one exchange: it grants room, stores in order, and rejects what a test has it reject."""
+
+    def __init__(self, port: Any, stored: list[bytes]) -> None:
+        self.port = port
+        self.stored = stored
+        self.offers: deque[Any] = deque()
+        self.expected = 0
+        self.rejected_at: int | None = None
+        self.stopped = False
+        self.room = 0
+
+    def deliver(self, message: Any) -> None:
+        assert not self.stopped, "it was told to end"
+        self.offers.append(message)
+        if isinstance(message, OfferBatch):
+            self.room -= len(message.batch)
+            assert self.room >= 0, "more than it has room for"
+
+    def stop_nowait(self) -> None:
+        self.stopped = True
+
+    def grant(self, messages: int, size: int = LARGE) -> None:
+        self.room += messages
+        self.port.tell(CapacityGranted(messages, size))
+
+    def answer(self, *, rejects: bool = False, unroutable: Sequence[int] = ()) -> None:
+        """Answer the first of what it was told; behind something that is rejected all is, until its number comes again."""
+        message = self.offers.popleft()
+        if isinstance(message, CaughtUp):
+            self.port.caught_up()
+            return
+        sequence, batch = message.sequence, message.batch
+        stop = sequence + len(batch)
+        if self.rejected_at is not None and sequence == self.rejected_at and not rejects:
+            self.rejected_at = None
+        if self.rejected_at is None and not rejects:
+            assert sequence == self.expected, "a gap"
+            self.expected = stop
+            self.stored += [bytes(each) for each in batch.payloads.tolist()]
+            if unroutable:
+                self.port.tell(Unroutable(tuple((sequence + at, 1) for at in unroutable), "no queue"))
+            self.port.tell(SentMessages(stop, None, None))
+        else:
+            if self.rejected_at is None:
+                assert sequence == self.expected, "a gap"
+                self.rejected_at = sequence
+            self.port.tell(SentMessages(stop, None, "full"))
+
+
+class Host:
+    """The channel."""
+
+    user = None
+
+    def __init__(self) -> None:
+        self.senders: dict[str, Sender] = {}
+        self.stored: dict[str, list[bytes]] = {}
+        self.back: list[Returned] = []
+        self.failures: list[tuple[str, str]] = []
+        self.due = False
+        self.changes = 0
+
+    def publisher(self, exchange: str, port: Any, *, mandatory: bool) -> Any:
+        self.senders[exchange] = Sender(port, self.stored.setdefault(exchange, []))
+        return self.senders[exchange]
+
+    def answers_due(self) -> None:
+        self.due = True
+
+    def returned(self, messages: Sequence[Returned]) -> None:
+        self.back += messages
+
+    def publishing_failed(self, code: str, text: str) -> None:
+        self.failures.append((code, text))
+
+    def waiting_changed(self) -> None:
+        self.changes += 1
+
+    def explained(self, text: str) -> None:
+        raise AssertionError(text)
+
+
+def published(*messages: tuple[str, bytes]) -> Published:
+    """Messages with their exchanges."""
+    methods = [BasicPublish(exchange=exchange, routing_key="k") for exchange, _ in messages]
+    bodies: list[Any] = [body for _, body in messages]
+    return Published(1, methods, [NO_PROPERTIES] * len(bodies), bodies, sum(map(len, bodies)))
+
+
+def publishing(*, confirms: bool = True) -> tuple[Publishing, Host]:
+    host = Host()
+    made = Publishing(cast("Any", host))
+    made.confirms = Confirms() if confirms else None
+    return made, host
+
+
+class Model(RuleBasedStateMachine):
+    """Two exchanges. Each message is stored once and in order, or rejected, and its client hears which."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.subject, self.host = publishing()
+        self.sent: list[tuple[str, bytes]] = []
+        self.heard: dict[int, bool] = {}
+        self.marks = 0
+        self.when_marked: set[bytes] = set()
+
+    @rule(data=st.data(), count=st.integers(1, 5))
+    def publish(self, data: st.DataObject, count: int) -> None:
+        new = []
+        for _ in range(count):
+            new.append((data.draw(st.sampled_from("ab")), b"%d" % (len(self.sent) + len(new))))
+        self.sent += new
+        self.subject.publish(published(*new))
+
+    @rule(data=st.data(), messages=st.integers(1, 4), few_bytes=st.booleans())
+    def grant(self, data: st.DataObject, messages: int, few_bytes: bool) -> None:
+        if self.host.senders:
+            sender = self.host.senders[data.draw(st.sampled_from(sorted(self.host.senders)))]
+            sender.grant(messages, 10 if few_bytes else LARGE)
+
+    @rule(data=st.data(), rejects=st.booleans())
+    def answer(self, data: st.DataObject, rejects: bool) -> None:
+        ready = sorted(name for name, sender in self.host.senders.items() if sender.offers)
+        if ready:
+            self.host.senders[data.draw(st.sampled_from(ready))].answer(rejects=rejects)
+            self.hear()
+
+    @rule()
+    def mark(self) -> None:
+        if self.marks == 0:
+            self.marks = 1
+            self.when_marked = {body for _, body in self.sent}
+            self.subject.when_stored(self.marked)
+
+    def marked(self) -> None:
+        self.marks = 0
+        done = {body for stored in self.host.stored.values() for body in stored}
+        self.hear()
+        done |= {self.sent[number - 1][1] for number, stored in self.heard.items() if not stored}
+        assert self.when_marked <= done, "a mark overtook a message"
+
+    def hear(self) -> None:
+        assert self.subject.confirms is not None
+        for tag, multiple, stored in self.subject.confirms.answers():
+            for number in range(1 if multiple else tag, tag + 1):
+                self.heard.setdefault(number, stored)
+
+    @rule()
+    def all_is_done(self) -> None:
+        for _ in range(10_000):
+            busy = [sender for sender in self.host.senders.values() if sender.offers]
+            for sender in busy:
+                sender.answer()
+            if not busy:
+                if not self.subject.unstored:
+                    break
+                for sender in self.host.senders.values():
+                    sender.grant(100)
+        self.hear()
+        assert not self.subject.owed
+        assert self.subject.waiting_bytes == 0
+        assert self.marks == 0
+        assert sorted(self.heard) == list(range(1, len(self.sent) + 1))
+        for name in "ab":
+            expected = [
+                body for number, (exchange, body) in enumerate(self.sent, 1) if exchange == name and self.heard[number]
+            ]
+            assert self.host.stored.get(name, []) == expected
+
+    @invariant()
+    def what_waits_is_counted(self) -> None:
+        assert self.subject.waiting_bytes >= 0
+        assert self.subject.waiting_bytes % 1 == 0
+        assert not self.host.failures
+
+
+TestPublishing = Model.TestCase
+TestPublishing.settings = settings(max_examples=100, stateful_step_count=40)
+
+
+def test_nothing_is_offered_without_room_and_a_piece_is_cut_where_there_is_little() -> None:
+    subject, host = publishing()
+    subject.publish(published(*(("a", b"%d" % number) for number in range(5))))
+    sender = host.senders["a"]
+    assert not sender.offers
+    assert subject.waiting_bytes >= PIECE_BYTES
+    sender.grant(2)
+    (offer,) = sender.offers
+    assert offer.batch.payloads.tolist() == [b"0", b"1"]
+    sender.grant(10)
+    assert [each.sequence for each in sender.offers] == [0, 2]
+    assert subject.waiting_bytes == 0
+
+
+def test_empty_messages_that_wait_take_room_too() -> None:
+    """A channel that publishes empty messages one by one would have filled the memory before it was held."""
+    subject, _ = publishing(confirms=False)
+    for _ in range(100):
+        subject.publish(published(("a", b"")))
+    assert subject.waiting_bytes >= 100 * PIECE_BYTES
+
+
+def test_what_no_queue_takes_comes_back_whatever_is_on_its_way_behind_it() -> None:
+    subject, host = publishing()
+    for number in range(3):
+        subject.publish(published(("a", b"%d" % number), ("a", b"%d+" % number)))
+    sender = host.senders["a"]
+    sender.grant(100)
+    sender.answer()
+    sender.answer(unroutable=[1])
+    sender.answer(unroutable=[0])
+    assert [each.body for each in host.back] == [b"1+", b"2"]
+    assert {(each.exchange, bytes(each.routing_key)) for each in host.back} == {("a", b"k")}
+
+
+def test_a_line_more_than_there_may_be_waits_for_one_that_has_stored_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_publishing, "MOST_LINES", 2)
+    subject, host = publishing()
+    with pytest.raises(NoLineError) as caught:
+        subject.publish(published(("a", b"1"), ("b", b"2"), ("c", b"3"), ("c", b"4")))
+    rest = caught.value.rest
+    assert (rest.bodies, rest.size) == ([b"3", b"4"], 2 + 2 * len(NO_PROPERTIES))
+    done: list[str] = []
+
+    def again() -> None:
+        subject.publish(rest)
+        done.append("again")
+
+    subject.when_free(again)
+    for name in "ba":
+        host.senders[name].grant(1)
+    assert not done
+    host.senders["b"].answer()
+    assert done == ["again"]
+    assert host.senders["b"].stopped
+    assert not host.senders["a"].stopped
+    host.senders["c"].grant(2)
+    host.senders["c"].answer()
+    assert host.stored["c"] == [b"3", b"4"]
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_an_exchange_that_is_gone_fails_the_channel_only_where_something_was_on_its_way(busy: bool) -> None:
+    subject, host = publishing()
+    subject.publish(published(("a", b"1")))
+    first = host.senders["a"]
+    first.grant(1)
+    if not busy:
+        first.answer()
+    first.port.refused("not-found", "no exchange", close=True)
+    assert host.failures == ([("not-found", "no exchange")] if busy else [])
+    if not busy:
+        assert first.stopped
+        subject.publish(published(("a", b"2")))
+        assert host.senders["a"] is not first
+
+
+def test_a_channel_that_is_over_drops_what_waits_and_hears_nothing_more() -> None:
+    subject, host = publishing()
+    called: list[Callable[[], None]] = []
+    subject.publish(published(("a", b"1")))
+    subject.when_stored(lambda: called.append(lambda: None))
+    subject.end()
+    assert host.senders["a"].stopped
+    assert subject.waiting_bytes == 0
+    host.senders["a"].port.refused("shutting-down", "it ends", close=True)
+    host.senders["a"].port.caught_up()
+    assert (host.failures, called) == ([], [])
+
+
+def test_what_waits_for_room_when_the_broker_ends_is_rejected_and_what_was_offered_is_asked_for() -> None:
+    """A client that publishes into a full queue held the broker up for as long as it may wait."""
+    subject, host = publishing()
+    for number in range(3):
+        subject.publish(published(("a", b"%d" % number)))
+    sender = host.senders["a"]
+    sender.grant(1)
+    subject.wait_no_more()
+    assert subject.confirms is not None
+    assert [(each.tag, each.stored) for each in subject.confirms.answers()] == [(2, False), (3, False)]
+    assert [type(each) for each in sender.offers] == [OfferBatch, CaughtUp]
+    assert sender.offers[1].answered
+    assert subject.owed
+    sender.answer()
+    assert [(each.tag, each.stored) for each in subject.confirms.answers()] == [(1, True)]
+    assert not subject.owed

@@ -1,0 +1,115 @@
+"""`transport.gateways.amqp.deliveries`: delivery tags of a channel, against a dictionary that has each message by itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from transport.gateways.amqp import deliveries
+from transport.gateways.amqp.deliveries import Deliveries, Held
+from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.reply_codes import ReplyCode
+
+COUNTS = st.integers(1, 5)
+
+
+class Model(RuleBasedStateMachine):
+    """Consumers come and go; what each receives, and what is settled, is known message by message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.subject: Deliveries[str] = Deliveries()
+        self.last = 0
+        self.held: dict[int, tuple[str, int]] = {}
+        self.next_number: dict[str, int] = {}
+        self.consumers = 0
+
+    @rule(count=COUNTS, gap=st.integers(0, 2), who=st.integers(0, 3), new=st.booleans())
+    def deliver(self, count: int, gap: int, who: int, new: bool) -> None:
+        if new:
+            self.consumers += 1
+        name = f"consumer {max(0, self.consumers - who)}"
+        first = self.next_number.get(name, 0) + gap
+        self.next_number[name] = first + count
+        assert self.subject.add(name, first, count) == self.last + 1
+        for number in range(first, first + count):
+            self.last += 1
+            self.held[self.last] = name, number
+
+    @rule(count=COUNTS)
+    def deliver_what_nobody_settles(self, count: int) -> None:
+        assert self.subject.pass_by(count) == self.last + 1
+        self.last += count
+
+    @rule(back=st.integers(-2, 12), multiple=st.booleans())
+    def settle(self, back: int, multiple: bool) -> None:
+        tag = max(0, self.last - back)
+        if tag not in self.held and not (multiple and tag == 0):
+            with pytest.raises(AmqpError) as caught:
+                self.subject.settle(tag, multiple=multiple)
+            assert caught.value.reply_code is ReplyCode.PRECONDITION_FAILED
+            assert str(caught.value) == f"PRECONDITION_FAILED - unknown delivery tag {tag}"
+            return
+        wanted = [each for each in sorted(self.held) if (multiple and (each <= tag or tag == 0)) or each == tag]
+        taken = self.subject.settle(tag, multiple=multiple)
+        assert _one_by_one(taken) == [(each, *self.held.pop(each)) for each in wanted]
+
+    @invariant()
+    def everything_that_is_not_settled_is_there_in_order(self) -> None:
+        assert self.subject.last_tag == self.last
+        assert self.subject.count == len(self.held)
+        assert _one_by_one(self.subject.all()) == [(tag, *self.held[tag]) for tag in sorted(self.held)]
+        for name in self.next_number:
+            assert self.subject.held_by(name) == sum(holder == name for holder, _ in self.held.values())
+
+
+def _one_by_one(held: object) -> list[tuple[int, str, int]]:
+    return [(each.tag + at, each.holder, each.first + at) for each in held for at in range(each.messages)]
+
+
+class SmallModel(Model):
+    """The same where runs and holders are forgotten as soon as may be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = deliveries.KEPT_RUNS, deliveries.KEPT_HOLDERS
+        deliveries.KEPT_RUNS = deliveries.KEPT_HOLDERS = 2
+        self.subject = Deliveries()
+
+    def teardown(self) -> None:
+        deliveries.KEPT_RUNS, deliveries.KEPT_HOLDERS = self.before
+
+
+TestDeliveries = Model.TestCase
+TestDeliveries.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestDeliveriesThatForget = SmallModel.TestCase
+TestDeliveriesThatForget.settings = TestDeliveries.settings
+
+
+def test_a_million_messages_in_a_row_are_one_run() -> None:
+    subject: Deliveries[str] = Deliveries()
+    for first in range(0, 1_000_000, 1_000):
+        subject.add("c", first, 1_000)
+    assert (len(subject), subject.count) == (1, 1_000_000)
+    assert subject.settle(0, multiple=True) == [Held("c", 0, 1_000_000, 1)]
+    assert (len(subject), subject.count) == (0, 0)
+
+
+def test_consumers_that_have_nothing_any_more_are_forgotten_though_an_old_message_is_never_settled() -> None:
+    subject: Deliveries[int] = Deliveries()
+    subject.add(-1, 0, 1)
+    for consumer in range(10 * deliveries.KEPT_HOLDERS):
+        tag = subject.add(consumer, 0, 1)
+        subject.settle(tag, multiple=False)
+    assert len(subject._holders) <= 2 * deliveries.KEPT_HOLDERS
+    assert subject.settle(1, multiple=False) == [Held(-1, 0, 1, 1)]
+
+
+def test_settled_runs_are_forgotten_though_none_of_the_last_ones_is_settled() -> None:
+    subject: Deliveries[str] = Deliveries()
+    for number in range(3 * deliveries.KEPT_RUNS):
+        subject.add("c", 2 * number, 1)
+    subject.settle(2 * deliveries.KEPT_RUNS, multiple=True)
+    assert len(subject) == deliveries.KEPT_RUNS

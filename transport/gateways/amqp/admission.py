@@ -1,0 +1,91 @@
+"""Who a client of AMQP is: looked at when it comes, and again when it changes its secret."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from transport.errors import LimitExceededError
+from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.negotiation import Certificate, Password
+from transport.gateways.amqp.reply_codes import ReplyCode
+from transport.security.principal import ANYONE, Principal
+from transport.security.subject import subject_of
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from transport.broker.listener import Host
+    from transport.shell.connection import Connection
+
+SHRUNK = "the rights of this user have changed, and no longer allow what this connection does"
+
+
+class Applicant(Protocol):
+    """The connection whose client it is."""
+
+    connection: Connection[Any] | None
+
+    def begin_work(self) -> None:
+        """Handle nothing more of the client until `end_work`."""
+
+    def end_work(self) -> None:
+        """Handle again what it says."""
+
+    def end(self, error: AmqpError) -> None:
+        """End the connection, and tell why."""
+
+
+class Admission:
+    """One connection's.
+
+    Args:
+        host: what the broker gives.
+        applicant: the connection.
+    """
+
+    def __init__(self, host: Host, applicant: Applicant) -> None:
+        self._host = host
+        self._applicant = applicant
+        self._judging: asyncio.Task[None] | None = None
+
+    def judge(
+        self, proof: Password | Certificate, welcome: Callable[[Principal], None], refuse: Callable[[], None]
+    ) -> None:
+        """Have one of these two called: it is who it says, or not. A wrong password takes a while; without users everybody is welcome."""
+        if self._host.entrance.users is None:
+            welcome(ANYONE)
+            return
+        self._applicant.begin_work()
+        self._judging = self._host.loop.create_task(self._judge(proof, welcome, refuse), name="amqp login")
+
+    def stop(self) -> None:
+        """The connection ends."""
+        if self._judging is not None:
+            self._judging.cancel()
+
+    async def _judge(
+        self, proof: Password | Certificate, welcome: Callable[[Principal], None], refuse: Callable[[], None]
+    ) -> None:
+        connection = self._applicant.connection
+        assert connection is not None, "it stands"
+        try:
+            found = await self._principal(proof, connection)
+            if found is None:
+                refuse()
+            else:
+                welcome(found)
+        except LimitExceededError as error:
+            self._applicant.end(AmqpError(ReplyCode.RESOURCE_ERROR, str(error)))
+        except Exception as error:  # noqa: BLE001 - a defect of ours ends this connection only
+            connection.fail(error)
+        finally:
+            self._applicant.end_work()
+
+    async def _principal(self, proof: Password | Certificate, connection: Connection[Any]) -> Principal | None:
+        entrance = self._host.entrance
+        if isinstance(proof, Password):
+            return await entrance.authenticate(proof.user, proof.password, connection.peer)
+        subject = subject_of(connection.certificate)
+        return None if subject is None else await entrance.of_certificate(subject, connection.peer)

@@ -1,0 +1,450 @@
+"""Connections of AMQP, between their wire and the door: the handshake, channels, and when a client is read no more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from actors import LoopActorRef, QueueError, StorageError
+from transport.broker.listener import Host, Listener
+from transport.broker.served import SHUTTING_DOWN, Served
+from transport.errors import AuthenticationError, TransportError
+from transport.gateways.amqp import connection_methods as methods
+from transport.gateways.amqp.admission import SHRUNK, Admission
+from transport.gateways.amqp.channel import Channel
+from transport.gateways.amqp.connection_limits import (
+    ANSWER_SECONDS,
+    LEAVE_SECONDS,
+    MOST_WAITING_BYTES,
+    MOST_WAITING_CONSUMING,
+    ROOM_SECONDS,
+    WINDOW_BYTES,
+)
+from transport.gateways.amqp.errors import AmqpError, short_text
+from transport.gateways.amqp.events import Event, MethodReceived, ProtocolHeader, Published, Refused, Settled
+from transport.gateways.amqp.gateway import Gateway, Owner
+from transport.gateways.amqp.leaving import Remains
+from transport.gateways.amqp.names import DEFAULT, Names
+from transport.gateways.amqp.negotiation import Agreed, Negotiation, Password, State
+from transport.gateways.amqp.protocol import AmqpProtocol, Said, Written
+from transport.gateways.amqp.refusals import of_channel
+from transport.gateways.amqp.reply_codes import ReplyCode
+from transport.security.principal import Principal
+
+if TYPE_CHECKING:
+    from transport.broker.operations import Operations
+    from transport.gateways.amqp.channel_port import ChannelPort
+    from transport.gateways.amqp.method import Method
+    from transport.wire.receiving import Part
+
+logger = logging.getLogger("penstock.amqp")
+
+NAME: Final = "amqp"
+TLS_NAME: Final = "amqps"
+"""The listeners, in plain and under TLS."""
+
+
+def amqp_listeners(plain: str | None, secured: str | None, gateway: Gateway | None = None) -> list[Listener[Any]]:
+    """Where clients connect in plain, and under TLS."""
+    gateway = gateway or Gateway()
+    return [
+        Listener(name, address, AmqpProtocol, partial(AmqpConnection, gateway), protected=tls)
+        for name, address, tls in ((NAME, plain, False), (TLS_NAME, secured, True))
+        if address
+    ]
+
+
+class AmqpConnection(Served[Any]):
+    """One connection.
+
+    Args:
+        gateway: what all have in common.
+        host: what the broker gives.
+        protocol: its protocol.
+
+    Attributes:
+        claims: as of the gateway.
+        owner: what its own queues go with; None where it has none.
+        names: of what is in its virtual host, once it is open.
+        frame_max: as agreed.
+        capabilities: what its client says it can do.
+    """
+
+    opens_at_once = False
+    operations: Operations
+
+    def __init__(self, gateway: Gateway, host: Host, protocol: AmqpProtocol) -> None:
+        super().__init__(host.connections, host.loop.time(), NAME)
+        self._gateway, self._host, self._protocol = gateway, host, protocol
+        self._negotiation = Negotiation(gateway.version)
+        self._agreed = Agreed(0, 0, 0)
+        self._channels: dict[int, Channel] = {}
+        # Told to close, and not answered yet.
+        self._closing: set[int] = set()
+        self._holds = self._draining = self._leaving = self._full = False
+        # Of connection.blocked: whether a queue is asked for the reason, and whether the client is told.
+        self._asks_why = self._told_blocked = False
+        # The client has said that it closes; in so long it does, be all stored or not.
+        self._leaves: asyncio.TimerHandle | None = None
+        self._admission = Admission(host, self)
+        # What channels have left that were closed, and in the end all of them; from then on nobody hears any more.
+        self._remains: list[Remains] = []
+        self._gone = False
+        self._working = 0
+        # Of all channels, as each has told last.
+        self._waiting = self._consumers = 0
+        self.names = Names(DEFAULT)
+        self.claims = gateway.claims
+        self.owner: LoopActorRef[Any] | None = None
+        self.frame_max = 0
+        self.capabilities: frozenset[str] = frozenset()
+
+    # ConnectionHandler
+
+    def event_received(self, event: Event, work: int) -> None:  # noqa: ARG002 - as `Served` has it
+        """What the client says; errors end the connection, as of `Served.event_received`."""
+        try:
+            self._heard(event)
+        except AmqpError as error:
+            # Last words are told by the protocol, which has more to say than a code and a text.
+            self._protocol.error = error
+            raise
+
+    def _heard(self, event: Event) -> None:
+        if type(event) is Published or type(event) is Settled:
+            channel = self._channels[event.channel]
+            self._guarded(channel, channel.published if type(event) is Published else channel.settled, event)
+        elif type(event) is MethodReceived:
+            self._method(event.channel, event.method)
+        elif type(event) is Refused:
+            channel = self._channels[event.channel]
+            channel.end_with(event.error)
+        elif type(event) is ProtocolHeader:
+            certificate = None if self.connection is None else self.connection.certificate
+            self._say(0, self._negotiation.start(external=bool(certificate)))
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """As `Served.load`: of all its channels."""
+        receiving = [channel.receiving for channel in self._channels.values()]
+        return sum(each.demand for each in receiving), sum(each.held for each in receiving)
+
+    def writable_changed(self, writable: bool) -> None:
+        """Back-pressure from the socket reaches the consumers."""
+        for channel in self._channels.values():
+            channel.receiving.writable_changed(writable)
+
+    def drain(self) -> None:
+        """Take nothing more; end when all that was published is stored and told."""
+        if self._negotiation.state is not State.RUNNING:
+            super().drain()
+            return
+        self._draining = True
+        for channel in self._channels.values():
+            channel.receiving.stop()
+        if self._leaves is None:
+            self._leaves = self._host.loop.call_later(ROOM_SECONDS, self._wait_no_more)
+        self._settle()
+
+    def _wait_no_more(self) -> None:
+        """The broker ends, and a queue is full: what waits for its room is not stored, and nobody was told that it is."""
+        for channel in list(self._channels.values()):
+            channel.publishing.wait_no_more()
+        self._settle()
+
+    def connection_ending(self, error: Exception | None) -> None:
+        """What its channels hold goes back at once."""
+        super().connection_ending(error)
+        self._admission.stop()
+        if self._leaves is not None:
+            self._leaves.cancel()
+        if not self._gone:
+            self._gone = True
+            self._leave_behind(*self._channels.values())
+        if self.owner is not None:
+            self.owner.stop_nowait()
+
+    def connection_closed(self, error: Exception | None) -> None:
+        """Forget the connection; the log says why where the client broke a rule."""
+        if isinstance(error, TransportError) and self.connection is not None and not self._connections.ending:
+            logger.warning("the connection of AMQP from %s ends: %s", self.connection.peer, error)
+        super().connection_closed(error)
+
+    # Link: what channels ask for
+
+    def own(self) -> LoopActorRef[Any]:
+        """As `channel_port.Link.own`."""
+        if self.owner is None:
+            self.owner = Owner.start()
+        return self.owner
+
+    def say(self, channel: int, method: Method) -> None:
+        """As `channel_port.Link.say`."""
+        self._say(channel, method)
+
+    def write(self, parts: Sequence[Part]) -> None:
+        """As `channel_port.Link.write`."""
+        if self.connection is not None:
+            self.connection.send(Written(parts))
+
+    def window(self) -> int:
+        """As `channel.Link.window`: less for each one more, so that all together have little more than the first."""
+        return max(1, WINDOW_BYTES // (self._consumers + 1))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """As `channel_port.Link.soon`."""
+        self._host.loop.call_soon(work)
+
+    def run(self, channel: ChannelPort, method: Method, work: Coroutine[None, None, Method | None]) -> None:
+        """As `channel_port.Link.run`."""
+        self.begin_work()
+        self.operations.tasks.start(self._carried_out(channel, method.INDEX, work), f"amqp {method.NAME}")
+
+    def channel_failed(self, channel: ChannelPort, error: AmqpError) -> None:
+        """As `channel_port.Link.channel_failed`."""
+        if self._channels.get(channel.number) is not channel:
+            return
+        if error.closes_connection:
+            self.end(error)
+        else:
+            self._close_channel(self._channels[channel.number], error)
+
+    def channel_closed(self, channel: ChannelPort) -> None:
+        """As `channel_port.Link.channel_closed`."""
+        self._channels.pop(channel.number, None)
+        self.waiting_changed(channel)
+
+    def waiting_changed(self, channel: ChannelPort) -> None:
+        """As `channel_port.Link.waiting_changed`. There may be thousands of channels: nobody looks at all of them for one."""
+        before, channel.counted = channel.counted, channel.counts()
+        self._waiting += channel.counted.bytes - before.bytes
+        self._consumers += channel.counted.consumers - before.consumers
+        self._settle()
+
+    def _settle(self) -> None:
+        """Read on or not, as much as waits; and say whether the client is blocked."""
+        if self._remains:
+            self._remains = [each for each in self._remains if each.look()]
+        if self._gone:
+            return
+        most = MOST_WAITING_CONSUMING if self._consumers else MOST_WAITING_BYTES
+        # Of who leaves nothing more is heard, but that it is gone.
+        full = self._waiting > most
+        self._hold(not self._leaving and (full or self._working > 0 or self._draining))
+        self._full = full
+        self._asks_why &= full
+        self._say_blocked()
+        if self._draining or self._leaving:
+            self._settle_end()
+
+    def blocked(self, reason: str | None) -> None:
+        """As `channel_port.Link.blocked`."""
+        self._asks_why = False
+        if self._full and not self._told_blocked and reason is not None:
+            self._told_blocked = True
+            self._say(0, methods.ConnectionBlocked(reason=short_text(reason)))
+
+    # Inside
+
+    def _say_blocked(self) -> None:
+        """Tell a client that wants to know that it is read no more, and why; or that it is read again."""
+        if self._full and not (self._told_blocked or self._asks_why) and "connection.blocked" in self.capabilities:
+            self._asks_why = any(channel.publishing.explain() for channel in self._channels.values())
+        elif self._told_blocked and not self._full:
+            self._told_blocked = False
+            self._say(0, methods.ConnectionUnblocked())
+
+    def _method(self, number: int, method: Method) -> None:
+        if number == 0:
+            self._of_connection(method)
+            return
+        self._negotiation.expect(State.RUNNING, method.INDEX)
+        channel = self._channels.get(number)
+        if channel is not None:
+            self._guarded(channel, channel.method, method)
+        elif number in self._closing:
+            self._of_closing(number, method)
+        elif isinstance(method, methods.ChannelOpen):
+            self._open_channel(number, method)
+        else:
+            raise AmqpError(ReplyCode.CHANNEL_ERROR, "expected 'channel.open'", method.INDEX, number)
+
+    def _guarded(self, channel: Channel, work: Callable[[Any], None], argument: Any) -> None:
+        """Have a channel do something; what it raises ends it, or the connection."""
+        try:
+            work(argument)
+        except AmqpError as error:
+            if error.closes_connection:
+                raise
+            self._close_channel(channel, error)
+
+    def _open_channel(self, number: int, method: methods.ChannelOpen) -> None:
+        most = self._agreed.channel_max
+        if len(self._channels) + len(self._closing) >= most or number > most:
+            text = f"number of channels opened ({len(self._channels)}) has reached the negotiated channel_max ({most})"
+            raise AmqpError(ReplyCode.NOT_ALLOWED, text, method.INDEX)
+        self._channels[number] = Channel(self, number)
+        self._say(number, methods.ChannelOpenOk())
+
+    def _close_channel(self, channel: Channel, error: AmqpError) -> None:
+        del self._channels[channel.number]
+        self._closing.add(channel.number)
+        self._protocol.frames.discard_channel(channel.number)
+        channel.close(error)
+        self._leave_behind(channel)
+        self.waiting_changed(channel)
+
+    def _leave_behind(self, *channels: Channel) -> None:
+        """What these have published is stored all the same, and they end."""
+        waiting = sum(channel.counts().bytes for channel in channels)
+        self._remains.append(Remains(self._gateway.leaving, channels, waiting, self._host.loop))
+
+    def _of_closing(self, number: int, method: Method) -> None:
+        """Of a channel that was told to close only its own close and the answer to ours are looked at."""
+        if isinstance(method, methods.ChannelClose):
+            self._say(number, methods.ChannelCloseOk())
+        elif isinstance(method, methods.ChannelCloseOk):
+            self._closing.discard(number)
+
+    def _of_connection(self, method: Method) -> None:
+        """A method of the connection itself."""
+        if isinstance(method, methods.ConnectionClose):
+            self._leave()
+        elif isinstance(method, methods.ConnectionStartOk):
+            self._prove(method)
+        elif isinstance(method, methods.ConnectionTuneOk):
+            self._agreed = self._negotiation.tuned(method)
+        elif isinstance(method, methods.ConnectionOpen):
+            self._open(method)
+        elif isinstance(method, methods.ConnectionUpdateSecret):
+            self._negotiation.expect(State.RUNNING, method.INDEX)
+            self._renew(method)
+        else:
+            text = f"unexpected method in connection state {self._negotiation.state.value}"
+            raise AmqpError(ReplyCode.CHANNEL_ERROR, text, method.INDEX)
+
+    def _leave(self) -> None:
+        """The client has no more to say: what it has published is stored before it hears that it may go."""
+        if self._leaving:
+            return
+        self._leaving = True
+        self._protocol.frames.discard_all()
+        for channel in self._channels.values():
+            channel.receiving.stop()
+        self._leaves = self._host.loop.call_later(LEAVE_SECONDS, self._left)
+        self._settle()
+
+    def _left(self) -> None:
+        if self.connection is not None:
+            self._say(0, methods.ConnectionCloseOk())
+            self.connection.close()
+
+    def _prove(self, method: methods.ConnectionStartOk) -> None:
+        proof = self._negotiation.proof(method)
+        self.capabilities = self._negotiation.client.capabilities
+        self.client_id = self._negotiation.client.name or None
+        self._admission.judge(proof, self._let_in, self._turn_away)
+
+    def _turn_away(self) -> None:
+        """Who wants to be told why is told; others see the end of the connection, as with RabbitMQ."""
+        error = self._negotiation.refused()
+        if "authentication_failure_close" in self.capabilities:
+            self.end(error)
+        elif self.connection is not None:
+            self.connection.abort(AuthenticationError(str(error)))
+
+    def _let_in(self, principal: Principal) -> None:
+        if self.connection is None:
+            return
+        self.opened()
+        self.operations = self._host.operations(principal)
+        self.operations.peer = self.connection.peer
+        self.operations.number = self.number
+        self._say(0, self._negotiation.tune())
+
+    def _open(self, method: methods.ConnectionOpen) -> None:
+        self._negotiation.expect(State.OPENING, method.INDEX)
+        if method.virtual_host not in self._gateway.virtual_hosts:
+            raise AmqpError(ReplyCode.NOT_ALLOWED, f"vhost {method.virtual_host} not found", method.INDEX)
+        self._negotiation.state = State.RUNNING
+        self.names = Names(method.virtual_host)
+        self.frame_max = self._agreed.frame_max
+        self._protocol.opened(self._agreed.frame_max, self._agreed.heartbeat)
+        self._say(0, methods.ConnectionOpenOk())
+
+    def _renew(self, method: methods.ConnectionUpdateSecret) -> None:
+        """A new password of the same user, who has its rights by that from then on."""
+        proof = Password(self.operations.principal.name, method.new_secret.decode("utf-8", "replace"))
+        self._admission.judge(proof, self._renewed, self._not_renewed)
+
+    def _renewed(self, principal: Principal) -> None:
+        if self.operations.renew(principal):
+            self._say(0, methods.ConnectionUpdateSecretOk())
+        else:
+            self.end(AmqpError(ReplyCode.ACCESS_REFUSED, SHRUNK))
+
+    def _not_renewed(self) -> None:
+        text = "New secret was refused by one of the backends"
+        self.end(AmqpError(ReplyCode.NOT_ALLOWED, text, methods.ConnectionUpdateSecret.INDEX))
+
+    async def _carried_out(self, channel: ChannelPort, index: int, work: Coroutine[None, None, Method | None]) -> None:
+        error: AmqpError | None = None
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer = await work
+            if answer is not None and self._channels.get(channel.number) is channel:
+                channel.say(answer)
+        except AmqpError as refused:
+            error = refused.about(index, channel.number)
+        except (QueueError, TransportError) as refused:
+            error = of_channel(refused.code, str(refused), index, channel.number)
+        except StorageError as refused:
+            text = f"the broker can store nothing any more and stops: {refused}"
+            error = of_channel("journal-failed", text, index, channel.number)
+        except TimeoutError:
+            error = of_channel("timeout", f"the broker has not done it in {ANSWER_SECONDS:g} s", index, channel.number)
+        except Exception as defect:  # noqa: BLE001 - a defect of ours ends this connection only
+            if self.connection is not None:
+                self.connection.fail(defect)
+        if error is not None:
+            self.channel_failed(channel, error)
+        channel.carried_out()
+        self.end_work()
+
+    def begin_work(self) -> None:
+        """As `admission.Applicant.begin_work`."""
+        self._working += 1
+        self._settle()
+
+    def end_work(self) -> None:
+        """As `admission.Applicant.end_work`."""
+        self._working -= 1
+        self._settle()
+
+    def _hold(self, holds: bool) -> None:
+        if holds is self._holds or self.connection is None:
+            return
+        self._holds = holds
+        (self.connection.pause_reading if holds else self.connection.resume_reading)()
+
+    def _settle_end(self) -> None:
+        """End, as the client or the broker wants it, once all is done that was said, and stored and told."""
+        if self._working or any(channel.busy or channel.publishing.owed for channel in self._channels.values()):
+            return
+        if self._leaving:
+            self._left()
+        else:
+            self.refused(*SHUTTING_DOWN)
+
+    def end(self, error: AmqpError) -> None:
+        """End the connection, and tell why."""
+        self._protocol.error = error
+        if self.connection is not None:
+            self.connection.fail(error)
+
+    def _say(self, channel: int, method: Method) -> None:
+        if self.connection is not None:
+            self.connection.send(Said(channel, method))

@@ -1,0 +1,222 @@
+"""A consumer of a channel: the port of a receiver. Its prefetch is demand.
+
+``basic.qos`` says how many messages a consumer may hold. That many it demands of its queue; what is settled, it demands
+again. Without a limit it demands without end. In bytes it has a window: what is written it demands again, and its
+receiver passes that on only while the socket takes what is written. So nothing piles up here, and how much a client
+holds is its own business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from actors.queue.vocabulary.commands import (
+    Acknowledged,
+    DemandSignalled,
+    Left,
+    Rejected,
+    Writable,
+)
+from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand
+from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages, ReceiverAttached
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actors import LoopActorRef
+    from actors.queue.vocabulary.replies import Reply
+    from actors.queue.vocabulary.takes import TakeMessages
+
+    Ref = LoopActorRef[Any]
+
+WITHOUT_END: Final = 1 << 60
+"""Messages of who has no limit."""
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+class Host(Protocol):
+    """The channel, as its consumers see it."""
+
+    def delivered(self, consumer: Consumer, messages: ReceivedMessages) -> None:
+        """Messages have come for a consumer."""
+
+    def taken(self, consumer: Consumer, answer: MessagesTaken) -> None:
+        """The answer to what was asked for by ``basic.get``."""
+
+    def consumer_attached(self, consumer: Consumer, *, waiting: bool, dead_letters: bool) -> None:
+        """The queue knows the consumer; ``waiting`` and ``dead_letters`` are as of ``ReceiverAttached``."""
+
+    def consumer_refused(self, consumer: Consumer, code: str, text: str) -> None:
+        """The queue is gone, or refuses the consumer."""
+
+
+class Consumer:
+    """One that receives from one queue.
+
+    Args:
+        host: its channel.
+        tag: its name there.
+        queue: the queue's name.
+        no_ack: whether what is written to the client is settled with that.
+        prefetch: messages that it may hold; 0 for any number.
+        window: bytes that may be on their way to its client.
+
+    Attributes:
+        tag: as given.
+        queue: likewise.
+        no_ack: likewise.
+        prefetch: messages that it may hold now; 0 for any number.
+        actor: what receives, once it is attached.
+        ended: whether nothing more comes for it.
+    """
+
+    def __init__(self, host: Host, tag: str, queue: str, *, no_ack: bool, prefetch: int, window: int) -> None:
+        self.tag = tag
+        self.queue = queue
+        self.no_ack = no_ack
+        self.actor: Ref | None = None
+        self.ended = False
+        self._host = host
+        # What is written to a client that settles nothing is no more than the socket takes.
+        self.prefetch = 0 if no_ack else prefetch
+        # Settled, and not demanded again yet: until the queue has said what another limit leaves.
+        self._settled = 0
+        self._asks_limit = False
+        self._asked_for = prefetch
+        # What it holds above a limit that has become lower: so much is not demanded again.
+        self._excess = 0
+        self._window = window
+        # Written, and not demanded again yet.
+        self._written = 0
+
+    def begin_demand(self) -> None:
+        """Demand the first messages."""
+        self._demand(self.prefetch or WITHOUT_END, self._window)
+
+    def written(self, size: int) -> None:
+        """So many bytes of its messages are on their way to the client: its receiver asks for as many once the socket takes more."""
+        self._written += size
+        if self._written * 2 >= self._window and not self.ended:
+            size, self._written = self._written, 0
+            self._demand(0, size)
+
+    def demand_no_more(self) -> None:
+        """Have the queue deliver nothing more; what is held stays held."""
+        self.ended = True
+        self._tell(DemandWithdrawn())
+
+    def take(self, request: TakeMessages) -> None:
+        """Ask for what is there now."""
+        self._tell(request)
+
+    def limit(self, prefetch: int) -> None:
+        """From now on it may hold so many messages; 0 for any number."""
+        if self.no_ack or self.ended or prefetch == self.prefetch:
+            return
+        self.prefetch = prefetch
+        if not prefetch:
+            self._excess = 0
+            # What an answer to a limit of before may say does not hold any more.
+            self._asked_for = 0
+            self._demand(WITHOUT_END, 0)
+            return
+        if self.actor is not None and not self._asks_limit:
+            self._ask_limit()
+
+    def settled(self, messages: int) -> None:
+        """The client holds so many less."""
+        if not self.prefetch or self.ended:
+            return
+        if self._asks_limit:
+            self._settled += messages
+            return
+        passed = min(self._excess, messages)
+        self._excess -= passed
+        if messages > passed:
+            self._demand(messages - passed, 0)
+
+    def acknowledge(self, ranges: Ranges) -> None:
+        """Messages are done with."""
+        self._tell(Acknowledged(ranges, self.actor))
+
+    def give_back(self, ranges: Ranges, *, failed: bool) -> None:
+        """Messages are to be delivered again, to whomever."""
+        self._tell(Rejected(ranges, 0.0, failed, self.actor))
+
+    def refuse(self, ranges: Ranges, reason: str) -> None:
+        """Messages are not wanted again: dead letters, where the queue has a place for these."""
+        self._tell(Rejected(ranges, 0.0, True, self.actor, reason))
+
+    def writable(self, writable: bool) -> None:
+        """The socket takes more, or not."""
+        self._tell(Writable(writable))
+
+    def leave(self) -> None:
+        """It receives no more; what it holds goes back to its queue, and has not failed."""
+        self.ended = True
+        if self.actor is not None and self.actor.is_alive():
+            self.actor.actor_inbox.offer_beyond_bound(Left(failed=False))
+            self.actor.stop_nowait()
+
+    # Told by the actor
+
+    def tell(self, reply: Reply) -> None:
+        """Messages, and what the queue says of its demand."""
+        kind = type(reply)
+        if kind is ReceivedMessages:
+            self._host.delivered(self, reply)  # type: ignore[arg-type]  # its type was looked at
+        elif isinstance(reply, DemandLimited):
+            self._limited(reply)
+        elif isinstance(reply, MessagesTaken):
+            self._host.taken(self, reply)
+        elif isinstance(reply, ReceiverAttached):
+            self._host.consumer_attached(self, waiting=reply.waiting, dead_letters=reply.dead_letters)
+
+    def caught_up(self) -> None:
+        """Nobody has asked."""
+
+    def refused(self, code: str, text: str, close: bool) -> None:  # noqa: ARG002 - a queue that refuses lets go
+        """The queue is gone, or this one broke a rule of it."""
+        if not self.ended:
+            self._host.consumer_refused(self, code, text)
+
+    # Inside
+
+    def _ask_limit(self) -> None:
+        self._asks_limit = True
+        self._settled = 0
+        self._asked_for = self.prefetch
+        self._tell(LimitDemand(self.prefetch))
+
+    def _limited(self, reply: DemandLimited) -> None:
+        """The queue has said what a limit leaves."""
+        self._asks_limit = False
+        if not self.prefetch:
+            return
+        if self.prefetch != self._asked_for:
+            # It has changed again meanwhile. What was settled since is what the queue knows of, when it hears of this.
+            self._ask_limit()
+            return
+        self._excess = reply.excess
+        settled, self._settled = self._settled, 0
+        if settled:
+            self.settled(settled)
+
+    def _demand(self, messages: int, size: int) -> None:
+        self._tell(DemandSignalled(messages, size))
+
+    def _tell(self, command: Any) -> None:
+        if self.actor is not None and self.actor.is_alive():
+            self.actor.deliver(command)
+
+
+def ranges_of(pairs: Sequence[tuple[int, int]]) -> Ranges:
+    """Pairs of first and count as an answer to the queue has them; those that touch are one."""
+    found: list[tuple[int, int]] = []
+    for first, count in pairs:
+        if found and sum(found[-1]) == first:
+            found[-1] = found[-1][0], found[-1][1] + count
+        else:
+            found.append((first, count))
+    return tuple(found)

@@ -1,0 +1,348 @@
+"""What one channel declares, binds and deletes: classes exchange and queue of AMQP 0-9-1. The texts of errors are RabbitMQ's.
+
+Each method is a command of the broker, with its rights. What is there already is compared with what is declared: a queue,
+or an exchange, is never made another by being declared again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Coroutine
+from contextlib import suppress
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any, Final
+
+from actors.errors import StorageError
+from actors.exchanges.errors import BoundQueueNotFoundError, ExchangeExistsError, ExchangeNotFoundError
+from actors.exchanges.vocabulary import ALTERNATE
+from actors.queue.directory_errors import QueueNotFoundError
+from actors.queue.vocabulary.settings import QueueSettings
+from transport.errors import ForbiddenError
+from transport.gateways.amqp import entity_methods as entity
+from transport.gateways.amqp.equivalence import DeclaredWith, check_queue, check_same
+from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.names import check_new, on_one_line
+from transport.gateways.amqp.plain_tables import plain
+from transport.gateways.amqp.queue_arguments import settings_of
+from transport.gateways.amqp.reply_codes import ReplyCode
+
+if TYPE_CHECKING:
+    from actors.exchanges.vocabulary import Exchange
+    from actors.queue.queue_figures import FoundQueue
+    from transport.broker.operations import Operations
+    from transport.gateways.amqp.channel_port import ChannelPort
+    from transport.gateways.amqp.method import Method
+    from transport.gateways.amqp.names import Names
+
+    Binding = entity.QueueBind | entity.QueueUnbind | entity.ExchangeBind | entity.ExchangeUnbind
+
+SERVER_NAMED: Final = "amq.gen-"
+"""The beginning of names that the broker gives to queues that are declared without one."""
+KINDS: Final = ("direct", "fanout", "topic", "headers")
+
+
+class Declaring:
+    """One channel's.
+
+    Args:
+        channel: whose it is.
+    """
+
+    def __init__(self, channel: ChannelPort) -> None:
+        self._channel = channel
+
+    @property
+    def _operations(self) -> Operations:
+        return self._channel.link.operations
+
+    @property
+    def _names(self) -> Names:
+        return self._channel.names
+
+    def check_published_to(self, exchange: str) -> None:
+        """Whether messages can be published to an exchange.
+
+        Raises:
+            AmqpError: NOT_FOUND: there is none. ACCESS_REFUSED: it is internal.
+        """
+        if exchange and self._exchange(exchange).internal:
+            text = f"cannot publish to internal {self._names.exchange_text(exchange)}"
+            raise AmqpError(ReplyCode.ACCESS_REFUSED, text)
+
+    def found(self, queue: str) -> FoundQueue:
+        """A queue that is there, and is not another connection's.
+
+        Raises:
+            AmqpError: NOT_FOUND, or RESOURCE_LOCKED.
+        """
+        try:
+            found = self._operations.find_queue(self._names.queue(queue))
+        except QueueNotFoundError:
+            raise self._no_queue(queue) from None
+        if found.owner is not None and found.owner is not self._channel.link.owner:
+            raise self._locked(queue)
+        return found
+
+    # Queues.
+
+    def declare_queue(self, method: entity.QueueDeclare) -> None:
+        """A queue is to be there, or, passive, is looked for."""
+        name = on_one_line(method.queue)
+        if method.passive:
+            self.found(name)
+            self._channel.last_queue = name
+            self._run(method, self._looked_for(name, method.nowait))
+            return
+        said = settings_of(method.arguments, self._names.queue_text(name))
+        if exchange := said.get("dead_letter_exchange"):
+            said["dead_letter_exchange"] = self._names.exchange(exchange)
+        if queue := said.get("dead_letter_queue"):
+            said["dead_letter_queue"] = self._names.queue(queue)
+        try:
+            settings = QueueSettings(**said, durable=method.durable and not method.exclusive)
+        except ValueError as error:
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{self._names.queue_text(name)}: {error}") from None
+        declared = DeclaredWith(method.auto_delete, method.arguments)
+        if not name:
+            name = SERVER_NAMED + token_urlsafe(16)
+        elif not self._is_there(name, declared, settings, said, exclusive=method.exclusive):
+            check_new("queue", name)
+        self._channel.last_queue = name
+        self._run(method, self._declared(name, declared, settings, said, method))
+
+    def _is_there(
+        self, name: str, declared: DeclaredWith, settings: QueueSettings, said: dict[str, Any], *, exclusive: bool
+    ) -> bool:
+        """Whether there is such a queue; raises AmqpError where it is another, or another connection's."""
+        try:
+            there = self._operations.find_queue(self._names.queue(name))
+        except QueueNotFoundError:
+            return False
+        if there.owner is not (self._channel.link.owner if exclusive else None) or (exclusive and there.owner is None):
+            raise self._locked(name)
+        check_queue(there, declared, settings, said, self._names.queue_text(name))
+        return True
+
+    async def _declared(
+        self,
+        name: str,
+        declared: DeclaredWith,
+        settings: QueueSettings,
+        said: dict[str, Any],
+        method: entity.QueueDeclare,
+    ) -> Method | None:
+        known = self._names.queue(name)
+        if self._is_there(name, declared, settings, said, exclusive=method.exclusive):
+            pass
+        elif method.exclusive:
+            self._operations.declare_own(known, settings, declared.kept(), self._channel.link.own())
+        else:
+            await self._operations.declare_queue(known, settings, declared.kept())
+        return await self._looked_for(name, method.nowait)
+
+    def unused(self, queue: str) -> None:
+        """The last consumer of a queue is gone: so is a queue that was declared to go with it."""
+        try:
+            found = self._operations.find_queue(self._names.queue(queue))
+        except (QueueNotFoundError, ForbiddenError):
+            return
+        declared = DeclaredWith.of(found.arguments)
+        if declared is not None and declared.auto_delete:
+            # A journal that has failed has told the broker, which is about to end.
+            with suppress(StorageError):
+                self._operations.delete_unused(self._names.queue(queue))
+
+    async def _looked_for(self, name: str, nowait: bool) -> Method | None:
+        if nowait:
+            return None
+        ready, consumers = await self._figures(name)
+        return entity.QueueDeclareOk(queue=name, message_count=ready, consumer_count=consumers)
+
+    async def _figures(self, name: str) -> tuple[int, int]:
+        """Messages that are ready and consumers, behind all that the queue was told before."""
+        known = self._names.queue(name)
+        try:
+            ready, receivers = await self._operations.figures(known)
+        except QueueNotFoundError:
+            raise self._no_queue(name) from None
+        return ready, max(0, receivers - self._channel.link.claims.getters[known])
+
+    def purge_queue(self, method: entity.QueuePurge) -> None:
+        """Drop the messages that are ready."""
+        name = self._channel.queue_named(on_one_line(method.queue))
+        self.found(name)
+        self._run(method, self._purged(name))
+
+    async def _purged(self, name: str) -> Method:
+        return entity.QueuePurgeOk(
+            message_count=(await self._do("queue.purge", {"name": self._names.queue(name)}))["purged"]
+        )
+
+    def delete_queue(self, method: entity.QueueDelete) -> None:
+        """A queue is to be gone; one that is not there is, as RabbitMQ has it."""
+        name = self._channel.queue_named(on_one_line(method.queue))
+        try:
+            self.found(name)
+        except AmqpError as error:
+            if error.reply_code is not ReplyCode.NOT_FOUND:
+                raise
+            self._channel.answer(method.nowait, entity.QueueDeleteOk(message_count=0))
+            return
+        self._run(method, self._deleted(name, method))
+
+    async def _deleted(self, name: str, method: entity.QueueDelete) -> Method | None:
+        ready, consumers = await self._figures(name)
+        if method.if_unused and consumers:
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{self._names.queue_text(name)} in use")
+        if method.if_empty and ready:
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{self._names.queue_text(name)} not empty")
+        with suppress(QueueNotFoundError):
+            await self._do("queue.delete", {"name": self._names.queue(name)})
+        return None if method.nowait else entity.QueueDeleteOk(message_count=ready)
+
+    # Exchanges.
+
+    def declare_exchange(self, method: entity.ExchangeDeclare) -> None:
+        """An exchange is to be there, or, passive, is looked for."""
+        name = on_one_line(method.exchange)
+        self._check_not_default(name)
+        if method.passive:
+            self._exchange(name)
+            self._channel.answer(method.nowait, entity.ExchangeDeclareOk())
+            return
+        if method.type not in KINDS:
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown exchange type '{method.type}'")
+        if self._operations.exchange(self._names.exchange(name)) is None:
+            check_new("exchange", name)
+        arguments = plain(method.arguments)
+        alternate = arguments.get(ALTERNATE)
+        if isinstance(alternate, str):
+            arguments[ALTERNATE] = self._names.exchange(alternate)
+        said = {
+            "name": self._names.exchange(name),
+            "kind": method.type,
+            "durable": method.durable,
+            "auto_delete": method.auto_delete,
+            "internal": method.internal,
+            "arguments": json.dumps(arguments),
+        }
+        self._run(method, self._exchange_declared(name, said))
+
+    async def _exchange_declared(self, name: str, said: dict[str, Any]) -> Method:
+        try:
+            await self._do("exchange.create", said)
+        except ExchangeExistsError as error:
+            field = {"kind": "type"}.get(error.field, error.field)
+            check_same(field, error.present, error.declared, self._names.exchange_text(name))
+            raise
+        return entity.ExchangeDeclareOk()
+
+    def delete_exchange(self, method: entity.ExchangeDelete) -> None:
+        """An exchange is to be gone; one that is not there is, as RabbitMQ has it."""
+        name = on_one_line(method.exchange)
+        self._check_not_default(name)
+        if name.startswith("amq."):
+            text = f"deletion of system {self._names.exchange_text(name)} not allowed"
+            raise AmqpError(ReplyCode.ACCESS_REFUSED, text)
+        if self._operations.exchange(self._names.exchange(name)) is None:
+            self._channel.answer(method.nowait, entity.ExchangeDeleteOk())
+            return
+        said = {"name": self._names.exchange(name), "if_unused": method.if_unused}
+        self._run(method, self._exchange_deleted(said))
+
+    async def _exchange_deleted(self, said: dict[str, Any]) -> Method:
+        with suppress(ExchangeNotFoundError):
+            await self._do("exchange.delete", said)
+        return entity.ExchangeDeleteOk()
+
+    # Bindings.
+
+    def bind_queue(self, method: entity.QueueBind) -> None:
+        """What matches is to go from an exchange to a queue."""
+        self._bind_queue(method, "binding.create", entity.QueueBindOk())
+
+    def unbind_queue(self, method: entity.QueueUnbind) -> None:
+        """It is to go there no more."""
+        self._bind_queue(method, "binding.delete", entity.QueueUnbindOk())
+
+    def _bind_queue(self, method: entity.QueueBind | entity.QueueUnbind, command: str, answer: Method) -> None:
+        name = self._channel.queue_named(on_one_line(method.queue))
+        key = method.routing_key or (name if not method.queue else "")
+        self.found(name)
+        self._check_not_default(method.exchange)
+        said = {
+            "source": self._names.exchange(method.exchange),
+            "destination": self._names.queue(name),
+            "key": key,
+            "arguments": json.dumps(plain(method.arguments)),
+        }
+        self._run(method, self._bound(method.exchange, name, command, said, answer))
+
+    def bind_exchange(self, method: entity.ExchangeBind) -> None:
+        """What matches is to go from one exchange to another."""
+        self._bind_exchange(method, "binding.create", entity.ExchangeBindOk())
+
+    def unbind_exchange(self, method: entity.ExchangeUnbind) -> None:
+        """It is to go there no more."""
+        self._bind_exchange(method, "binding.delete", entity.ExchangeUnbindOk())
+
+    def _bind_exchange(self, method: entity.ExchangeBind | entity.ExchangeUnbind, command: str, answer: Method) -> None:
+        for name in (method.source, method.destination):
+            self._check_not_default(name)
+            self._exchange(name)
+        said = {
+            "source": self._names.exchange(method.source),
+            "destination": self._names.exchange(method.destination),
+            "key": method.routing_key,
+            "arguments": json.dumps(plain(method.arguments)),
+            "to_exchange": True,
+        }
+        self._run(method, self._bound(method.source, method.destination, command, said, answer))
+
+    async def _bound(self, source: str, destination: str, command: str, said: dict[str, Any], answer: Method) -> Method:
+        try:
+            await self._do(command, said)
+        except ExchangeNotFoundError as error:
+            known = self._names.exchange(destination) if "to_exchange" in said else None
+            raise self._no_exchange(destination if error.exchange == known else source) from None
+        except BoundQueueNotFoundError:
+            raise self._no_queue(destination) from None
+        return answer
+
+    # Inside
+
+    def _run(self, method: Method, work: Coroutine[None, None, Method | None]) -> None:
+        """Have a command carried out; its answer is written where the client waits for one."""
+        self._channel.run(method, _said(work, getattr(method, "nowait", False)))
+
+    async def _do(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(await self._operations.command(command, arguments))
+        return answer
+
+    def _exchange(self, name: str) -> Exchange:
+        found = self._operations.exchange(self._names.exchange(name))
+        if found is None:
+            raise self._no_exchange(name)
+        return found
+
+    def _check_not_default(self, name: str) -> None:
+        if not name:
+            raise AmqpError(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange")
+
+    def _locked(self, queue: str) -> AmqpError:
+        text = (
+            f"cannot obtain exclusive access to locked {self._names.queue_text(queue)}. It could be originally declared on another "
+            "connection or the exclusive property value does not match that of the original declaration."
+        )
+        return AmqpError(ReplyCode.RESOURCE_LOCKED, text)
+
+    def _no_exchange(self, name: str) -> AmqpError:
+        return AmqpError(ReplyCode.NOT_FOUND, f"no {self._names.exchange_text(name)}")
+
+    def _no_queue(self, name: str) -> AmqpError:
+        return AmqpError(ReplyCode.NOT_FOUND, f"no {self._names.queue_text(name)}")
+
+
+async def _said(work: Coroutine[None, None, Method | None], nowait: bool) -> Method | None:
+    answer = await work
+    return None if nowait else answer

@@ -1,0 +1,159 @@
+"""When two declarations are of the same queue or exchange: RabbitMQ's rules, and its texts.
+
+A queue that AMQP has declared keeps the arguments that it was declared with, as they came. One that was declared natively has settings, and
+is compared by these; where it has the broker's own, it is what it is to whoever says nothing of that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.reply_codes import ReplyCode
+from transport.gateways.amqp.tables import Field, Table, decode_table
+
+if TYPE_CHECKING:
+    from actors.queue.queue_figures import FoundQueue
+    from actors.queue.vocabulary.settings import QueueSettings
+
+COMPARED: Final = (
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-expires",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-message-ttl",
+    "x-overflow",
+    "x-queue-type",
+)
+"""Arguments in which two declarations of one queue have to agree."""
+SETTINGS: Final = {
+    "dead_letter_exchange": "x-dead-letter-exchange",
+    "dead_letter_routing_key": "x-dead-letter-routing-key",
+    "dead_letter_queue": "x-dead-letter-routing-key",
+    "max_messages": "x-max-length",
+    "max_bytes": "x-max-length-bytes",
+    "ttl": "x-message-ttl",
+    "overflow": "x-overflow",
+}
+"""Settings in which they have to where the queue was declared natively, and how they are said."""
+_AUTO_DELETE: Final = 1
+_OURS: Final = 0xA9
+"""The first octet of what is kept: another gateway's begins otherwise."""
+_MS: Final = 1000
+_INTEGERS: Final = frozenset("bBsuIil")
+_TYPES: Final = {
+    "b": "byte",
+    "B": "unsignedbyte",
+    "s": "short",
+    "u": "unsignedshort",
+    "I": "signedint",
+    "i": "unsignedint",
+    "l": "long",
+    "f": "float",
+    "d": "double",
+    "D": "decimal",
+    "T": "timestamp",
+    "t": "bool",
+    "S": "longstr",
+    "x": "binary",
+    "A": "array",
+    "F": "table",
+    "V": "void",
+}
+"""What RabbitMQ's texts call the types of fields."""
+
+
+class DeclaredWith(NamedTuple):
+    """What AMQP has declared a queue with.
+
+    Attributes:
+        auto_delete: whether it goes with its last consumer.
+        arguments: as they came.
+    """
+
+    auto_delete: bool
+    arguments: Table
+
+    def kept(self) -> bytes:
+        """The bytes that are kept with the queue: two octets, and the table without its length."""
+        return bytes((_OURS, _AUTO_DELETE * self.auto_delete)) + bytes(self.arguments.raw)
+
+    @classmethod
+    def of(cls, kept: bytes) -> DeclaredWith | None:
+        """What is kept; None where AMQP has not declared the queue."""
+        if not kept or kept[0] != _OURS:
+            return None
+        return cls(bool(kept[1] & _AUTO_DELETE), decode_table(kept[2:]))
+
+
+def check_queue(
+    there: FoundQueue, declared: DeclaredWith, settings: QueueSettings, said: dict[str, Any], text: str
+) -> None:
+    """Whether a queue that is there is what is declared.
+
+    Args:
+        there: the queue.
+        declared: what it is declared with.
+        settings: those that come of that.
+        said: those that were said.
+        text: how texts speak of the queue.
+
+    Raises:
+        AmqpError: PRECONDITION_FAILED: it is another.
+    """
+    check_same("durable", there.settings.durable, settings.durable, text)
+    present = DeclaredWith.of(there.arguments)
+    check_same("auto_delete", present is not None and present.auto_delete, declared.auto_delete, text)
+    if present is not None:
+        for name in COMPARED:
+            _check_argument(name, present.arguments.field(name), declared.arguments.field(name), text)
+        return
+    for setting, name in SETTINGS.items():
+        if not there.declared and said.get(setting) is None:
+            continue
+        is_there, wanted = _shown_setting(there.settings, setting), _shown_setting(settings, setting)
+        if is_there != wanted:
+            _inequivalent(name, is_there, wanted, text)
+
+
+def check_same(name: str, present: object, declared: object, text: str) -> None:
+    """Whether a property of a declaration is what it is; errors as of `check_queue`."""
+    if present != declared:
+        _inequivalent(name, _shown(present), _shown(declared), text)
+
+
+def _check_argument(name: str, present: Field | None, declared: Field | None, text: str) -> None:
+    if present == declared or (name == "x-queue-type" and _is_usual(present) and _is_usual(declared)):
+        return
+    if present is None or declared is None:
+        _inequivalent(name, _shown_field(present), _shown_field(declared), text)
+    alike = present.kind == declared.kind or {present.kind, declared.kind} <= _INTEGERS
+    if not (alike and present.value == declared.value):
+        _inequivalent(name, _shown(present.value), _shown(declared.value), text)
+
+
+def _inequivalent(name: str, present: str, declared: str, text: str) -> NoReturn:
+    said = f"inequivalent arg '{name}' for {text}: received {declared} but current is {present}"
+    raise AmqpError(ReplyCode.PRECONDITION_FAILED, said)
+
+
+def _shown(value: object) -> str:
+    return f"'{str(value).lower() if isinstance(value, bool) else value}'"
+
+
+def _shown_field(field: Field | None) -> str:
+    return (
+        "none" if field is None else f"the value {_shown(field.value)} of type '{_TYPES.get(field.kind, field.kind)}'"
+    )
+
+
+def _shown_setting(settings: QueueSettings, name: str) -> str:
+    value = getattr(settings, name)
+    if value is None:
+        return "none"
+    return f"'{round(value * _MS) if name == 'ttl' else value}'"
+
+
+def _is_usual(field: Field | None) -> bool:
+    return field is None or field.value == "classic"

@@ -1,0 +1,129 @@
+"""AMQP as the shell of a connection carries it: what its peer says as events, what is said as bytes, and the last words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from transport.gateways.amqp.connection_methods import ConnectionClose
+from transport.gateways.amqp.errors import AmqpError, WrongProtocolError, short_text
+from transport.gateways.amqp.events import Event, Heartbeat, Published, Settled
+from transport.gateways.amqp.frames import FrameDecoder
+from transport.gateways.amqp.layout import PROTOCOL_HEADER
+from transport.gateways.amqp.method import Method
+from transport.gateways.amqp.negotiation import FRAME_MAX
+from transport.gateways.amqp.refusals import of_connection
+from transport.gateways.amqp.writing import HEARTBEAT, method_frame
+from transport.wire.carried import ANSWERED, Answered, DataProtocol
+from transport.wire.frames import MAX_BODY_BYTES, MAX_FRAME_BYTES
+from transport.wire.receiving import Part
+from transport.wire.work import RECEIVED_BYTES_A_UNIT
+
+MAX_MESSAGE_BYTES: Final = MAX_BODY_BYTES - 2 * FRAME_MAX
+"""Of one message's body: with its properties, which come in one frame, and its key it fits a frame of a native receiver."""
+MESSAGES_A_UNIT: Final = 8
+"""Messages, or acknowledgements, that are one unit of work in their connection's share of a turn."""
+MOST_UNSENT_BYTES: Final = 2 * MAX_MESSAGE_BYTES + 3 * MAX_FRAME_BYTES
+"""That may wait for the socket of one connection: a largest message is written at once, and another may be under way."""
+SIGNS_A_TIMEOUT: Final = 3
+"""A peer that is silent for so many of the shell's intervals is given up. AMQP has it after two of its heartbeats."""
+
+
+class Said(NamedTuple):
+    """A method of the broker's."""
+
+    channel: int
+    method: Method
+
+
+class Written(NamedTuple):
+    """Frames of the broker's, as they are."""
+
+    parts: Sequence[Part]
+
+
+class AmqpProtocol(DataProtocol[Event | Said | Written]):
+    """The broker's side of one connection.
+
+    Args:
+        max_message_bytes: of one message's body.
+
+    Attributes:
+        frames: of what the client says; told of channels, and of the agreed size of a frame.
+        error: what ends the connection, where that is AMQP's own error.
+    """
+
+    noun = "frame"
+    most_unsent = MOST_UNSENT_BYTES
+    is_open = False
+
+    def __init__(self, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        super().__init__()
+        self.frames = FrameDecoder(max_message_bytes)
+        self.error: AmqpError | None = None
+
+    def opened(self, frame_max: int, heartbeat: int) -> None:
+        """The handshake is over, with this agreed on."""
+        self.frames.frame_max = frame_max
+        self.heartbeat = heartbeat * 2 / SIGNS_A_TIMEOUT if heartbeat else None
+        self.is_open = True
+
+    def receive_data(self, data: memoryview) -> None:
+        """Take what has come."""
+        self.frames.receive(data)
+
+    def read(self) -> Event | Answered | None:
+        """As `DataProtocol.read`; a heartbeat asks for nothing."""
+        try:
+            event = self.frames.next_event()
+        except AmqpError as error:
+            self.error = error
+            raise
+        if type(event) is Published:
+            self.work = self.due = 1 + len(event.bodies) // MESSAGES_A_UNIT + event.size // RECEIVED_BYTES_A_UNIT
+        elif type(event) is Settled:
+            self.work = self.due = 1 + len(event.tags) // MESSAGES_A_UNIT
+        else:
+            self.work = self.due = 1
+        return ANSWERED if type(event) is Heartbeat else event
+
+    @property
+    def waiting(self) -> bool:
+        """As `DataProtocol.waiting`."""
+        return self.frames.waiting
+
+    @property
+    def kept(self) -> int:
+        """As `DataProtocol.kept`."""
+        return self.frames.kept
+
+    @property
+    def whole(self) -> int:
+        """As `DataProtocol.whole`."""
+        return self.frames.whole
+
+    def send(self, event: Event | Said | Written) -> Sequence[Part]:
+        """The bytes of a method, or frames as they are."""
+        if type(event) is Written:
+            return event.parts
+        assert type(event) is Said, "the broker says methods"
+        return [method_frame(event.channel, event.method)]
+
+    def ping(self) -> Sequence[Part]:
+        """A heartbeat."""
+        return [HEARTBEAT]
+
+    def last_words(self, code: str, text: str) -> Sequence[Part]:
+        """``connection.close``; where it was not AMQP that began, the header of what is spoken here (AMQP 0-9-1, 4.2.2)."""
+        error = self.error
+        if isinstance(error, WrongProtocolError):
+            return [PROTOCOL_HEADER]
+        if error is None or str(error) != text:
+            error = of_connection(code, text)
+        said = ConnectionClose(
+            reply_code=error.reply_code,
+            reply_text=short_text(str(error)),
+            class_id=error.class_id,
+            method_id=error.method_id,
+        )
+        return [method_frame(0, said)]

@@ -1,0 +1,60 @@
+"""What is looked at in a message that is published: how long it is of use, who says that they wrote it. The texts are RabbitMQ's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from actors.limits import MAX_TTL_SECONDS
+from transport.gateways.amqp.basic_methods import BasicPublish
+from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.properties import EXPIRATION_FLAG, FLAGS, HEADERS_FLAG, Properties, flags_of
+from transport.gateways.amqp.reply_codes import ReplyCode
+
+LOOKED_AT: Final = EXPIRATION_FLAG | FLAGS["user_id"]
+"""Properties for which a message is looked at by itself; most have none of them."""
+_MS: Final = 1000
+_CC, _BCC = b"\2CCA", b"\3BCCA"
+"""An entry of a table that has one of these names and is an array, as RabbitMQ's are."""
+
+
+def ttl_of(method: BasicPublish, raw: bytes, user: str | None) -> float | None:
+    """The time to live that a message asks for, seconds; None where it asks for none.
+
+    Args:
+        method: what it came with.
+        raw: its properties.
+        user: who publishes; None where nobody has said who they are.
+
+    Raises:
+        AmqpError: NOT_IMPLEMENTED: it is to be delivered immediately, or by several keys. PRECONDITION_FAILED: its expiration is no time,
+            or its user is another.
+    """
+    if method.immediate:
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "immediate=true", BasicPublish.INDEX)
+    flags = flags_of(raw)
+    if flags & HEADERS_FLAG and (_CC in raw or _BCC in raw):
+        text = "several routing keys of one message, by the header CC or BCC, are not there yet: publish it for each"
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text, BasicPublish.INDEX)
+    if not flags & LOOKED_AT:
+        return None
+    properties = Properties(raw)
+    said = properties.user_id
+    if said is not None and user is not None and said != user:
+        text = f"user_id property set to '{said}' but authenticated user was '{user}'"
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, BasicPublish.INDEX)
+    return None if properties.expiration is None else _seconds(properties.expiration)
+
+
+def _seconds(expiration: str) -> float:
+    """An expiration is a number of milliseconds, as text."""
+    if not (expiration.isascii() and expiration.isdigit()):
+        raise _invalid(expiration, "no_integer")
+    seconds = int(expiration) / _MS if len(expiration) < len(str(MAX_TTL_SECONDS * _MS)) else MAX_TTL_SECONDS + 1
+    if seconds > MAX_TTL_SECONDS:
+        raise _invalid(expiration, f"{{value_too_big,{expiration:.40}}}")
+    return seconds
+
+
+def _invalid(expiration: str, why: str) -> AmqpError:
+    text = f"invalid expiration '{expiration:.80}': {why}"
+    return AmqpError(ReplyCode.PRECONDITION_FAILED, text, BasicPublish.INDEX)

@@ -1,0 +1,134 @@
+"""Arguments of ``queue.declare`` as settings of a queue.
+
+What RabbitMQ's queues know of and there is nothing for here yet is refused, with what is there instead; what nobody
+knows is passed over. Texts are RabbitMQ's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NoReturn
+
+from actors.limits import MAX_TTL_SECONDS
+from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, REJECT
+from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.plain_tables import is_text
+from transport.gateways.amqp.reply_codes import ReplyCode
+from transport.gateways.amqp.tables import Field, Table
+
+LATER: Final = {
+    "x-max-priority": "priorities are not there yet: use a queue for each",
+    "x-single-active-consumer": "it is not there yet: one consumer with basic.consume's exclusive is",
+    "x-delivery-limit": "it is not there yet",
+    "x-expires": "it is not there yet: delete the queue, or declare it with auto_delete",
+}
+"""What RabbitMQ knows and this broker does not yet, and what to do."""
+TYPES: Final = ("classic", "quorum")
+"""Both are a journalled queue here."""
+OVERFLOWS: Final = {"drop-head": None, "reject-publish": REJECT, "block": BLOCK}
+"""What a queue at its limit does. ``block`` is this broker's own: it stops the reading of who publishes there."""
+_INTEGERS: Final = frozenset("bBsuIil")
+_MS: Final = 1000
+
+
+def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
+    """The settings that arguments ask for, by their names in ``QueueSettings``.
+
+    Args:
+        arguments: as they were declared.
+        queue: how texts speak of the queue.
+
+    Raises:
+        AmqpError: PRECONDITION_FAILED: an argument that cannot be, or is not there yet.
+    """
+    settings: dict[str, Any] = {"max_messages": None, "max_bytes": None, "overflow": BLOCK}
+    for name, kind, value in arguments:
+        if name in LATER:
+            _refuse(name, queue, LATER[name])
+        setter = _SETTERS.get(name)
+        if setter is not None:
+            settings.update(setter(Field(kind, value), partial(_refuse, name, queue)))
+    if "dead_letter_routing_key" in settings and "dead_letter_exchange" not in settings:
+        _refuse("x-dead-letter-routing-key", queue, "routing_key_but_no_dlx_defined")
+    if settings.get("dead_letter_exchange") == "":
+        # The default exchange has one way for a key: to the queue of that name.
+        del settings["dead_letter_exchange"]
+        settings["dead_letter_queue"] = settings.pop("dead_letter_routing_key", "")
+        if not settings["dead_letter_queue"]:
+            why = "with the default exchange, say by x-dead-letter-routing-key which queue dead letters go to"
+            _refuse("x-dead-letter-exchange", queue, why)
+    if "dead_letter_exchange" in settings or "dead_letter_queue" in settings:
+        # Nothing fails by itself: what leaves was refused, or has expired.
+        settings["max_receives"] = MAX_RECEIVES_LIMIT
+    limited = settings["max_messages"] is not None or settings["max_bytes"] is not None
+    if settings["overflow"] is None or (limited and "x-overflow" not in arguments):
+        why = "drop-head is not there yet: say x-overflow reject-publish, or block, which stops who publishes"
+        _refuse("x-overflow", queue, why)
+    return settings
+
+
+def _refuse(name: str, queue: str, why: str) -> NoReturn:
+    raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"invalid arg '{name}' for {queue}: {why}")
+
+
+Refuse = Callable[[str], NoReturn]
+
+
+def _integer(field: Field, refuse: Refuse) -> int:
+    if field.kind not in _INTEGERS or not isinstance(field.value, int):
+        refuse("expected integer")
+    if field.value < 0:
+        refuse(f"{{value_negative,{field.value}}}")
+    return field.value
+
+
+def _text(field: Field, refuse: Refuse) -> str:
+    if field.kind != "S" or not isinstance(field.value, str):
+        refuse(f"{{unacceptable_type,{field.kind}}}")
+    if not is_text(field.value):
+        refuse("it is no UTF-8")
+    return field.value
+
+
+def _ttl(field: Field, refuse: Refuse) -> dict[str, Any]:
+    milliseconds = _integer(field, refuse)
+    if milliseconds > MAX_TTL_SECONDS * _MS:
+        refuse(f"{{value_too_big,{milliseconds}}}")
+    return {"ttl": milliseconds / _MS}
+
+
+def _limit(setting: str) -> Callable[[Field, Refuse], dict[str, Any]]:
+    def limit(field: Field, refuse: Refuse) -> dict[str, Any]:
+        number = _integer(field, refuse)
+        if not number:
+            refuse("{value_zero,0}")
+        return {setting: number}
+
+    return limit
+
+
+def _overflow(field: Field, refuse: Refuse) -> dict[str, Any]:
+    if _text(field, refuse) not in OVERFLOWS:
+        refuse("invalid_overflow")
+    return {"overflow": OVERFLOWS[_text(field, refuse)]}
+
+
+def _queue_type(field: Field, refuse: Refuse) -> dict[str, Any]:
+    kind = _text(field, refuse)
+    if kind == "stream":
+        refuse("streams are not there: a native subscription reads a queue again and again")
+    if kind not in TYPES:
+        refuse(f"{{unsupported,'{kind}'}}")
+    return {}
+
+
+_SETTERS: Final[dict[str, Callable[[Field, Refuse], dict[str, Any]]]] = {
+    "x-message-ttl": _ttl,
+    "x-max-length": _limit("max_messages"),
+    "x-max-length-bytes": _limit("max_bytes"),
+    "x-overflow": _overflow,
+    "x-queue-type": _queue_type,
+    "x-dead-letter-exchange": lambda field, refuse: {"dead_letter_exchange": _text(field, refuse)},
+    "x-dead-letter-routing-key": lambda field, refuse: {"dead_letter_routing_key": _text(field, refuse)},
+}
