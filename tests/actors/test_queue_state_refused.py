@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from actors.queue.vocabulary.events import MessagesReturned
+from typing import Any, cast
+
+from actors.queue.vocabulary.commands import AlterQueue, Rejected
+from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesReturned
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import MAX_RECEIVES_LIMIT, REJECTED_FAILURES, QueueSettings
 from tests.actors.driven import reason_of, replayed
@@ -74,3 +77,23 @@ def test_no_number_of_failures_is_taken_for_a_refusal() -> None:
         recorded.state.negative_acknowledge("r", [(0, 1)], 0.0, 0.0)
     (span,) = recorded.state.ready.some_from(0, 10, delayed=False)
     assert span.failures == MAX_RECEIVES_LIMIT
+
+
+def test_what_is_refused_to_be_dropped_leaves_where_there_is_a_place_for_it_and_is_gone_elsewhere() -> None:
+    """The queue knows which when it hears of it. Who rejects may have been told before that changed, or be told after its messages."""
+    recorded = Recorded(THRICE)
+    recorded.send(2)
+    recorded.receive()
+    drop(recorded, 0)
+    (letter,) = letters(recorded)
+    assert (letter.ranges, reason_of(letter)) == (((0, 1),), "rejected")
+    recorded.state.execute(AlterQueue(QueueSettings(max_receives=None)), 0.0, 0)
+    recorded.state.take_effects()
+    drop(recorded, 1)
+    assert letters(recorded) == []
+    assert recorded.events[-1] == MessagesAcknowledged(((1, 2),))
+
+
+def drop(recorded: Recorded, number: int) -> None:
+    rejected = Rejected(((number, 1),), 0.0, True, cast("Any", "r"), "no", drops=True)
+    recorded.state.execute(rejected, 0.0, 0)

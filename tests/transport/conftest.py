@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.transport.certificates import Certificates
     from tests.transport.scripted_peers import Play, Script, ScriptedBroker
 
-DEADLINE = 20.0
+DEADLINE = 30.0
 """Seconds for a whole test: reached only when something that must come does not."""
 POLL = 0.002
 FREE_PORT = "127.0.0.1:0"

@@ -38,7 +38,7 @@ from transport.wire.work import RECEIVED_BYTES_A_UNIT
 
 pytestmark = pytest.mark.event_loop
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 TURNS = 50
 """Turns of the loop, each with a look at its sockets, in which what is there to be read would have been."""
 TURN_BYTES = TURN_WORK * RECEIVED_BYTES_A_UNIT

@@ -18,6 +18,7 @@ from actors.queue.operations.dispatch import dispatch, end_wait
 from actors.queue.state.receivers import Receiver
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
+from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesReturned, QueuePurged
 from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand
 from actors.queue.vocabulary.replies import NothingHeld, ReceiverAttached
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Span
     from actors.queue.structures.ranges import Range
-    from actors.queue.vocabulary import commands
     from actors.queue.vocabulary.replies import Connection
 
 
@@ -111,7 +111,14 @@ def acknowledge(core: QueueCore, command: commands.Acknowledged, _now: float) ->
 
 
 def reject(core: QueueCore, command: commands.Rejected, now: float) -> None:
-    """NACK: make messages receivable again, after a delay if there is one."""
+    """NACK: make messages receivable again, after a delay if there is one.
+
+    Whether the queue has a place for dead letters is asked here alone: whoever rejects may have heard of it before that
+    changed, or not yet.
+    """
+    if command.drops and core.settings.max_receives is None:
+        acknowledge(core, commands.Acknowledged(command.ranges, command.connection), now)
+        return
     delay = command.delay
     _check_seconds("a delay", delay)
     receiver = core.receiver(command.connection)

@@ -141,7 +141,8 @@ class Rejected:
     """Messages come back, receivable again after ``delay`` in their old place; they have ``failed`` unless nobody tried them.
 
     Those that have failed ``max_receives`` times leave for the dead-letter queue instead, with the ``error`` of the last time. With a
-    ``reason`` they leave at once, however seldom they have failed; in a queue without ``max_receives`` they come back as any others.
+    ``reason`` they leave at once, however seldom they have failed; in a queue without ``max_receives`` they come back as any others, or
+    are gone, where that ``drops`` them.
 
     Raises:
         UnknownAcknowledgementError: as of ``Acknowledged``.
@@ -154,6 +155,7 @@ class Rejected:
     connection: Ref | None = None
     reason: str | None = None
     error: str | None = None
+    drops: bool = False
 
 
 @dataclass(frozen=True, slots=True)

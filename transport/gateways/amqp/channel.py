@@ -71,9 +71,10 @@ class Channel:
         self.declaring = Declaring(self)
         self.waiting_bytes = 0
         self.counted = Waiting()
-        # What is behind something that is not stored yet; and whether the last of it that was done was a publish.
+        # What is behind something that is not stored yet; whether anything was published that is not known to be stored; and whether it
+        # will be said once it is. Nothing is published while that is awaited.
         self._later: deque[Method | Published | AmqpError] = deque()
-        self._went_on = False
+        self._publishes = self._awaits_stored = False
         self._told_soon = False
         self._over = self._runs = False
 
@@ -118,6 +119,7 @@ class Channel:
         if isinstance(said, AmqpError):
             raise said
         if isinstance(said, Published):
+            self._publishes = True
             self._guarded(basic.BasicPublish.INDEX, self.publishing.publish, said)
             return
         handler = _HANDLERS.get(type(said))
@@ -130,8 +132,13 @@ class Channel:
         self._later.append(said)
         self.waiting_bytes += said.size if isinstance(said, Published) else METHOD_BYTES
         if len(self._later) == 1:
-            self.publishing.when_stored(self.go_on)
+            self.go_on()
         self.link.waiting_changed(self)
+
+    def _stored(self) -> None:
+        """All is stored that was published."""
+        self._publishes = self._awaits_stored = False
+        self.go_on()
 
     def _wait_for_line(self, rest: Published) -> None:
         """These wait, and all behind them, until something is stored that was published elsewhere."""
@@ -144,18 +151,21 @@ class Channel:
         try:
             while self._later and not self._over and not self._waits:
                 said = self._later[0]
-                if not isinstance(said, Published) and self.publishing.unstored and self._went_on:
-                    self._went_on = False
-                    self.publishing.when_stored(self.go_on)
+                if not isinstance(said, Published) and self._publishes and self.publishing.unstored:
+                    if not self._awaits_stored:
+                        self._awaits_stored = True
+                        self.publishing.when_stored(self._stored)
                     return
                 self._later.popleft()
-                self._went_on = isinstance(said, Published)
                 self.waiting_bytes -= said.size if isinstance(said, Published) else METHOD_BYTES
                 self._do(said)
         except AmqpError as error:
             self._later.clear()
             self.waiting_bytes = 0
-            self.end_with(error)
+            if self._publishes:
+                self.end_with(error)
+            else:
+                self.link.channel_failed(self, error)
         except NoLineError as error:
             self._wait_for_line(error.rest)
         finally:

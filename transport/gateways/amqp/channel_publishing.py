@@ -269,6 +269,8 @@ class Line:
         self._rejected_at: int | None = None
         self._singly = False
         self._over = self.marking = self._marked = False
+        # Sent to the actor and not answered.
+        self._marks = 0
         self.actor = host.publisher(exchange, self, mandatory=mandatory)
 
     @property
@@ -298,6 +300,7 @@ class Line:
         """The mark goes behind what is offered last."""
         if self.marking and not self._marked and not self._waiting and not self._back:
             self._marked = True
+            self._marks += 1
             self.actor.deliver(CaughtUp())
 
     def wait_no_more(self) -> None:
@@ -307,6 +310,7 @@ class Line:
         for piece in dropped:
             self._answer(piece, stored=False)
         if self._sent:
+            self._marks += 1
             self.actor.deliver(CaughtUp(answered=True))
 
     def end(self) -> None:
@@ -334,6 +338,10 @@ class Line:
 
     def caught_up(self) -> None:
         """All is stored that was offered before the mark; what a queue has rejected meanwhile may be offered again."""
+        self._marks -= 1
+        if self._marks:
+            # It is that of one before, and what was offered since may not be stored.
+            return
         self._marked = False
         self.marking = bool(self._waiting or self._back) and not self._over
         self._send_mark()

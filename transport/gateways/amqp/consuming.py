@@ -18,7 +18,7 @@ from actors.queue.vocabulary.commands import (
     Writable,
 )
 from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand
-from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages, ReceiverAttached
+from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,9 +43,6 @@ class Host(Protocol):
 
     def taken(self, consumer: Consumer, answer: MessagesTaken) -> None:
         """The answer to what was asked for by ``basic.get``."""
-
-    def consumer_attached(self, consumer: Consumer, *, waiting: bool, dead_letters: bool) -> None:
-        """The queue knows the consumer; ``waiting`` and ``dead_letters`` are as of ``ReceiverAttached``."""
 
     def consumer_refused(self, consumer: Consumer, code: str, text: str) -> None:
         """The queue is gone, or refuses the consumer."""
@@ -145,8 +142,8 @@ class Consumer:
         self._tell(Rejected(ranges, 0.0, failed, self.actor))
 
     def refuse(self, ranges: Ranges, reason: str) -> None:
-        """Messages are not wanted again: dead letters, where the queue has a place for these."""
-        self._tell(Rejected(ranges, 0.0, True, self.actor, reason))
+        """Messages are not wanted again: dead letters, where the queue has a place for these; it knows that, and nobody here."""
+        self._tell(Rejected(ranges, 0.0, True, self.actor, reason, drops=True))
 
     def writable(self, writable: bool) -> None:
         """The socket takes more, or not."""
@@ -170,8 +167,6 @@ class Consumer:
             self._limited(reply)
         elif isinstance(reply, MessagesTaken):
             self._host.taken(self, reply)
-        elif isinstance(reply, ReceiverAttached):
-            self._host.consumer_attached(self, waiting=reply.waiting, dead_letters=reply.dead_letters)
 
     def caught_up(self) -> None:
         """Nobody has asked."""

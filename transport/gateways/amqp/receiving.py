@@ -56,8 +56,6 @@ class Receiving:
         self._getters: dict[str, Consumer] = {}
         self._asked: basic.BasicGet | None = None
         self._asks_of: Consumer | None = None
-        # Those whose queue keeps dead letters: what is refused leaves for there.
-        self._keeps_letters: set[Consumer] = set()
         self._starting: dict[Consumer, basic.BasicConsume] = {}
         # Gone, and some of what they were delivered is not settled.
         self._lingering: set[Consumer] = set()
@@ -207,7 +205,7 @@ class Receiving:
         """
         how: Callable[[Consumer, Ranges], None] = _acknowledge
         if event.method != basic.BasicAck.INDEX:
-            how = _give_back if event.requeue else self._refuse
+            how = _give_back if event.requeue else _refuse
         found: list[Held[Consumer]] = []
         try:
             for tag in event.tags:
@@ -287,11 +285,6 @@ class Receiving:
         if asked.no_ack:
             getter.acknowledge(((messages.first, 1),))
 
-    def consumer_attached(self, consumer: Consumer, *, waiting: bool, dead_letters: bool) -> None:  # noqa: ARG002 - nobody waits in line here
-        """As `consuming.Host.consumer_attached`."""
-        if dead_letters:
-            self._keeps_letters.add(consumer)
-
     def consumer_refused(self, consumer: Consumer, code: str, text: str) -> None:
         """As `consuming.Host.consumer_refused`: a queue that is deleted cancels its consumers."""
         if self._getters.get(consumer.queue) is consumer:
@@ -341,7 +334,6 @@ class Receiving:
 
     def _forget(self, consumer: Consumer) -> None:
         self._taken_out(consumer)
-        self._keeps_letters.discard(consumer)
         self._writers.pop(consumer, None)
         if consumer in self._lingering:
             self._lingering.remove(consumer)
@@ -383,12 +375,6 @@ class Receiving:
                 # It was cancelled, and this was the last of what it held.
                 self._leave(holder)
         self._hand_over()
-
-    def _refuse(self, consumer: Consumer, ranges: Ranges) -> None:
-        if consumer in self._keeps_letters:
-            consumer.refuse(ranges, REASON)
-        else:
-            consumer.acknowledge(ranges)
 
     def _exchange(self, messages: ReceivedMessages) -> str:
         """To which exchange messages were published; the default one has those that were sent to the queue itself."""
@@ -433,6 +419,10 @@ def _one(_: object) -> int:
 
 def _acknowledge(consumer: Consumer, ranges: Ranges) -> None:
     consumer.acknowledge(ranges)
+
+
+def _refuse(consumer: Consumer, ranges: Ranges) -> None:
+    consumer.refuse(ranges, REASON)
 
 
 def _give_back(consumer: Consumer, ranges: Ranges) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.transport.programs import BrokerProcess
+from tests.transport.programs import DEADLINE, BrokerProcess
 
 if TYPE_CHECKING:
     from tests.transport.certificates import Certificates
@@ -27,11 +30,24 @@ class AmqpBroker(BrokerProcess):
         words = self.said.replace(",", "").split()
         self.port = int(words[words.index("AMQP") + 1].rpartition(":")[2])
 
+    @contextmanager
+    def drained(self) -> Iterator[None]:
+        """Have somebody read what it logs: a broker whose standard error nobody reads stands still once the pipe is full."""
+        reader = Thread(target=self._drain, daemon=True)
+        reader.start()
+        yield
+        self.process.kill()
+        reader.join(DEADLINE)
+
+    def _drain(self) -> None:
+        while os.read(self.stderr.fileno(), 1 << 16):
+            pass
+
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[AmqpBroker]:
     """One for all tests that only use it: each has names of its own."""
-    with AmqpBroker() as running:
+    with AmqpBroker() as running, running.drained():
         yield running
 
 
@@ -40,7 +56,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
     """One with users, in plain and under TLS."""
     from tests.transport.gateways.amqp.peers import Secured
 
-    with Secured(tmp_path_factory.mktemp("users"), certificates) as running:
+    with Secured(tmp_path_factory.mktemp("users"), certificates) as running, running.drained():
         yield running
 
 

@@ -48,17 +48,12 @@ def answers(port: int, *parts: bytes) -> bytes:
 
 
 def session(queue: str) -> bytes:
-    """A client's whole life; the broker's answers do not depend on when it hears what."""
-    said = (
-        CHANNEL,
-        entity.QueueDeclare(queue=queue),
-        basic.ConfirmSelect(nowait=True),
-    )
+    """A client's whole life. It asks for no confirms: when one comes among the other answers depends on turns of the loop."""
+    said = (CHANNEL, entity.QueueDeclare(queue=queue))
     after = (
         entity.QueueDeclare(queue=queue, passive=True),
-        basic.BasicGet(queue=queue),
-        basic.BasicAck(delivery_tag=1),
-        basic.BasicGet(queue=queue),
+        basic.BasicGet(queue=queue, no_ack=True),
+        basic.BasicGet(queue=queue, no_ack=True),
         entity.QueueDelete(queue=queue),
         CLOSE_CHANNEL,
     )

@@ -156,10 +156,9 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def mark(self) -> None:
-        if self.marks == 0:
-            self.marks = 1
-            self.when_marked = {body for _, body in self.sent}
-            self.subject.when_stored(self.marked)
+        self.marks = 1
+        self.when_marked = {body for _, body in self.sent}
+        self.subject.when_stored(self.marked)
 
     def marked(self) -> None:
         self.marks = 0
@@ -219,6 +218,24 @@ def test_nothing_is_offered_without_room_and_a_piece_is_cut_where_there_is_littl
     sender.grant(10)
     assert [each.sequence for each in sender.offers] == [0, 2]
     assert subject.waiting_bytes == 0
+
+
+def test_the_answer_to_a_mark_is_not_taken_for_that_to_the_next() -> None:
+    """A queue was found without a message that had been published before: the answer to a mark of before it came."""
+    subject, host = publishing()
+    done: list[int] = []
+    for number in range(2):
+        subject.publish(published(("a", b"%d" % number)))
+        if not number:
+            host.senders["a"].grant(2)
+        subject.when_stored(lambda number=number: done.append(number))
+    sender = host.senders["a"]
+    assert [type(each) for each in sender.offers] == [OfferBatch, CaughtUp] * 2
+    for _ in range(3):
+        sender.answer()
+        assert done == []
+    sender.answer()
+    assert done == [1]
 
 
 def test_empty_messages_that_wait_take_room_too() -> None:
