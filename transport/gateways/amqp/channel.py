@@ -17,11 +17,12 @@ from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.carried_properties import properties_of
 from transport.gateways.amqp.channel_port import Waiting
-from transport.gateways.amqp.channel_publishing import NoLineError, Publishing, Returned
+from transport.gateways.amqp.channel_publishing import NoLineError, Publishing
 from transport.gateways.amqp.confirms import Confirms
 from transport.gateways.amqp.declaring import Declaring
 from transport.gateways.amqp.errors import AmqpError, short_text
 from transport.gateways.amqp.events import Published
+from transport.gateways.amqp.publishing_line import Returned
 from transport.gateways.amqp.receiving import Receiving
 from transport.gateways.amqp.refusals import of_channel
 from transport.gateways.amqp.reply_codes import ReplyCode
@@ -249,7 +250,7 @@ class Channel:
 
     @property
     def user(self) -> str | None:
-        """As `channel_publishing.Host.user`."""
+        """As `publishing_line.Host.user`."""
         principal = self.link.operations.principal
         return None if principal.proof is Proof.NOT_ASKED else principal.name
 
@@ -263,7 +264,7 @@ class Channel:
             self.say(method)
 
     def publisher(self, exchange: str, port: Port, *, mandatory: bool) -> Ref:
-        """As `channel_publishing.Host.publisher`."""
+        """As `publishing_line.Host.publisher`."""
         known = self.names.exchange(exchange)
         self.declaring.check_published_to(exchange)
         return self.link.operations.exchange_sender(PublishesTo(known, "", mandatory), port, None)
@@ -281,7 +282,7 @@ class Channel:
             raise AmqpError(ReplyCode.ACCESS_REFUSED, f"{self.names.queue_text(queue)} in exclusive use")
 
     def answers_due(self) -> None:
-        """As `channel_publishing.Host.answers_due`."""
+        """As `publishing_line.Host.answers_due`."""
         if not self._told_soon:
             self._told_soon = True
             self.link.soon(self._tell)
@@ -297,7 +298,7 @@ class Channel:
         self.link.waiting_changed(self)
 
     def returned(self, messages: Sequence[Returned]) -> None:
-        """As `channel_publishing.Host.returned`."""
+        """As `publishing_line.Host.returned`."""
         if self._over:
             return
         for exchange, key, headers, body in messages:
@@ -307,15 +308,15 @@ class Channel:
             self.link.write(content_frames(self.number, said, properties_of(headers), body, self.link.frame_max))
 
     def publishing_failed(self, code: str, text: str) -> None:
-        """As `channel_publishing.Host.publishing_failed`."""
+        """As `publishing_line.Host.publishing_failed`."""
         self.fail(of_channel(code, text, basic.BasicPublish.INDEX, self.number))
 
     def waiting_changed(self) -> None:
-        """As `channel_publishing.Host.waiting_changed`."""
+        """As `publishing_line.Host.waiting_changed`."""
         self.link.waiting_changed(self)
 
     def explained(self, text: str | None) -> None:
-        """As `channel_publishing.Host.explained`."""
+        """As `publishing_line.Host.explained`."""
         self.link.blocked(text)
 
     def unused(self, queue: str) -> None:

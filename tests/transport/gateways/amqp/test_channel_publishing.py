@@ -17,10 +17,11 @@ from actors.queue.vocabulary.distributed import Unroutable
 from actors.queue.vocabulary.replies import CapacityGranted, SentMessages
 from transport.gateways.amqp import channel_publishing
 from transport.gateways.amqp.basic_methods import BasicPublish
-from transport.gateways.amqp.channel_publishing import PIECE_BYTES, NoLineError, Publishing, Returned
+from transport.gateways.amqp.channel_publishing import NoLineError, Publishing
 from transport.gateways.amqp.confirms import Confirms
 from transport.gateways.amqp.events import Published
 from transport.gateways.amqp.properties import NO_PROPERTIES
+from transport.gateways.amqp.publishing_line import PIECE_BYTES, Returned
 
 LARGE = 1 << 40
 

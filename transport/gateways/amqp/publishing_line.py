@@ -1,0 +1,314 @@
+"""What a channel publishes to one exchange: offered as there is room, in order, and sent again where a queue has rejected it.
+
+An exchange's sender (`actors.queue.exchange_sender`) grants room, answers batch by batch, and says of a mark when all is stored
+that was offered before it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from actors import OfferBatch
+from actors.batch import MessageBatch
+from actors.queue.vocabulary.commands import CaughtUp
+from actors.queue.vocabulary.distributed import Unroutable
+from actors.queue.vocabulary.replies import CapacityGranted, SentMessages, WaitExplained
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actors import LoopActorRef
+    from actors.queue.connection_actor import Port
+    from actors.queue.vocabulary.replies import Reply
+    from transport.gateways.amqp.confirms import Confirms
+
+    Ref = LoopActorRef[Any]
+
+PIECE_BYTES: Final = 1_024
+"""What a piece that waits counts as, beside its messages: empty ones take memory too."""
+
+
+class Returned(NamedTuple):
+    """A message that no queue took."""
+
+    exchange: str
+    routing_key: bytes
+    headers: bytes
+    body: bytes
+
+
+class Host(Protocol):
+    """The channel, as what it publishes sees it."""
+
+    @property
+    def user(self) -> str | None:
+        """Who publishes; None where nobody has said who they are."""
+
+    def publisher(self, exchange: str, port: Port, *, mandatory: bool) -> Ref:
+        """Attach what publishes to an exchange; raises AmqpError where it is not there, or not for this client."""
+
+    def answers_due(self) -> None:
+        """Something is to be confirmed: `Publishing.confirms` says what, asked for once this turn is over."""
+
+    def returned(self, messages: Sequence[Returned]) -> None:
+        """No queue has taken these, and the client wants to know."""
+
+    def publishing_failed(self, code: str, text: str) -> None:
+        """Nothing more can be published there."""
+
+    def waiting_changed(self) -> None:
+        """`Publishing.waiting_bytes` is other than it was."""
+
+    def explained(self, text: str | None) -> None:
+        """Why what was published waits, in a queue's words; None where no queue keeps it waiting."""
+
+
+class Piece(NamedTuple):
+    """Messages that are offered together.
+
+    Attributes:
+        batch: what they are.
+        ttl: seconds; None for what their queues say.
+        first: the number of the first among the channel's publishes; 0 where nothing is confirmed.
+    """
+
+    batch: MessageBatch
+    ttl: float | None
+    first: int
+
+    @property
+    def size(self) -> int:
+        """What it counts as while it waits, bytes."""
+        return self.batch.nbytes + PIECE_BYTES
+
+    def cut(self, count: int) -> tuple[Piece, Piece]:
+        """The first ``count`` of them and the others."""
+        after = self.first + count if self.first else 0
+        batch = self.batch
+        return self._replace(batch=batch.slice(0, count)), self._replace(
+            batch=batch.slice(count, len(batch)), first=after
+        )
+
+
+class Lines(Protocol):
+    """The lines of one channel, as each of them sees them.
+
+    Attributes:
+        confirms: what the client is to be told; None where it does not ask for confirms.
+        waiting_bytes: of what waits for room.
+    """
+
+    confirms: Confirms | None
+    waiting_bytes: int
+
+    def marked(self) -> None:
+        """A line may have stored what it had."""
+
+    def free(self) -> None:
+        """A line has stored all that it had."""
+
+    def forget(self, line: Line) -> None:
+        """A line has ended; what is published there next begins another."""
+
+
+class Line:
+    """What a channel publishes to one exchange: the port of its sender.
+
+    Args:
+        lines: which it is one of.
+        host: the channel.
+        exchange: the exchange's name.
+        mandatory: whether what no queue takes is returned.
+
+    Attributes:
+        actor: what sends.
+        marking: whether it is to say when it has stored what it had.
+    """
+
+    def __init__(self, lines: Lines, host: Host, exchange: str, *, mandatory: bool) -> None:
+        self._lines = lines
+        self._host = host
+        self._exchange = exchange
+        self._waiting: deque[Piece] = deque()
+        self._sent: deque[Piece] = deque()
+        self._messages = self._bytes = 0
+        self._sequence = 0
+        # What was sent behind a message that its queue rejects comes back too, and is sent again. One at a time, until something is
+        # taken: where all are rejected, each would be sent again behind each before it.
+        self._back: list[Piece] = []
+        self._rejected_at: int | None = None
+        self._singly = False
+        self._over = self.marking = self._marked = False
+        # Sent to the actor and not answered.
+        self._marks = 0
+        self.actor = host.publisher(exchange, self, mandatory=mandatory)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is not stored yet."""
+        return bool(self._waiting or self._sent)
+
+    @property
+    def waits(self) -> bool:
+        """Whether something waits for room."""
+        return bool(self._waiting)
+
+    def take(self, piece: Piece) -> None:
+        """Offer what has come, when there is room for it."""
+        self._waiting.append(piece)
+        self._lines.waiting_bytes += piece.size
+        self._offer()
+        self._host.waiting_changed()
+
+    def mark(self) -> None:
+        """Say, by `Lines.marked`, when all is stored that has come until now."""
+        self.marking = self.busy and not self._over
+        self._marked = False
+        self._send_mark()
+
+    def _send_mark(self) -> None:
+        """The mark goes behind what is offered last."""
+        if self.marking and not self._marked and not self._waiting and not self._back:
+            self._marked = True
+            self._marks += 1
+            self.actor.deliver(CaughtUp())
+
+    def wait_no_more(self) -> None:
+        """As `channel_publishing.Publishing.wait_no_more`."""
+        dropped = [*self._back, *self._waiting]
+        self._drop()
+        for piece in dropped:
+            self._answer(piece, stored=False)
+        if self._sent:
+            self._marks += 1
+            self.actor.deliver(CaughtUp(answered=True))
+
+    def end(self) -> None:
+        """Nothing more is offered."""
+        self._over = True
+        self._drop()
+        self.actor.stop_nowait()
+
+    # Told by the actor
+
+    def tell(self, reply: Reply | Unroutable) -> None:
+        """Room, what became of a piece, or what no queue took of the next."""
+        if isinstance(reply, CapacityGranted):
+            self._messages += reply.messages
+            self._bytes += reply.bytes
+            self._offer()
+            self._host.waiting_changed()
+        elif isinstance(reply, SentMessages):
+            self._settled(reply)
+        elif isinstance(reply, Unroutable):
+            self._unroutable(reply)
+        elif isinstance(reply, WaitExplained):
+            # It may have room by now, and is about to say so.
+            self._host.explained(reply.text if self.waits and reply.reason is not None else None)
+
+    def caught_up(self) -> None:
+        """All is stored that was offered before the mark; what a queue has rejected meanwhile may be offered again."""
+        self._marks -= 1
+        if self._marks:
+            # It is that of one before, and what was offered since may not be stored.
+            return
+        self._marked = False
+        self.marking = bool(self._waiting or self._back) and not self._over
+        self._send_mark()
+        self._lines.marked()
+
+    def refused(self, code: str, text: str, close: bool) -> None:  # noqa: ARG002 - it is always the end
+        """There is no such exchange any more, what was published cannot be, or the broker ends."""
+        if self._over:
+            return
+        self._over = True
+        if code == "not-found" and not self.busy:
+            # The exchange is deleted, and nothing was on its way there.
+            self._lines.forget(self)
+            return
+        self._drop()
+        self.marking = False
+        self._host.publishing_failed(code, text)
+
+    # Inside
+
+    def _offer(self) -> None:
+        """Offer what there is room for, in order."""
+        waiting = self._waiting
+        while waiting and not self._over and self._rejected_at is None and not (self._singly and self._sent):
+            piece = waiting[0]
+            batch = piece.batch
+            fitting = min(self._messages, batch.count_within(max(0, self._bytes)), len(batch))
+            if fitting <= 0:
+                break
+            self._lines.waiting_bytes -= piece.size
+            if fitting < len(batch):
+                piece, waiting[0] = piece.cut(fitting)
+                self._lines.waiting_bytes += waiting[0].size
+            else:
+                waiting.popleft()
+            batch = piece.batch
+            self._messages -= len(batch)
+            self._bytes -= batch.nbytes
+            self._sent.append(piece)
+            sequence, self._sequence = self._sequence, self._sequence + len(batch)
+            self.actor.deliver(OfferBatch(sequence, batch, None, piece.ttl, self.actor))
+        self._send_mark()
+
+    def _settled(self, reply: SentMessages) -> None:
+        piece = self._sent.popleft()
+        if reply.rejected is None:
+            self._singly = False
+            self._answer(piece, stored=True)
+        else:
+            self._rejected(piece, reply.up_to - len(piece.batch))
+        if not self._sent and self._rejected_at is not None:
+            # All that was behind it has come back: it goes again, from the number where the queue goes on.
+            self._sequence, self._rejected_at = self._rejected_at, None
+            self._lines.waiting_bytes += sum(each.size for each in self._back)
+            self._waiting.extendleft(reversed(self._back))
+            self._back = []
+        self._offer()
+        if not self.busy:
+            self._lines.free()
+        self._host.waiting_changed()
+
+    def _rejected(self, piece: Piece, sequence: int) -> None:
+        """A queue takes all of a batch or nothing: of several messages there may be room for some."""
+        if self._rejected_at is not None:
+            self._back.append(piece)
+            return
+        self._rejected_at = sequence
+        self._singly = True
+        if len(piece.batch) > 1:
+            self._back += piece.cut(len(piece.batch) // 2)
+        else:
+            self._answer(piece, stored=False)
+
+    def _answer(self, piece: Piece, *, stored: bool) -> None:
+        confirms = self._lines.confirms
+        if piece.first and confirms is not None:
+            confirms.settle(piece.first, len(piece.batch), stored=stored)
+            self._host.answers_due()
+
+    def _unroutable(self, reply: Unroutable) -> None:
+        """It is told just before the piece is settled."""
+        batch = self._sent[0].batch
+        base = self._sequence - sum(len(piece.batch) for piece in self._sent)
+        found = [
+            Returned(
+                self._exchange,
+                b"" if batch.keys is None else batch.keys[at],
+                b"" if batch.headers is None else batch.headers[at],
+                batch.payloads[at],
+            )
+            for first, count in reply.ranges
+            for at in range(first - base, first - base + count)
+        ]
+        self._host.returned(found)
+
+    def _drop(self) -> None:
+        self._lines.waiting_bytes -= sum(piece.size for piece in self._waiting)
+        self._waiting.clear()
+        self._back.clear()
