@@ -73,9 +73,10 @@ class QueueState(QueueCore):
         dispatch(self, now)
 
     def tick(self, now: float) -> None:
-        """Do what is due: expired leases and messages, ended delays, absent owners and writers, waits that end, deliveries put off."""
+        """Do what is due: room of who has left, expired leases and messages, ended delays, absences, waits that end, deliveries put off."""
         if self.ready.known != self.log.next_sequence:
             catch_up(self, now)
+        sending.grant_put_off(self)
         receiving.expire_leases(self, now)
         receiving.end_delays(self, now)
         dead_letters.hand_over_again(self, now)
@@ -103,6 +104,9 @@ class QueueState(QueueCore):
     def next_deadline(self) -> float | None:
         """When ``tick`` has something to do; it may have been already, and None is never."""
         earliest = self.unfinished_at
+        put_off = self.capacity.put_off
+        if put_off is not None and (earliest is None or put_off < earliest):
+            earliest = put_off
         for heap in self.heaps:
             if heap.live:
                 deadline = heap.earliest()

@@ -9,6 +9,7 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import DiskBehindError, RecordTooLargeError, StorageError
+from actors.queue.state.capacity import GRANTED_AT_ONCE
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.events import (
     Event,
@@ -25,7 +26,7 @@ from actors.storage import Storage, codec, storage_options
 from actors.storage import storage as storage_module
 from journal import ManualCommitter
 from streams.testkit import elapse, run_in_virtual_time
-from tests.actors.driven import Confirm, QueueState, Refuse
+from tests.actors.driven import Confirm, GrantCapacity, QueueState, Refuse
 from tests.actors.stored_queues import Connection, StoredQueues, turns
 
 PLENTY = 10**5
@@ -72,6 +73,26 @@ def test_three_thousand_producers_with_long_names_meet_in_one_turn_and_all_are_c
     assert [effect.first for effect in confirmed] == list(range(PRODUCERS))
     assert len(queue.log.producers) == PRODUCERS
     assert len(events) < PRODUCERS // 50, "they are still joined, a hundred and more to a record"
+
+
+def test_what_senders_leave_who_go_at_once_is_granted_once_to_the_many_who_wait() -> None:
+    """Each that left had all others be granted a little: as a connection with 2,047 channels ended, the loop was held for 8 s."""
+    queue, _ = recording(QueueSettings(max_messages=255))
+    for number in range(100):
+        sender(queue, number, None)
+    queue.take_effects()
+    holders = [number for number in range(100) if queue.senders[number].permits.messages > 1]
+    assert sum(queue.senders[number].permits.messages for number in holders) == 255
+    assert len(queue.capacity.waiting) > GRANTED_AT_ONCE
+    for number in holders:
+        queue.detach(number, 1.0)
+    assert queue.take_effects() == []
+    assert queue.next_deadline() == 1.0
+    queue.tick(1.0)
+    granted = [effect for effect in queue.take_effects() if isinstance(effect, GrantCapacity)]
+    assert len({effect.sender for effect in granted}) == 97
+    assert sum(effect.messages for effect in granted) == 255 - 97
+    assert queue.next_deadline() is None
 
 
 def test_a_producer_counts_once_in_a_record_however_many_of_its_batches_are_in_it() -> None:

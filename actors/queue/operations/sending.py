@@ -13,6 +13,7 @@ from actors.errors import (
 )
 from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS, time_text
 from actors.queue.operations.dispatch import dispatch
+from actors.queue.state.capacity import GRANTED_AT_ONCE
 from actors.queue.state.catching_up import catch_up
 from actors.queue.state.senders import Incoming, Sender, groups, joined, producers_of, shape_of
 from actors.queue.state.unanswered import behind_rejected
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 NO_TIMING = "a message that is staged has no delay or time to live of its own: declare the queue with them"
 
 
-def attach_sender(core: QueueCore, command: AttachSender, _now: float) -> None:
+def attach_sender(core: QueueCore, command: AttachSender, now: float) -> None:
     """Make a sender known that does not stage."""
     connection, producer = command.connection, command.producer
     if connection in core.senders:
@@ -42,7 +43,7 @@ def attach_sender(core: QueueCore, command: AttachSender, _now: float) -> None:
     if producer is not None:
         older = core.sender_of.get(producer)
         if older is not None:
-            detach_sender(core, older.connection)
+            detach_sender(core, older.connection, now)
             core.effects.append(Tell(older.connection, Superseded()))
         last = core.log.last_number(producer)
     sender = core.senders[connection] = Sender(connection, producer, last, core.capacity, temporary=command.temporary)
@@ -313,13 +314,23 @@ def _no_room(core: QueueCore, count: int, size: int) -> str | None:
     return None
 
 
-def detach_sender(core: QueueCore, connection: Connection) -> None:
-    """Forget a sender, if it is one; others get its permits."""
+def detach_sender(core: QueueCore, connection: Connection, now: float) -> None:
+    """Forget a sender, if it is one; others get its permits, at once or in `grant_put_off`."""
     sender = core.senders.pop(connection, None)
     if sender is not None:
         if sender.producer is not None:
             del core.sender_of[sender.producer]
         sender.capacity.give_back(sender.permits)
+        if len(core.capacity.waiting) <= GRANTED_AT_ONCE:
+            core.grant()
+        elif core.capacity.put_off is None:
+            core.capacity.put_off = now
+
+
+def grant_put_off(core: QueueCore) -> None:
+    """Grant what those have left who have gone since."""
+    if core.capacity.put_off is not None:
+        core.capacity.put_off = None
         core.grant()
 
 
@@ -328,7 +339,7 @@ def refuse_sender(core: QueueCore, sender: Sender, error: QueueError, now: float
     if core.senders.get(sender.connection) is not sender:
         return
     core.staged.detached(sender, now)
-    detach_sender(core, sender.connection)
+    detach_sender(core, sender.connection, now)
     core.refuse(sender.connection, error, core.last_event)
 
 

@@ -109,7 +109,7 @@ def detach_stage(core: QueueCore, connection: Connection, now: float) -> None:
     sender = core.senders.get(connection)
     if sender is not None:
         core.staged.detached(sender, now)
-        detach_sender(core, connection)
+        detach_sender(core, connection, now)
 
 
 def end_stages(core: QueueCore, command: EndStages, now: float) -> None:

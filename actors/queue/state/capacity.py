@@ -39,6 +39,9 @@ REOPEN_BYTES = 256 * 1024
 """What must be free again of a queue that was full before it grants more: a good batch."""
 REOPEN_SHARE = 8
 """Of a small queue, this part instead."""
+GRANTED_AT_ONCE = 64
+"""Senders that may wait, for what one that leaves has held to be granted at once. Where more wait it is granted with what others leave
+in the same moment: each of a thousand that leave together would have all the others be granted a little."""
 
 
 class Amount(NamedTuple):
@@ -87,6 +90,7 @@ class Capacity:
     Attributes:
         waiting: who is to be granted more where there is room, in the order of their turns; to be looked at only.
         promised: what a queue that rejects has said yes to.
+        put_off: since when there is something to be granted that a sender has left; None where there is not.
     """
 
     max_messages: InitVar[int | None]
@@ -94,6 +98,7 @@ class Capacity:
     unlimited: bool = False
     waiting: OrderedDict[Permits, None] = field(default_factory=OrderedDict)
     promised: Promised = field(default_factory=Promised)
+    put_off: float | None = None
     # Those of the waiting who hold nothing: looked at first, and alone when there is no room, so that a thousand
     # waiting senders cost nothing while there is none.
     _stuck: OrderedDict[Permits, None] = field(default_factory=OrderedDict)
