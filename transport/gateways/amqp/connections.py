@@ -405,7 +405,7 @@ class AmqpConnection(Served[Any]):
             text = f"the broker can store nothing any more and stops: {refused}"
             error = of_channel("journal-failed", text, index, channel.number)
         except TimeoutError:
-            error = of_channel("timeout", f"the broker has not done it in {ANSWER_SECONDS:g} s", index, channel.number)
+            error = of_channel("timeout", "the broker has not done it in time: try again", index, channel.number)
         except Exception as defect:  # noqa: BLE001 - a defect of ours ends this connection only
             if self.connection is not None:
                 self.connection.fail(defect)
