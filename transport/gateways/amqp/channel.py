@@ -20,6 +20,7 @@ from transport.gateways.amqp.channel_port import Waiting
 from transport.gateways.amqp.channel_publishing import NoLineError, Publishing
 from transport.gateways.amqp.confirms import Confirms
 from transport.gateways.amqp.declaring import Declaring
+from transport.gateways.amqp.direct_reply import DirectReply
 from transport.gateways.amqp.errors import AmqpError, short_text
 from transport.gateways.amqp.events import Published
 from transport.gateways.amqp.publishing_line import Returned
@@ -33,6 +34,7 @@ from transport.wire.exchange_named import PublishesTo
 if TYPE_CHECKING:
     from actors import LoopActorRef
     from actors.queue.connection_actor import Port
+    from actors.queue.vocabulary.settings import QueueSettings
     from transport.gateways.amqp.channel_port import Link
     from transport.gateways.amqp.events import Settled
     from transport.gateways.amqp.method import Method
@@ -57,6 +59,7 @@ class Channel:
         publishing: what it publishes.
         receiving: its consumers, and what they hold.
         declaring: what it declares.
+        direct_reply: where it hears direct replies.
         last_queue: the queue that was declared last, which a method may mean by an empty name.
         waiting_bytes: of what waits until something before it is stored.
         counted: what its connection has counted of it.
@@ -70,6 +73,7 @@ class Channel:
         self.receiving = Receiving(self)
         self.last_queue = ""
         self.declaring = Declaring(self)
+        self.direct_reply = DirectReply(self._declare_own)
         self.waiting_bytes = 0
         self.counted = Waiting()
         # What is behind something that is not stored yet; whether anything was published that is not known to be stored; and whether it
@@ -121,7 +125,7 @@ class Channel:
             raise said
         if isinstance(said, Published):
             self._publishes = True
-            self._guarded(basic.BasicPublish.INDEX, self.publishing.publish, said)
+            self._guarded(basic.BasicPublish.INDEX, self.publishing.publish, self.direct_reply.named_in(said))
             return
         handler = _HANDLERS.get(type(said))
         if handler is None:
@@ -268,6 +272,9 @@ class Channel:
         known = self.names.exchange(exchange)
         self.declaring.check_published_to(exchange)
         return self.link.operations.exchange_sender(PublishesTo(known, "", mandatory), port, None)
+
+    def _declare_own(self, queue: str, settings: QueueSettings, kept: bytes) -> None:
+        self.link.operations.declare_own(self.names.queue(queue), settings, kept, self.link.own())
 
     def check_consumed(self, queue: str, *, exclusive: bool) -> None:
         """Whether one more may receive from a queue, or have it for itself.

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from actors import LoopActorRef
     from transport.broker.operations import Operations
     from transport.gateways.amqp.claims import Claims
+    from transport.gateways.amqp.direct_reply import DirectReply
     from transport.gateways.amqp.errors import AmqpError
     from transport.gateways.amqp.method import Method
     from transport.gateways.amqp.names import Names
@@ -37,6 +38,7 @@ class ChannelPort(Protocol):
         link: its connection.
         names: of its connection's virtual host.
         last_queue: the queue that was declared last.
+        direct_reply: where the channel hears direct replies.
         counted: what its connection has counted of it.
     """
 
@@ -45,6 +47,7 @@ class ChannelPort(Protocol):
     link: Link
     names: Names
     last_queue: str
+    direct_reply: DirectReply
 
     def waiting_changed(self) -> None:
         """What it has waiting, or how many consumers it has, is other than it was."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from actors.batch import BinaryColumn, MessageBatch
 from actors.queue.vocabulary.commands import ExplainWait
 from transport.gateways.amqp.carried_properties import headers_column
+from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.events import Published
 from transport.gateways.amqp.published import ttl_of
 from transport.gateways.amqp.publishing_line import Line, Piece
@@ -20,7 +21,6 @@ from transport.gateways.amqp.publishing_line import Line, Piece
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from transport.gateways.amqp.basic_methods import BasicPublish
     from transport.gateways.amqp.confirms import Confirms
     from transport.gateways.amqp.publishing_line import Host
 
@@ -67,18 +67,14 @@ class Publishing:
             AmqpError: a message that cannot be published. Those before it are.
             NoLineError: the rest is to come again, as `when_free` says.
         """
-        start, user = 0, self._host.user
-
-        def alike(item: tuple[BasicPublish, bytes]) -> tuple[str, bool, float | None]:
-            method, raw = item
-            return method.exchange, method.mandatory, ttl_of(method, raw, user)
-
-        for (exchange, mandatory, ttl), group in groupby(zip(event.methods, event.properties, strict=True), alike):
+        ways, refused = self._ways(event)
+        start = 0
+        for (exchange, mandatory, ttl), group in groupby(ways):
             line = self._line(exchange, mandatory=mandatory)
             if line is None:
                 raise NoLineError(_rest(event, start))
-            keys = [method.routing_key.encode() for method, _ in group]
-            stop = start + len(keys)
+            stop = start + sum(map(_one, group))
+            keys = [method.routing_key.encode() for method in event.methods[start:stop]]
             payloads = BinaryColumn.from_values(event.bodies[start:stop])
             headers = headers_column(event.properties[start:stop])
             column = BinaryColumn.from_values(keys) if any(keys) else None
@@ -86,6 +82,19 @@ class Publishing:
             first = 0 if self.confirms is None else self.confirms.number(len(keys))
             line.take(Piece(batch, ttl, first))
             start = stop
+        if refused is not None:
+            raise refused
+
+    def _ways(self, event: Published) -> tuple[list[tuple[str, bool, float | None]], AmqpError | None]:
+        """Exchange, ``mandatory`` and time to live of each message, up to one that cannot be published; and why that cannot."""
+        ways: list[tuple[str, bool, float | None]] = []
+        user = self._host.user
+        try:
+            for method, raw in zip(event.methods, event.properties, strict=True):
+                ways.append((method.exchange, method.mandatory, ttl_of(method, raw, user)))
+        except AmqpError as refused:
+            return ways, refused
+        return ways, None
 
     @property
     def owed(self) -> bool:
@@ -166,6 +175,10 @@ class Publishing:
                 line.end()
                 return True
         return False
+
+
+def _one(_: object) -> int:
+    return 1
 
 
 def _rest(event: Published, start: int) -> Published:

@@ -19,6 +19,7 @@ from actors.queue.directory_errors import QueueNotFoundError
 from actors.queue.vocabulary.settings import QueueSettings
 from transport.errors import ForbiddenError
 from transport.gateways.amqp import entity_methods as entity
+from transport.gateways.amqp.direct_reply import REPLY_TO
 from transport.gateways.amqp.equivalence import DeclaredWith, check_queue, check_same
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.names import check_new, on_one_line
@@ -88,6 +89,9 @@ class Declaring:
     def declare_queue(self, method: entity.QueueDeclare) -> None:
         """A queue is to be there, or, passive, is looked for."""
         name = on_one_line(method.queue)
+        if name.startswith(REPLY_TO):
+            self._looked_for_replies(name, method)
+            return
         if method.passive:
             self.found(name)
             self._channel.last_queue = name
@@ -109,6 +113,15 @@ class Declaring:
             check_new("queue", name)
         self._channel.last_queue = name
         self._run(method, self._declared(name, declared, settings, said, method))
+
+    def _looked_for_replies(self, name: str, method: entity.QueueDeclare) -> None:
+        """Whoever answers may look whether direct replies are still heard: if they are, it is by one consumer."""
+        try:
+            self._operations.find_queue(self._names.queue(name))
+        except QueueNotFoundError:
+            raise self._no_queue(name) from None
+        answer = entity.QueueDeclareOk(queue=name, message_count=0, consumer_count=1)
+        self._channel.answer(method.nowait, answer)
 
     def _is_there(
         self, name: str, declared: DeclaredWith, settings: QueueSettings, said: dict[str, Any], *, exclusive: bool

@@ -6,11 +6,12 @@ from typing import Final
 
 from actors.limits import MAX_TTL_SECONDS
 from transport.gateways.amqp.basic_methods import BasicPublish
+from transport.gateways.amqp.direct_reply import REPLY_TO_FLAG, asks_direct_reply
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.properties import EXPIRATION_FLAG, FLAGS, HEADERS_FLAG, Properties, flags_of
 from transport.gateways.amqp.reply_codes import ReplyCode
 
-LOOKED_AT: Final = EXPIRATION_FLAG | FLAGS["user_id"]
+LOOKED_AT: Final = EXPIRATION_FLAG | FLAGS["user_id"] | REPLY_TO_FLAG
 """Properties for which a message is looked at by itself; most have none of them."""
 _MS: Final = 1000
 _CC, _BCC = b"\2CCA", b"\3BCCA"
@@ -27,7 +28,7 @@ def ttl_of(method: BasicPublish, raw: bytes, user: str | None) -> float | None:
 
     Raises:
         AmqpError: NOT_IMPLEMENTED: it is to be delivered immediately, or by several keys. PRECONDITION_FAILED: its expiration is no time,
-            or its user is another.
+            its user is another, or it asks for direct replies that nobody would hear.
     """
     if method.immediate:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "immediate=true", BasicPublish.INDEX)
@@ -37,6 +38,9 @@ def ttl_of(method: BasicPublish, raw: bytes, user: str | None) -> float | None:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text, BasicPublish.INDEX)
     if not flags & LOOKED_AT:
         return None
+    if asks_direct_reply(raw):
+        # Where somebody consumes them, it says their queue by now.
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist", BasicPublish.INDEX)
     properties = Properties(raw)
     said = properties.user_id
     if said is not None and user is not None and said != user:

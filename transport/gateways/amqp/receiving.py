@@ -17,6 +17,7 @@ from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp.carried_properties import properties_of
 from transport.gateways.amqp.consuming import Consumer, Ranges, ranges_of
 from transport.gateways.amqp.deliveries import Deliveries, Held
+from transport.gateways.amqp.direct_reply import REPLY_TO
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.properties import NO_PROPERTIES
 from transport.gateways.amqp.refusals import of_channel
@@ -148,6 +149,8 @@ class Receiving:
             why = "priorities of consumers are not there yet: they take turns, each as it has demand"
             where = self._channel.names.queue_text(queue)
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"invalid arg 'x-priority' for {where}: {why}")
+        if queue == REPLY_TO:
+            queue = self._channel.direct_reply.begin(no_ack=method.no_ack)
         consumer = Consumer(
             self, tag, queue, no_ack=method.no_ack, prefetch=self._limit(), window=self._channel.link.window()
         )
@@ -341,6 +344,7 @@ class Receiving:
 
     def _consumes_no_more(self, consumer: Consumer) -> None:
         """Others may have its queue for themselves; a queue that goes with its last consumer goes."""
+        self._channel.direct_reply.left(consumer.queue)
         queue = self._channel.names.queue(consumer.queue)
         if self._channel.link.claims.leave(queue, consumer):
             self._channel.unused(consumer.queue)

@@ -1,0 +1,76 @@
+"""Direct reply-to: a client hears the answers to what it asks, and declares no queue for them (RabbitMQ's extension).
+
+Who consumes from ``amq.rabbitmq.reply-to`` gets a queue whose name nobody can guess, and which goes with that consumer. What its channel
+publishes with this name in ``reply_to`` says the queue's name instead; whoever answers publishes there, through the default exchange.
+"""
+
+from __future__ import annotations
+
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Final
+
+from actors.queue.vocabulary.settings import QueueSettings
+from transport.gateways.amqp.equivalence import DeclaredWith
+from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.properties import FLAGS, Properties, flags_of
+from transport.gateways.amqp.queue_arguments import settings_of
+from transport.gateways.amqp.reply_codes import ReplyCode
+from transport.gateways.amqp.tables import EMPTY_TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from transport.gateways.amqp.events import Published
+
+REPLY_TO: Final = "amq.rabbitmq.reply-to"
+REPLY_TO_FLAG: Final = FLAGS["reply_to"]
+
+
+class DirectReply:
+    """One channel's.
+
+    Args:
+        declare: makes a queue of this name, with settings and what AMQP keeps of them, which goes with the connection.
+
+    Attributes:
+        queue: what stands for `REPLY_TO` on this channel; empty where nobody consumes from there.
+    """
+
+    def __init__(self, declare: Callable[[str, QueueSettings, bytes], None]) -> None:
+        self.queue = ""
+        self._declare = declare
+
+    def begin(self, *, no_ack: bool) -> str:
+        """Make the queue, for a consumer that begins; its name.
+
+        Raises:
+            AmqpError: PRECONDITION_FAILED: one consumes from there already, or would acknowledge.
+        """
+        if not no_ack:
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
+        if self.queue:
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, "reply consumer already set")
+        queue = f"{REPLY_TO}.{token_urlsafe(16)}"
+        settings = QueueSettings(**settings_of(EMPTY_TABLE, queue), durable=False)
+        self._declare(queue, settings, DeclaredWith(True, EMPTY_TABLE).kept())
+        self.queue = queue
+        return queue
+
+    def left(self, queue: str) -> None:
+        """A consumer of this queue is gone."""
+        if queue == self.queue:
+            self.queue = ""
+
+    def named_in(self, event: Published) -> Published:
+        """The same messages; where they ask for direct replies, with the queue's name, if there is one."""
+        if not self.queue:
+            return event
+        return event._replace(properties=[self._named(raw) for raw in event.properties])
+
+    def _named(self, raw: bytes) -> bytes:
+        return Properties(raw).replaced(reply_to=self.queue).raw if asks_direct_reply(raw) else raw
+
+
+def asks_direct_reply(raw: bytes) -> bool:
+    """Whether these properties ask for direct replies, and do not say where yet."""
+    return bool(flags_of(raw) & REPLY_TO_FLAG) and Properties(raw).reply_to == REPLY_TO
