@@ -251,7 +251,7 @@ def test_a_broker_that_pings_and_reads_nothing_is_given_up_while_the_client_is_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The limit for real takes some million answers.
-    monkeypatch.setattr("transport.shell.unsent.MAX_UNSENT_BYTES", 100_000)
+    monkeypatch.setattr("transport.shell.connection.MAX_UNSENT_BYTES", 100_000)
 
     async def main() -> None:
         over = asyncio.Event()

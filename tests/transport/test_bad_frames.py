@@ -74,7 +74,7 @@ SENDS: dict[str, tuple[bytes, str]] = {
     "an unknown property": (encoded(Send(0, {"ttl": 1}, BATCH)), "protocol-error"),
     "a property of the wrong type": (encoded(Send(0, {"ttl_ms": "1"}, BATCH)), "protocol-error"),
     "a delay of more than 12 hours": (encoded(Send(0, {"delay_ms": 43_200_001}, BATCH)), "protocol-error"),
-    "no time to live": (encoded(Send(0, {"ttl_ms": 0}, BATCH)), "protocol-error"),
+    "less than no time to live": (encoded(Send(0, {"ttl_ms": -1}, BATCH)), "protocol-error"),
     "no message": (frame_bytes([17, 0, None, 0, 0, False, None, None], b"\x00" * 4), "protocol-error"),
     # A number that was not granted is refused before anything is looked at; one that was, for what is behind it.
     "forged count": (frame_bytes([17, 0, None, 2**31, 1, False, None, None], b"\x00" * 9), "demand-exceeded"),
@@ -249,7 +249,7 @@ def test_a_second_fetch_at_a_time_is_refused(run: Any, serve: Any, peers: Any) -
         ("queue.create", {}),
         ("queue.create", {"name": 5}),
         ("queue.create", {"name": "a\nb"}),
-        ("queue.create", {"name": "q", "max_messages": 0}),
+        ("queue.create", {"name": "q", "max_messages": -1}),
         ("queue.create", {"name": "q", "max_messages": "many"}),
         ("queue.create", {"name": "q", "visibility_timeout_ms": 2**60}),
         ("queue.delete", {"name": "none"}),

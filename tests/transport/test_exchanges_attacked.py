@@ -417,7 +417,7 @@ def test_a_message_for_which_too_many_patterns_would_be_looked_at_ends_its_sende
             frames = await peer.rest()
             assert [frame.up_to for frame in frames if isinstance(frame, Sent)] == [1]
             assert isinstance(frames[-1], Error)
-            assert (frames[-1].code, "MAX_MATCH_STEPS" in frames[-1].text) == ("limit-exceeded", True)
+            assert (frames[-1].code, "MAX_MATCH_STEPS" in frames[-1].text) == ("protocol-error", True)
 
     run(main)
 
