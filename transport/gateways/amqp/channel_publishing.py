@@ -73,7 +73,7 @@ class Publishing:
             line = self._line(exchange, mandatory=mandatory)
             if line is None:
                 raise NoLineError(_rest(event, start))
-            stop = start + sum(map(_one, group))
+            stop = start + len(list(group))
             keys = [method.routing_key.encode() for method in event.methods[start:stop]]
             payloads = BinaryColumn.from_values(event.bodies[start:stop])
             headers = headers_column(event.properties[start:stop])
@@ -175,10 +175,6 @@ class Publishing:
                 line.end()
                 return True
         return False
-
-
-def _one(_: object) -> int:
-    return 1
 
 
 def _rest(event: Published, start: int) -> Published:

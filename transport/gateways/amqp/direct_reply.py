@@ -68,9 +68,7 @@ class DirectReply:
         return event._replace(properties=[self._named(raw) for raw in event.properties])
 
     def _named(self, raw: bytes) -> bytes:
-        return Properties(raw).replaced(reply_to=self.queue).raw if asks_direct_reply(raw) else raw
-
-
-def asks_direct_reply(raw: bytes) -> bool:
-    """Whether these properties ask for direct replies, and do not say where yet."""
-    return bool(flags_of(raw) & REPLY_TO_FLAG) and Properties(raw).reply_to == REPLY_TO
+        if not flags_of(raw) & REPLY_TO_FLAG:
+            return raw
+        properties = Properties(raw)
+        return properties.replaced(reply_to=self.queue).raw if properties.reply_to == REPLY_TO else raw

@@ -6,7 +6,7 @@ from typing import Final
 
 from actors.limits import MAX_TTL_SECONDS
 from transport.gateways.amqp.basic_methods import BasicPublish
-from transport.gateways.amqp.direct_reply import REPLY_TO_FLAG, asks_direct_reply
+from transport.gateways.amqp.direct_reply import REPLY_TO, REPLY_TO_FLAG
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.properties import EXPIRATION_FLAG, FLAGS, HEADERS_FLAG, Properties, flags_of
 from transport.gateways.amqp.reply_codes import ReplyCode
@@ -38,10 +38,10 @@ def ttl_of(method: BasicPublish, raw: bytes, user: str | None) -> float | None:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text, BasicPublish.INDEX)
     if not flags & LOOKED_AT:
         return None
-    if asks_direct_reply(raw):
+    properties = Properties(raw)
+    if properties.reply_to == REPLY_TO:
         # Where somebody consumes them, it says their queue by now.
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist", BasicPublish.INDEX)
-    properties = Properties(raw)
     said = properties.user_id
     if said is not None and user is not None and said != user:
         text = f"user_id property set to '{said}' but authenticated user was '{user}'"

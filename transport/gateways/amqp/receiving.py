@@ -391,7 +391,7 @@ class Receiving:
             return [(consumer.queue, count)]
         if keys is None:
             return [(published.routing_key, count)]
-        return [(published.key_of(key), sum(map(_one, same))) for key, same in groupby(keys.tolist())]
+        return [(published.key_of(key), len(list(same))) for key, same in groupby(keys.tolist())]
 
     def _unanswered(self, getter: Consumer) -> None:
         """A queue that is gone has nothing."""
@@ -415,10 +415,6 @@ def split(messages: ReceivedMessages, count: int) -> tuple[ReceivedMessages, Rec
         return messages, None
     later = messages._replace(first=messages.first + count, batch=batch.slice(count, len(batch)))
     return messages._replace(batch=batch.slice(0, count)), later
-
-
-def _one(_: object) -> int:
-    return 1
 
 
 def _acknowledge(consumer: Consumer, ranges: Ranges) -> None:
