@@ -10,12 +10,13 @@ The last takes the file ``amqp-rabbitmq-0.9.1.json`` that RabbitMQ publishes for
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from scripts.formatted import formatted
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "scripts" / "amqp_0_9_1.toml"
@@ -227,22 +228,7 @@ def texts() -> dict[str, str]:
     every = methods(table)
     found = {module: module_text(module, every) for module in {method.module for method in every}}
     found |= {"methods": methods_text(table, every), "reply_codes": reply_codes_text(table)}
-    return {f"{name}.py": formatted(text, ROOM / f"{name}.py") for name, text in sorted(found.items())}
-
-
-def formatted(text: str, path: Path) -> str:
-    """As our own formatter has it."""
-    ruff = [sys.executable, "-m", "ruff"]
-    for command in (["check", "--select=I", "--fix", "--exit-zero", "--quiet"], ["format"]):
-        text = subprocess.run(  # noqa: S603 - our own linter
-            [*ruff, *command, f"--stdin-filename={path}", "-"],
-            input=text,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        ).stdout
-    return text
+    return {f"{name}.py": formatted(text, ROOM / f"{name}.py", "I") for name, text in sorted(found.items())}
 
 
 def differences(published: dict[str, Any]) -> list[str]:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import ast
 import copy
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from scripts.formatted import formatted
 
 OPERATORS = Path(__file__).resolve().parent.parent / "streams" / "operators"
 STUB = OPERATORS / "of_substreams.pyi"
@@ -217,17 +218,7 @@ def text() -> str:
             NESTED,
         ]
     )
-    ruff = [sys.executable, "-m", "ruff"]
-    for command in (["check", "--select=F401,I,UP", "--fix", "--exit-zero", "--quiet"], ["format"]):
-        lines = subprocess.run(  # noqa: S603 - our own linter
-            [*ruff, *command, f"--stdin-filename={STUB}", "-"],
-            input=lines,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        ).stdout
-    return lines
+    return formatted(lines, STUB, "F401", "I", "UP")
 
 
 def main() -> int:
