@@ -57,6 +57,17 @@ def test_a_channel_that_breaks_a_rule_has_stored_all_that_was_published_before(c
     assert client.got(queue) == [b"1"]
 
 
+def test_an_acknowledgement_that_cannot_be_ends_the_channel_when_all_is_stored_that_was_published_before(
+    client: RawClient, queue: str
+) -> None:
+    """What waited for the answer to a method was lost with the channel."""
+    ack, look = methods(2, basic.BasicAck(delivery_tag=9)), methods(2, entity.QueueDeclare(queue=queue, passive=True))
+    client.write(published(queue, b"1", 2) + look + published(queue, b"2", 2) + ack + published(queue, b"3", 2) + ack)
+    assert client.expect(entity.QueueDeclareOk, 2).message_count == 1
+    assert client.expect(connection.ChannelClose, 2).reply_text == "PRECONDITION_FAILED - unknown delivery tag 9"
+    assert client.got(queue) == [b"1", b"2"]
+
+
 def test_commands_of_one_channel_are_carried_out_one_after_another(client: RawClient, queue: str) -> None:
     """They wait together until a publish before them is stored: each found the broker as it was before all of them."""
     new = queue + "-new"
