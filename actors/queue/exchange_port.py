@@ -84,7 +84,7 @@ class Publisher(Protocol):
     def stored(self, queues: Iterable[str], messages: int, size: int) -> None:
         """Messages of it are stored in these queues."""
 
-    def settled(self, batch: MessageBatch, records: int) -> None:
+    def settled(self, batch: MessageBatch, records: int, *, rejected: bool) -> None:
         """Nothing of a batch is to be stored any more."""
 
     def rejected(self, sequence: int) -> None:

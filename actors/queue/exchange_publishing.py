@@ -379,10 +379,10 @@ class ExchangePublishing:
             if isinstance(each, Tally):
                 self._tallied(each)
                 continue
-            each.sender.settled(each.offer.batch, each.records)
             if not each.parts and each.rejected is None and not each.failed:
                 # It goes nowhere, and is rejected all the same behind what is.
                 each.rejected = each.sender.rejects(each.offer.sequence)
+            each.sender.settled(each.offer.batch, each.records, rejected=each.rejected is not None)
             if each.sender.stage is not None and each.sender.failed is None:
                 self._stages.came(each.sender.stage, each.up_to)
             each.sender.answers += 1

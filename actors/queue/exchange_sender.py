@@ -93,6 +93,8 @@ class ExchangeSender(LoopActor):
         self.answers = 0
         # Marks that wait until all is stored that was sent before them, and those that wait until it is confirmed too.
         self._stored_marks = self._marks = 0
+        # Batches that are rejected, and the client has not heard it. What it sends again of them was sent before the mark.
+        self._rejections = 0
         self._looks_soon = False
         self._ended = False
         # What a stage goes on with may be told later.
@@ -199,7 +201,7 @@ class ExchangeSender(LoopActor):
         if mark.answered and self._unanswered:
             self._marks += 1
             self._wait_no_more()
-        elif not self._room.is_settled:
+        elif self._rejections or not self._room.is_settled:
             self._stored_marks += 1
         else:
             self._port.caught_up()
@@ -228,9 +230,15 @@ class ExchangeSender(LoopActor):
         """Messages of it are stored in these queues, which have counted them against what they had granted."""
         self._room.stored(queues, messages, size)
 
-    def settled(self, batch: MessageBatch, records: int) -> None:
-        """Nothing of a batch is to be stored any more; it has become a part of so many records."""
+    def settled(self, batch: MessageBatch, records: int, *, rejected: bool) -> None:
+        """Nothing of a batch is to be stored any more; it has become a part of so many records, or is to be told of as rejected."""
+        self._rejections += rejected
         if self._room.settled(batch, records):
+            self._tell_of_marks()
+
+    def _tell_of_marks(self) -> None:
+        """All is stored that was sent before the marks that wait for that, unless something is rejected and may come again."""
+        if self._stored_marks and not self._rejections and self._room.is_settled:
             marks, self._stored_marks = self._stored_marks, 0
             for _ in range(marks):
                 self._port.caught_up()
@@ -264,6 +272,9 @@ class ExchangeSender(LoopActor):
         if not self._ended:
             self._port.tell(SentMessages(up_to, None, rejected))
         self._answered()
+        if rejected is not None:
+            self._rejections -= 1
+            self._tell_of_marks()
 
     def _answered(self) -> None:
         """Something was answered, and there may be room for more; what comes next and was sent before is answered with it."""

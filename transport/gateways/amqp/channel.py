@@ -114,7 +114,7 @@ class Channel:
             self._wait_for_line(error.rest)
 
     def end_with(self, error: AmqpError) -> None:
-        """End with an error, once all is stored that was published before what caused it. What is said meanwhile is passed over."""
+        """End with an error, once all is stored that was published before what caused it. What is said behind it is passed over."""
         if error.closes_connection or not self.busy:
             self.link.channel_failed(self, error)
         else:
@@ -134,6 +134,8 @@ class Channel:
 
     def _wait(self, said: Method | Published | AmqpError) -> None:
         """What has come waits until all is stored that was published before."""
+        if self._fails:
+            return
         self._later.append(said)
         self.waiting_bytes += said.size if isinstance(said, Published) else METHOD_BYTES
         if len(self._later) == 1:
@@ -191,6 +193,11 @@ class Channel:
         self.go_on()
 
     @property
+    def _fails(self) -> bool:
+        """Whether an error waits: the channel ends with it."""
+        return bool(self._later) and isinstance(self._later[-1], AmqpError)
+
+    @property
     def _waits(self) -> bool:
         """Whether a method is not answered yet."""
         return self._runs or self.receiving.asks
@@ -201,8 +208,13 @@ class Channel:
         return bool(self._later) or self._waits or self.publishing.unstored
 
     def settled(self, event: Settled) -> None:
-        """Deliveries are acknowledged or rejected; errors as of `method`."""
-        self._guarded(event.method, self.receiving.settled, event)
+        """Deliveries are acknowledged or rejected, whatever waits; errors as of `method`."""
+        if self._later and self._fails:
+            return
+        try:
+            self._guarded(event.method, self.receiving.settled, event)
+        except AmqpError as error:
+            self.end_with(error)
 
     def _guarded(self, index: int, work: Callable[..., None], *arguments: Any) -> None:
         """Whatever is refused is told with the method that it is about."""

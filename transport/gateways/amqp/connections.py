@@ -178,7 +178,7 @@ class AmqpConnection(Served[Any]):
     def own(self) -> LoopActorRef[Any]:
         """As `channel_port.Link.own`."""
         if self.owner is None:
-            self.owner = Owner.start()
+            self.owner = Owner.of(gone=self._gone)
         return self.owner
 
     def say(self, channel: int, method: Method) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from actors import LoopActor
+from actors import LoopActor, LoopActorRef
 from transport.gateways.amqp.claims import Claims
 from transport.gateways.amqp.leaving import Leaving
 from transport.gateways.amqp.names import DEFAULT
@@ -30,3 +31,11 @@ class Gateway:
 
 class Owner(LoopActor):
     """Stands for a connection to the queues that go with it. It is told nothing."""
+
+    @classmethod
+    def of(cls, *, gone: bool) -> LoopActorRef[Any]:
+        """A connection's; of one that is ``gone``, and had said more, it ends at once, and what is declared in its name with it."""
+        owner = cls.start()
+        if gone:
+            owner.stop_nowait()
+        return owner

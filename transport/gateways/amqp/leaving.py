@@ -54,7 +54,7 @@ class Remains:
         if leaving.bytes > MOST_LEAVING_BYTES:
             self.end()
         elif self._waits():
-            self._timer = loop.call_later(LEAVING_SECONDS, self.end)
+            self._timer = loop.call_later(LEAVING_SECONDS, self._time_is_up)
         else:
             self.end()
 
@@ -73,6 +73,13 @@ class Remains:
             self._timer.cancel()
         for channel in channels:
             channel.end()
+
+    def _time_is_up(self) -> None:
+        """What is dropped waits no more; a connection that stands, and of which a channel was closed, may be read again."""
+        channels = self._channels
+        self.end()
+        for channel in channels:
+            channel.waiting_changed()
 
     def _waits(self) -> bool:
         return any(channel.unstored for channel in self._channels)

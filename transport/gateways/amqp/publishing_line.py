@@ -140,8 +140,8 @@ class Line:
         self._rejected_at: int | None = None
         self._singly = False
         self._over = self.marking = self._marked = False
-        # Sent to the actor and not answered.
-        self._marks = 0
+        # Sent to the actor and not answered; and what was offered behind the last of them, which is sent again.
+        self._marks = self._behind = 0
         self.actor = host.publisher(exchange, self, mandatory=mandatory)
 
     @property
@@ -172,6 +172,7 @@ class Line:
         if self.marking and not self._marked and not self._waiting and not self._back:
             self._marked = True
             self._marks += 1
+            self._behind = 0
             self.actor.deliver(CaughtUp())
 
     def wait_no_more(self) -> None:
@@ -214,7 +215,7 @@ class Line:
             # It is that of one before, and what was offered since may not be stored.
             return
         self._marked = False
-        self.marking = bool(self._waiting or self._back) and not self._over
+        self.marking = bool(self._waiting or self._back or (self._behind and self._sent)) and not self._over
         self._send_mark()
         self._lines.marked()
 
@@ -253,6 +254,7 @@ class Line:
             self._bytes -= batch.nbytes
             self._sent.append(piece)
             sequence, self._sequence = self._sequence, self._sequence + len(batch)
+            self._behind += 1
             self.actor.deliver(OfferBatch(sequence, batch, None, piece.ttl, self.actor))
         self._send_mark()
 

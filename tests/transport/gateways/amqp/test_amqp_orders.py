@@ -13,6 +13,7 @@ from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.channel_publishing import MOST_LINES
 from transport.gateways.amqp.protocol import MAX_MESSAGE_BYTES
+from transport.gateways.amqp.tables import Table
 
 Named = Callable[[str], str]
 
@@ -57,6 +58,17 @@ def test_a_channel_that_breaks_a_rule_has_stored_all_that_was_published_before(c
     assert client.got(queue) == [b"1"]
 
 
+def test_an_acknowledgement_that_cannot_be_ends_the_channel_when_all_is_stored_that_was_published_before(
+    client: RawClient, queue: str
+) -> None:
+    """What waited for the answer to a method was lost with the channel."""
+    ack, look = methods(2, basic.BasicAck(delivery_tag=9)), methods(2, entity.QueueDeclare(queue=queue, passive=True))
+    client.write(published(queue, b"1", 2) + look + published(queue, b"2", 2) + ack + published(queue, b"3", 2) + ack)
+    assert client.expect(entity.QueueDeclareOk, 2).message_count == 1
+    assert client.expect(connection.ChannelClose, 2).reply_text == "PRECONDITION_FAILED - unknown delivery tag 9"
+    assert client.got(queue) == [b"1", b"2"]
+
+
 def test_commands_of_one_channel_are_carried_out_one_after_another(client: RawClient, queue: str) -> None:
     """They wait together until a publish before them is stored: each found the broker as it was before all of them."""
     new = queue + "-new"
@@ -70,6 +82,15 @@ def test_commands_of_one_channel_are_carried_out_one_after_another(client: RawCl
     client.write(published(queue) + methods(1, *said))
     assert client.expect(entity.QueueDeclareOk, 1).queue == new
     assert client.expect(connection.ChannelClose, 1).reply_code == 404
+
+
+def test_what_a_full_queue_takes_of_many_is_there_for_the_method_behind_them(client: RawClient, named: Named) -> None:
+    """They are offered together first. All were rejected, and the method did not wait until those were stored that there was room for."""
+    arguments = Table.of({"x-max-length": 1, "x-overflow": "reject-publish"})
+    for number in range(5):
+        queue = client.declare(f"{named('small')}-{number}", arguments=arguments, durable=True).queue
+        client.write(published(queue) * 20 + methods(1, entity.QueueDeclare(queue=queue, passive=True)))
+        assert client.expect(entity.QueueDeclareOk, 1).message_count == 1
 
 
 def test_many_declarations_that_want_no_answer_are_done_in_order(client: RawClient, named: Named) -> None:
@@ -145,7 +166,6 @@ def test_a_message_as_large_as_it_may_be_comes_back_and_a_larger_one_is_refused(
 
 def test_headers_as_large_as_a_frame_come_back(client: RawClient, queue: str) -> None:
     from transport.gateways.amqp.properties import Properties
-    from transport.gateways.amqp.tables import Table
 
     properties = Properties.of(headers=Table.of({"k": "x" * (FRAME_MAX - 64)})).raw
     client.write(published(queue, properties=properties))

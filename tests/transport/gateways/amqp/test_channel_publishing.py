@@ -239,6 +239,24 @@ def test_the_answer_to_a_mark_is_not_taken_for_that_to_the_next() -> None:
     assert done == [1]
 
 
+def test_a_mark_does_not_overtake_what_is_sent_again_though_it_was_sent_before_that() -> None:
+    subject, host = publishing()
+    for number in range(2):
+        subject.publish(published(("a", b"%d" % number)))
+    sender = host.senders["a"]
+    sender.grant(10)
+    done: list[bytes] = []
+    subject.when_stored(lambda: done.extend(host.stored["a"]))
+    sender.answer(rejects=True)
+    sender.answer()
+    assert [type(each) for each in sender.offers] == [CaughtUp, OfferBatch]
+    sender.answer()
+    assert done == []
+    sender.answer()
+    sender.answer()
+    assert done == [b"1"]
+
+
 def test_empty_messages_that_wait_take_room_too() -> None:
     """A channel that publishes empty messages one by one would have filled the memory before it was held."""
     subject, _ = publishing(confirms=False)

@@ -39,6 +39,9 @@ class Channel:
     def end(self) -> None:
         self.said.append("end")
 
+    def waiting_changed(self) -> None:
+        self.said.append("counted")
+
 
 def remains(leaving: Leaving, loop: Loop, size: int, *channels: Channel) -> Remains:
     return Remains(leaving, cast("Any", channels), size, cast("Any", loop))
@@ -74,7 +77,8 @@ def test_what_is_not_stored_in_time_is_dropped() -> None:
     assert seconds == LEAVING_SECONDS
     timer.work()
     assert not left.look()
-    assert (channel.said, leaving.bytes) == (RECEIVING_AND_ALL, 0)
+    # Its connection, which may stand, counted what is dropped as waiting for as long as it stood, and may have been read no more for it.
+    assert (channel.said, leaving.bytes) == ([*RECEIVING_AND_ALL, "counted"], 0)
 
 
 def test_what_is_too_much_together_is_dropped_and_what_was_there_before_stays() -> None:
