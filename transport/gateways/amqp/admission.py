@@ -11,6 +11,7 @@ from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.negotiation import Certificate, Password
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.security.principal import ANYONE, Principal
+from transport.security.proofs import looks_like_token
 from transport.security.subject import subject_of
 
 if TYPE_CHECKING:
@@ -86,6 +87,17 @@ class Admission:
     async def _principal(self, proof: Password | Certificate, connection: Connection[Any]) -> Principal | None:
         entrance = self._host.entrance
         if isinstance(proof, Password):
+            if looks_like_token(proof.password):
+                return await self._of_token(proof, connection.peer)
             return await entrance.authenticate(proof.user, proof.password, connection.peer)
         subject = subject_of(connection.certificate)
         return None if subject is None else await entrance.of_certificate(subject, connection.peer)
+
+    async def _of_token(self, proof: Password, peer: str) -> Principal | None:
+        """Whose token was said in a password's place, as RabbitMQ has it for its own; of another user than is named, or none, nobody."""
+        entrance = self._host.entrance
+        found = await entrance.of_token(proof.password, peer)
+        if found is not None and proof.user not in ("", found.name):
+            entrance.failed(peer, proof.user)
+            return None
+        return found

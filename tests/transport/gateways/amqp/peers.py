@@ -86,6 +86,7 @@ class Secured(AmqpBroker):
     Attributes:
         tls_port: where AMQP is spoken under TLS.
         ca: file of the authority's certificate.
+        token: one of its user's, which it may show in a password's place.
     """
 
     def __init__(self, folder: Path, certificates: Certificates) -> None:
@@ -95,8 +96,8 @@ class Secured(AmqpBroker):
             (("certificate", USER, f"CN={USER}"), None),
             (("grant", USER, "read", "write", "configure", "--on", "*"), None),
         ):
-            done = CliRunner().invoke(app, ["user", *words, "--users-file", str(self.users)], input=said)
-            assert done.exit_code == 0, done.output
+            self._user(*words, said=said)
+        self.token = self._user("token", USER).strip()
         issued = certificates.server
         tls = ("--tls-certificate", issued.certificate, "--tls-key", issued.key, "--tls-client-ca", certificates.ca)
         super().__init__("--users-file", str(self.users), *tls, "--amqps", "127.0.0.1:0")
@@ -104,6 +105,12 @@ class Secured(AmqpBroker):
         self.tls_port = int(words[words.index("TLS") + 1].rpartition(":")[2])
         self.ca = certificates.ca
         self._certificates = certificates
+
+    def _user(self, *words: str, said: str | None = None) -> str:
+        """What ``penstock user`` says on standard output."""
+        done = CliRunner().invoke(app, ["user", *words, "--users-file", str(self.users)], input=said)
+        assert done.exit_code == 0, done.output
+        return done.stdout
 
     def context(self, *, shown: bool = False) -> ssl.SSLContext:
         """What a client trusts it by; with the user's certificate where it is to be ``shown``."""
