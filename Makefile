@@ -7,11 +7,11 @@ SHELL := bash
 PYTHON ?=
 INPUT ?=
 BENCH ?= throughput single latency durable group_commit durable_latency redis backlog backpressure idle metrics fairness security arrow spark spark_latency \
-	spark_write spark_backpressure streams operators smq websocket http exchanges exchange_backlog
+	spark_write spark_backpressure streams operators smq websocket http exchanges exchange_backlog amqp amqp_spark
 TESTS ?=
 LOCK ?=
 SOAK ?= suite properties simulation power_loss damages damages_real turns turns_alter turns_queues attackers strangers kill_broker kill_exchanges kill_move kill_smq kill_amqp strict_order many_clients \
-	idle_senders signals backups kill_http takes api_fuzz spark_kills spark_exchange query_outage
+	idle_senders signals backups kill_http takes api_fuzz spark_kills spark_exchange query_outage amqp_differential
 export PYTHON INPUT TESTS
 # Where compiled modules may not be kept, each of the thousand processes that tests start compiles all of ours again, for three times the
 # time of their import. `make clean` removes them.
@@ -86,6 +86,7 @@ bench: setup ## the benchmarks; BENCH=throughput for one of them
 			echo "penstock: going on without the benchmark redis" >&2; \
 			continue; \
 		fi; \
+		if [ "$$bench" = amqp ]; then scripts/ensure-rabbitmq >/dev/null || true; fi; \
 		$(RUN) -m benchmarks "$$bench"; \
 	done
 

@@ -537,6 +537,46 @@ def exchange_backlog(
     _finish(backlog(messages, size, batch, uvloop, data), json)
 
 
+@app.command()
+def amqp(
+    pika: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round by pika.")] = 40_000,
+    aio_pika: Annotated[int, typer.Option(min=1, metavar="N", help="By aio-pika.")] = 10_000,
+    py_amqp: Annotated[int, typer.Option(min=1, metavar="N", help="By py-amqp, which waits for each confirm.")] = 3_000,
+    raw: Annotated[int, typer.Option(min=1, metavar="N", help="By prepared frames on raw sockets.")] = 300_000,
+    awaiting: Annotated[int, typer.Option(min=1, metavar="N", help="By 64 publishers that await each.")] = 40_000,
+    rate: Annotated[float, typer.Option(min=1, metavar="N", help="Messages a second of the paced part.")] = 1_000,
+    seconds: Annotated[float, typer.Option(min=0.01, metavar="S", help="Seconds of it that count.")] = 10.0,
+    warm_up: Annotated[float, typer.Option(min=0, metavar="S", help="Seconds before them that do not.")] = 1.0,
+    size: Annotated[int, typer.Option(min=8, metavar="BYTES", help="Bytes of a payload.")] = 100,
+    rounds: Rounds = 5,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """Durable messages over AMQP beside RabbitMQ: pika, aio-pika, py-amqp, prepared frames, 64 publishers, paced ones."""
+    from benchmarks.amqp import Load, run  # noqa: PLC0415 - a command loads what it needs
+
+    load = Load(pika, aio_pika, py_amqp, raw, awaiting, rate, seconds, warm_up, size)
+    _finish(run(load, rounds, uvloop, data), json)
+
+
+@app.command("amqp_spark")
+def amqp_spark(
+    rows: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of a round.")] = 1_000_000,
+    micro_batches: Annotated[int, typer.Option(min=1, metavar="N", help="Micro-batches of a round.")] = 10,
+    size: Size = 100,
+    rounds: Rounds = 3,
+    cores: Cores = 2,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """Rows a second into a Spark query of what came over AMQP, beside what a native sender has sent."""
+    from benchmarks.amqp_spark import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(rows, micro_batches, size, rounds, cores, uvloop, data), json)
+
+
 def _finish(report: Report, json: Path | None) -> None:
     report.show()
     if json is not None:

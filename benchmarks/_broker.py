@@ -28,6 +28,7 @@ class BrokerProcess(Worker):
         receive_address: where receivers connect.
         http: where HTTP is spoken, likewise.
         smq_source: where sources of the simple message queue connect, if the options say that they may.
+        amqp: where AMQP is spoken, likewise.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class BrokerProcess(Worker):
         self.receive_address: str = facts["receive_address"]
         self.smq_source: str | None = facts["smq_source"]
         self.http: str | None = facts["http"]
+        self.amqp: str | None = facts["amqp"]
 
 
 def serve(parent: Parent, uvloop: bool, profile: str | None, options: dict[str, Any]) -> None:
@@ -73,5 +75,6 @@ async def _serve(parent: Parent, options: dict[str, Any]) -> None:
         source = None if config.smq_source is None else str(broker.addresses("smq-source")[0])
         http = None if config.http is None else str(broker.addresses("http")[0])
         addresses = {"send_address": broker.send_address, "receive_address": broker.receive_address}
-        parent.say(**addresses, smq_source=source, http=http)
+        amqp = None if config.amqp is None else str(broker.addresses("amqp")[0])
+        parent.say(**addresses, smq_source=source, http=http, amqp=amqp)
         await parent.told()

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import _rabbitmq_server
 from benchmarks._redis_server import missing
 from tests.preconditions import folder_in_memory
 
@@ -234,6 +235,64 @@ def test_without_redis_one_line_says_what_to_install(tmp_path: Path) -> None:
         "penstock: the comparison with Redis needs redis-server and there is none; install it "
         "(Debian, Ubuntu: sudo apt-get install redis-server)\n"
     )
+
+
+TINY_AMQP = [
+    *("--pika", "300", "--aio-pika", "300", "--py-amqp", "50", "--raw", "2000", "--awaiting", "300", "--rounds", "1"),
+    *("--rate", "200", "--seconds", "0.3", "--warm-up", "0.1"),
+]
+AMQP_PARTS = ("pika", "aio-pika", "py-amqp", "prepared frames", "64 publishers", "paced")
+
+
+def test_every_part_over_amqp_is_measured_without_rabbitmq_too(
+    benchmark: Benchmark, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_RABBITMQ_FOLDER", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    outcome = benchmark("amqp", *TINY_AMQP, "--data", str(data))
+    assert outcome["parameters"]["rabbitmq"] == "none"
+    assert [one["part"] for one in outcome["rounds"]] == ["ceiling", "ceiling", *AMQP_PARTS]
+    verify_amqp(outcome)
+
+
+@pytest.mark.soak
+def test_every_part_over_amqp_stands_beside_rabbitmqs(benchmark: Benchmark, data: Path) -> None:
+    lacking = _rabbitmq_server.missing()
+    if lacking is not None:
+        pytest.skip(lacking)
+    outcome = benchmark("amqp", *TINY_AMQP, "--data", str(data), deadline=2 * DEADLINE)
+    sides = ["Penstock", "RabbitMQ classic", "RabbitMQ quorum"]
+    measured = [(one["part"], one["side"]) for one in outcome["rounds"] if one["part"] != "ceiling"]
+    assert measured == [(part, side) for part in AMQP_PARTS for side in sides]
+    verify_amqp(outcome)
+    rates = {one["side"]: one["messages_per_s"] for one in outcome["rounds"] if one["part"] == "pika"}
+    better = max(rate for side, rate in rates.items() if side != "Penstock")
+    share = value(outcome, "pika: messages a second, times the better of RabbitMQ's")
+    assert share == pytest.approx(rates["Penstock"] / better)
+    assert not list(data.iterdir())
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_spark_reads_every_row_that_came_over_amqp(benchmark: Benchmark, data: Path) -> None:
+    arguments = ("--rows", "5000", "--micro-batches", "3", "--rounds", "1", "--data", str(data))
+    outcome = benchmark("amqp_spark", *arguments, deadline=SPARK_DEADLINE)
+    assert {one["kind"]: (one["rows"], one["micro_batches"]) for one in outcome["rounds"]} == {
+        "native": (5_000, 3),
+        "amqp": (5_000, 3),
+    }
+
+
+def verify_amqp(outcome: Outcome) -> None:
+    """Whatever was measured is something."""
+    for one in outcome["rounds"]:
+        if one["part"] == "paced":
+            assert one["late p50"] <= one["to consumer p50"] <= one["to consumer p99"]
+        else:
+            assert one["messages_per_s"] > 0
+        if one["part"] != "ceiling":
+            assert one["broker_cpu_us"] > 0
 
 
 @pytest.mark.soak

@@ -60,7 +60,12 @@ class Machine:
     def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(self.bin / "bash"), str(SCRIPTS / script), *arguments],
-            env={"PATH": str(self.bin), "PENSTOCK_JVM_FOLDER": str(self.jvm), **environment},
+            env={
+                "PATH": str(self.bin),
+                "PENSTOCK_JVM_FOLDER": str(self.jvm),
+                "PENSTOCK_RABBITMQ_FOLDER": str(self.folder / "debian"),
+                **environment,
+            },
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

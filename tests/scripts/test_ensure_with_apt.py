@@ -1,4 +1,4 @@
-"""What scripts/ensure-java and scripts/ensure-redis make of apt: when they may not use it, and when it fails."""
+"""What scripts/ensure-java, ensure-redis and ensure-rabbitmq make of apt: when they may not use it, and when it fails."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-PACKAGES = {"ensure-java": "openjdk-17-jre-headless", "ensure-redis": "redis-server"}
+PACKAGES = {
+    "ensure-java": "openjdk-17-jre-headless",
+    "ensure-redis": "redis-server",
+    "ensure-rabbitmq": "rabbitmq-server",
+}
 
 
 @pytest.mark.parametrize(("script", "package"), PACKAGES.items(), ids=PACKAGES)

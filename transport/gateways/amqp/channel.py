@@ -279,14 +279,22 @@ class Channel:
         if not nowait:
             self.say(method)
 
+    def check_published_to(self, exchange: str) -> None:
+        """As `publishing_line.Host.check_published_to`."""
+        self.declaring.check_published_to(exchange)
+
     def publisher(self, exchange: str, port: Port, *, mandatory: bool) -> Ref:
         """As `publishing_line.Host.publisher`."""
         known = self.names.exchange(exchange)
-        self.declaring.check_published_to(exchange)
+        self.check_published_to(exchange)
         return self.link.operations.exchange_sender(PublishesTo(known, "", mandatory), port, None)
 
     def _declare_own(self, queue: str, settings: QueueSettings, kept: bytes) -> None:
         self.link.operations.declare_own(self.names.queue(queue), settings, kept, self.link.own())
+
+    def check_there(self, queue: str) -> None:
+        """As `channel_port.ChannelPort.check_there`."""
+        self.declaring.found(queue)
 
     def check_consumed(self, queue: str, *, exclusive: bool) -> None:
         """Whether one more may receive from a queue, or have it for itself.

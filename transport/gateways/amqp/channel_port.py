@@ -58,6 +58,9 @@ class ChannelPort(Protocol):
     def queue_named(self, name: str) -> str:
         """The queue that a method means; raises AmqpError, NOT_FOUND, where it means none."""
 
+    def check_there(self, queue: str) -> None:
+        """Whether a queue is there that may be asked for a message, be it consumed exclusively or not; raises AmqpError."""
+
     def check_consumed(self, queue: str, *, exclusive: bool) -> None:
         """Whether one more may receive from a queue, or have it for itself; raises AmqpError."""
 

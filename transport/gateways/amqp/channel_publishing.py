@@ -17,6 +17,7 @@ from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.events import Published
 from transport.gateways.amqp.published import ttl_of
 from transport.gateways.amqp.publishing_line import Line, Piece
+from transport.gateways.amqp.reply_codes import ReplyCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,8 +94,17 @@ class Publishing:
             for method, raw in zip(event.methods, event.properties, strict=True):
                 ways.append((method.exchange, method.mandatory, ttl_of(method, raw, user)))
         except AmqpError as refused:
-            return ways, refused
+            return ways, self._first_refused(method.exchange, refused)
         return ways, None
+
+    def _first_refused(self, exchange: str, refused: AmqpError) -> AmqpError:
+        """Why a message cannot be published: whether there is such an exchange is looked at before its properties are."""
+        if refused.reply_code is not ReplyCode.NOT_IMPLEMENTED:
+            try:
+                self._host.check_published_to(exchange)
+            except AmqpError as before:
+                return before
+        return refused
 
     @property
     def owed(self) -> bool:

@@ -9,18 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final
 
 from actors.errors import StorageError
-from actors.exchanges.errors import BoundQueueNotFoundError, ExchangeExistsError, ExchangeNotFoundError
+from actors.exchanges.errors import (
+    BoundQueueNotFoundError,
+    ExchangeExistsError,
+    ExchangeInUseError,
+    ExchangeNotFoundError,
+)
 from actors.exchanges.vocabulary import ALTERNATE
 from actors.queue.directory_errors import QueueNotFoundError
 from actors.queue.vocabulary.settings import QueueSettings
 from transport.errors import ForbiddenError
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.direct_reply import REPLY_TO
-from transport.gateways.amqp.equivalence import DeclaredWith, check_queue, check_same
+from transport.gateways.amqp.equivalence import DeclaredWith, check_queue, check_same, check_same_text
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.names import check_new, on_one_line
 from transport.gateways.amqp.plain_tables import plain
@@ -76,6 +82,8 @@ class Declaring:
         Raises:
             AmqpError: NOT_FOUND, or RESOURCE_LOCKED.
         """
+        if not queue:
+            raise self._no_queue(queue)
         try:
             found = self._operations.find_queue(self._names.queue(queue))
         except QueueNotFoundError:
@@ -97,22 +105,25 @@ class Declaring:
             self._channel.last_queue = name
             self._run(method, self._looked_for(name, method.nowait))
             return
+        if not name:
+            name = SERVER_NAMED + token_urlsafe(16)
+        elif not self._is_there(name, method):
+            check_new("queue", name)
+            self._settings(name, method)
+        self._channel.last_queue = name
+        self._run(method, self._declared(name, method))
+
+    def _settings(self, name: str, method: entity.QueueDeclare) -> tuple[QueueSettings, dict[str, Any]]:
+        """The settings that a declaration comes to, and those that it says; raises AmqpError, PRECONDITION_FAILED, where they cannot be."""
         said = settings_of(method.arguments, self._names.queue_text(name))
         if exchange := said.get("dead_letter_exchange"):
             said["dead_letter_exchange"] = self._names.exchange(exchange)
         if queue := said.get("dead_letter_queue"):
             said["dead_letter_queue"] = self._names.queue(queue)
         try:
-            settings = QueueSettings(**said, durable=method.durable and not method.exclusive)
+            return QueueSettings(**said, durable=method.durable and not method.exclusive), said
         except ValueError as error:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{self._names.queue_text(name)}: {error}") from None
-        declared = DeclaredWith(method.auto_delete, method.arguments)
-        if not name:
-            name = SERVER_NAMED + token_urlsafe(16)
-        elif not self._is_there(name, declared, settings, said, exclusive=method.exclusive):
-            check_new("queue", name)
-        self._channel.last_queue = name
-        self._run(method, self._declared(name, declared, settings, said, method))
 
     def _looked_for_replies(self, name: str, method: entity.QueueDeclare) -> None:
         """Whoever answers may look whether direct replies are still heard: if they are, it is by one consumer."""
@@ -123,34 +134,30 @@ class Declaring:
         answer = entity.QueueDeclareOk(queue=name, message_count=0, consumer_count=1)
         self._channel.answer(method.nowait, answer)
 
-    def _is_there(
-        self, name: str, declared: DeclaredWith, settings: QueueSettings, said: dict[str, Any], *, exclusive: bool
-    ) -> bool:
+    def _is_there(self, name: str, method: entity.QueueDeclare) -> bool:
         """Whether there is such a queue; raises AmqpError where it is another, or another connection's."""
         try:
             there = self._operations.find_queue(self._names.queue(name))
         except QueueNotFoundError:
             return False
-        if there.owner is not (self._channel.link.owner if exclusive else None) or (exclusive and there.owner is None):
+        owner = self._channel.link.owner if method.exclusive else None
+        if there.owner is not owner or (method.exclusive and there.owner is None):
             raise self._locked(name)
-        check_queue(there, declared, settings, said, self._names.queue_text(name))
+        declared = DeclaredWith(method.auto_delete, method.arguments)
+        durable = method.durable and not method.exclusive
+        wanted = partial(self._settings, name, method)
+        check_queue(there, declared, durable, wanted, self._names.queue_text(name))
         return True
 
-    async def _declared(
-        self,
-        name: str,
-        declared: DeclaredWith,
-        settings: QueueSettings,
-        said: dict[str, Any],
-        method: entity.QueueDeclare,
-    ) -> Method | None:
-        known = self._names.queue(name)
-        if self._is_there(name, declared, settings, said, exclusive=method.exclusive):
-            pass
-        elif method.exclusive:
-            self._operations.declare_own(known, settings, declared.kept(), self._channel.link.own())
-        else:
-            await self._operations.declare_queue(known, settings, declared.kept())
+    async def _declared(self, name: str, method: entity.QueueDeclare) -> Method | None:
+        if not self._is_there(name, method):
+            known = self._names.queue(name)
+            settings, _ = self._settings(name, method)
+            kept = DeclaredWith(method.auto_delete, method.arguments).kept()
+            if method.exclusive:
+                self._operations.declare_own(known, settings, kept, self._channel.link.own())
+            else:
+                await self._operations.declare_queue(known, settings, kept)
         return await self._looked_for(name, method.nowait)
 
     def unused(self, queue: str) -> None:
@@ -246,7 +253,8 @@ class Declaring:
             await self._do("exchange.create", said)
         except ExchangeExistsError as error:
             field = {"kind": "type"}.get(error.field, error.field)
-            check_same(field, error.present, error.declared, self._names.exchange_text(name))
+            check = check_same_text if field == ALTERNATE else check_same
+            check(field, error.present, error.declared, self._names.exchange_text(name))
             raise
         return entity.ExchangeDeclareOk()
 
@@ -261,11 +269,14 @@ class Declaring:
             self._channel.answer(method.nowait, entity.ExchangeDeleteOk())
             return
         said = {"name": self._names.exchange(name), "if_unused": method.if_unused}
-        self._run(method, self._exchange_deleted(said))
+        self._run(method, self._exchange_deleted(name, said))
 
-    async def _exchange_deleted(self, said: dict[str, Any]) -> Method:
-        with suppress(ExchangeNotFoundError):
-            await self._do("exchange.delete", said)
+    async def _exchange_deleted(self, name: str, said: dict[str, Any]) -> Method:
+        try:
+            with suppress(ExchangeNotFoundError):
+                await self._do("exchange.delete", said)
+        except ExchangeInUseError:
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{self._names.exchange_text(name)} in use") from None
         return entity.ExchangeDeleteOk()
 
     # Bindings.
@@ -281,8 +292,13 @@ class Declaring:
     def _bind_queue(self, method: entity.QueueBind | entity.QueueUnbind, command: str, answer: Method) -> None:
         name = self._channel.queue_named(on_one_line(method.queue))
         key = method.routing_key or (name if not method.queue else "")
-        self.found(name)
         self._check_not_default(method.exchange)
+        try:
+            self._exchange(method.exchange)
+            self.found(name)
+        except AmqpError as error:
+            self._not_bound(method, answer, error)
+            return
         said = {
             "source": self._names.exchange(method.exchange),
             "destination": self._names.queue(name),
@@ -290,6 +306,14 @@ class Declaring:
             "arguments": json.dumps(plain(method.arguments)),
         }
         self._run(method, self._bound(method.exchange, name, command, said, answer))
+
+    def _not_bound(self, method: Binding, answer: Method, error: AmqpError) -> None:
+        """One end of a binding is not there: what is to be unbound is, and the rest is an error."""
+        if error.reply_code is not ReplyCode.NOT_FOUND or not isinstance(
+            method, entity.QueueUnbind | entity.ExchangeUnbind
+        ):
+            raise error
+        self._channel.answer(getattr(method, "nowait", False), answer)
 
     def bind_exchange(self, method: entity.ExchangeBind) -> None:
         """What matches is to go from one exchange to another."""
@@ -302,7 +326,12 @@ class Declaring:
     def _bind_exchange(self, method: entity.ExchangeBind | entity.ExchangeUnbind, command: str, answer: Method) -> None:
         for name in (method.source, method.destination):
             self._check_not_default(name)
-            self._exchange(name)
+        try:
+            self._exchange(method.source)
+            self._exchange(method.destination)
+        except AmqpError as error:
+            self._not_bound(method, answer, error)
+            return
         said = {
             "source": self._names.exchange(method.source),
             "destination": self._names.exchange(method.destination),

@@ -6,6 +6,7 @@ is compared by these; where it has the broker's own, it is what it is to whoever
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from transport.gateways.amqp.errors import AmqpError
@@ -16,17 +17,19 @@ if TYPE_CHECKING:
     from actors.queue.queue_figures import FoundQueue
     from actors.queue.vocabulary.settings import QueueSettings
 
+    Wanted = tuple[QueueSettings, dict[str, Any]]
+
 COMPARED: Final = (
+    "x-expires",
+    "x-message-ttl",
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
-    "x-expires",
     "x-max-length",
     "x-max-length-bytes",
-    "x-message-ttl",
     "x-overflow",
     "x-queue-type",
 )
-"""Arguments in which two declarations of one queue have to agree."""
+"""Arguments in which two declarations of one queue have to agree; the first in which they do not is told."""
 SETTINGS: Final = {
     "dead_letter_exchange": "x-dead-letter-exchange",
     "dead_letter_routing_key": "x-dead-letter-routing-key",
@@ -42,7 +45,7 @@ _OURS: Final = 0xA9
 """The first octet of what is kept: another gateway's begins otherwise."""
 _MS: Final = 1000
 _INTEGERS: Final = frozenset("bBsuIil")
-_TYPES: Final = {
+TYPES_OF_FIELDS: Final = {
     "b": "byte",
     "B": "unsignedbyte",
     "s": "short",
@@ -88,39 +91,47 @@ class DeclaredWith(NamedTuple):
 
 
 def check_queue(
-    there: FoundQueue, declared: DeclaredWith, settings: QueueSettings, said: dict[str, Any], text: str
+    there: FoundQueue, declared: DeclaredWith, durable: bool, wanted: Callable[[], Wanted], text: str
 ) -> None:
     """Whether a queue that is there is what is declared.
 
     Args:
         there: the queue.
         declared: what it is declared with.
-        settings: those that come of that.
-        said: those that were said.
+        durable: whether it is to be.
+        wanted: gives the settings that come of that, and those that were said; asked for only of a queue that was declared natively.
+            Whether arguments can be nobody looks at where AMQP has declared it: they have to be the same.
         text: how texts speak of the queue.
 
     Raises:
         AmqpError: PRECONDITION_FAILED: it is another.
     """
-    check_same("durable", there.settings.durable, settings.durable, text)
+    check_same("durable", there.settings.durable, durable, text)
     present = DeclaredWith.of(there.arguments)
     check_same("auto_delete", present is not None and present.auto_delete, declared.auto_delete, text)
     if present is not None:
         for name in COMPARED:
             _check_argument(name, present.arguments.field(name), declared.arguments.field(name), text)
         return
+    settings, said = wanted()
     for setting, name in SETTINGS.items():
         if not there.declared and said.get(setting) is None:
             continue
-        is_there, wanted = _shown_setting(there.settings, setting), _shown_setting(settings, setting)
-        if is_there != wanted:
-            _inequivalent(name, is_there, wanted, text)
+        is_there, declares = _shown_setting(there.settings, setting), _shown_setting(settings, setting)
+        if is_there != declares:
+            _inequivalent(name, is_there, declares, text)
 
 
 def check_same(name: str, present: object, declared: object, text: str) -> None:
     """Whether a property of a declaration is what it is; errors as of `check_queue`."""
     if present != declared:
         _inequivalent(name, _shown(present), _shown(declared), text)
+
+
+def check_same_text(name: str, present: object, declared: object, text: str) -> None:
+    """The same of an argument that is a text, and may not be there."""
+    there, said = (None if value is None else Field("S", value) for value in (present, declared))
+    _check_argument(name, there, said, text)
 
 
 def _check_argument(name: str, present: Field | None, declared: Field | None, text: str) -> None:
@@ -144,7 +155,9 @@ def _shown(value: object) -> str:
 
 def _shown_field(field: Field | None) -> str:
     return (
-        "none" if field is None else f"the value {_shown(field.value)} of type '{_TYPES.get(field.kind, field.kind)}'"
+        "none"
+        if field is None
+        else f"the value {_shown(field.value)} of type '{TYPES_OF_FIELDS.get(field.kind, field.kind)}'"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from actors.limits import MAX_TTL_SECONDS
@@ -14,6 +15,7 @@ from transport.gateways.amqp.reply_codes import ReplyCode
 LOOKED_AT: Final = EXPIRATION_FLAG | FLAGS["user_id"] | REPLY_TO_FLAG
 """Properties for which a message is looked at by itself; most have none of them."""
 _MS: Final = 1000
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _CC, _BCC = b"\2CCA", b"\3BCCA"
 """An entry of a table that has one of these names and is an array, as RabbitMQ's are."""
 
@@ -51,11 +53,16 @@ def ttl_of(method: BasicPublish, raw: bytes, user: str | None) -> float | None:
 
 def _seconds(expiration: str) -> float:
     """An expiration is a number of milliseconds, as text."""
-    if not (expiration.isascii() and expiration.isdigit()):
+    found = _INTEGER.match(expiration)
+    if found is None:
         raise _invalid(expiration, "no_integer")
+    if found.end() < len(expiration):
+        raise _invalid(expiration, f'{{leftover_string,"{expiration[found.end() :]:.40}"}}')
+    if found[0].startswith("-") and found[0].strip("-0"):
+        raise _invalid(expiration, f"{{value_negative,{expiration:.40}}}")
     seconds = int(expiration) / _MS if len(expiration) < len(str(MAX_TTL_SECONDS * _MS)) else MAX_TTL_SECONDS + 1
     if seconds > MAX_TTL_SECONDS:
-        raise _invalid(expiration, f"{{value_too_big,{expiration:.40}}}")
+        raise _invalid(expiration, f"{{value_too_large,{expiration:.40}}}")
     return seconds
 
 

@@ -45,6 +45,9 @@ class Host(Protocol):
     def user(self) -> str | None:
         """Who publishes; None where nobody has said who they are."""
 
+    def check_published_to(self, exchange: str) -> None:
+        """Whether messages can be published to an exchange; raises AmqpError."""
+
     def publisher(self, exchange: str, port: Port, *, mandatory: bool) -> Ref:
         """Attach what publishes to an exchange; raises AmqpError where it is not there, or not for this client."""
 

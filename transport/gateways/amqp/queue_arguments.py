@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 
 from actors.limits import MAX_TTL_SECONDS
 from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, REJECT
+from transport.gateways.amqp.equivalence import TYPES_OF_FIELDS
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.plain_tables import is_text
 from transport.gateways.amqp.reply_codes import ReplyCode
@@ -43,14 +44,16 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
         AmqpError: PRECONDITION_FAILED: an argument that cannot be, or is not there yet.
     """
     settings: dict[str, Any] = {"max_messages": None, "max_bytes": None, "overflow": BLOCK}
-    for name, kind, value in arguments:
+    _check_type("x-dead-letter-exchange", arguments, queue)
+    for name, setter in _SETTERS.items():
+        field = arguments.field(name)
+        if field is not None:
+            settings.update(setter(field, partial(_refuse, name, queue)))
+            if name == "x-dead-letter-routing-key" and "dead_letter_exchange" not in settings:
+                _refuse(name, queue, "routing_key_but_no_dlx_defined")
+    for name, _, _ in arguments:
         if name in LATER:
             _refuse(name, queue, LATER[name])
-        setter = _SETTERS.get(name)
-        if setter is not None:
-            settings.update(setter(Field(kind, value), partial(_refuse, name, queue)))
-    if "dead_letter_routing_key" in settings and "dead_letter_exchange" not in settings:
-        _refuse("x-dead-letter-routing-key", queue, "routing_key_but_no_dlx_defined")
     if settings.get("dead_letter_exchange") == "":
         # The default exchange has one way for a key: to the queue of that name.
         del settings["dead_letter_exchange"]
@@ -72,12 +75,20 @@ def _refuse(name: str, queue: str, why: str) -> NoReturn:
     raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"invalid arg '{name}' for {queue}: {why}")
 
 
+def _check_type(name: str, arguments: Table, queue: str) -> None:
+    """Whether an argument is a text, where it is there: RabbitMQ looks at this one before all others."""
+    field = arguments.field(name)
+    if field is not None and field.kind != "S":
+        text = f"invalid type '{TYPES_OF_FIELDS.get(field.kind, field.kind)}' for arg '{name}' in {queue}"
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, text)
+
+
 Refuse = Callable[[str], NoReturn]
 
 
 def _integer(field: Field, refuse: Refuse) -> int:
     if field.kind not in _INTEGERS or not isinstance(field.value, int):
-        refuse("expected integer")
+        refuse(f'"expected integer, got {TYPES_OF_FIELDS.get(field.kind, field.kind)}"')
     if field.value < 0:
         refuse(f"{{value_negative,{field.value}}}")
     return field.value
@@ -85,7 +96,7 @@ def _integer(field: Field, refuse: Refuse) -> int:
 
 def _text(field: Field, refuse: Refuse) -> str:
     if field.kind != "S" or not isinstance(field.value, str):
-        refuse(f"{{unacceptable_type,{field.kind}}}")
+        refuse(f"{{unacceptable_type,{TYPES_OF_FIELDS.get(field.kind, field.kind)}}}")
     if not is_text(field.value):
         refuse("it is no UTF-8")
     return field.value
@@ -94,7 +105,7 @@ def _text(field: Field, refuse: Refuse) -> str:
 def _ttl(field: Field, refuse: Refuse) -> dict[str, Any]:
     milliseconds = _integer(field, refuse)
     if milliseconds > MAX_TTL_SECONDS * _MS:
-        refuse(f"{{value_too_big,{milliseconds}}}")
+        refuse(f"{{value_too_large,{milliseconds}}}")
     return {"ttl": milliseconds / _MS}
 
 
@@ -119,16 +130,17 @@ def _queue_type(field: Field, refuse: Refuse) -> dict[str, Any]:
     if kind == "stream":
         refuse("streams are not there: a native subscription reads a queue again and again")
     if kind not in TYPES:
-        refuse(f"{{unsupported,'{kind}'}}")
+        refuse(f"\"unsupported queue type '{kind}'\"")
     return {}
 
 
 _SETTERS: Final[dict[str, Callable[[Field, Refuse], dict[str, Any]]]] = {
+    "x-queue-type": _queue_type,
     "x-message-ttl": _ttl,
+    "x-dead-letter-exchange": lambda field, refuse: {"dead_letter_exchange": _text(field, refuse)},
+    "x-dead-letter-routing-key": lambda field, refuse: {"dead_letter_routing_key": _text(field, refuse)},
     "x-max-length": _limit("max_messages"),
     "x-max-length-bytes": _limit("max_bytes"),
     "x-overflow": _overflow,
-    "x-queue-type": _queue_type,
-    "x-dead-letter-exchange": lambda field, refuse: {"dead_letter_exchange": _text(field, refuse)},
-    "x-dead-letter-routing-key": lambda field, refuse: {"dead_letter_routing_key": _text(field, refuse)},
 }
+"""In the order in which RabbitMQ looks at them: of two that are wrong it tells of the first."""

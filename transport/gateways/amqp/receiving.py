@@ -71,6 +71,11 @@ class Receiving:
         return self._held.count
 
     @property
+    def _consumed(self) -> int:
+        """Messages of those that its consumers were delivered: what was asked for by ``basic.get`` is no matter of prefetch."""
+        return self._held.count - sum(self._held.held_by(each) for each in self._getters.values())
+
+    @property
     def demand(self) -> int:
         """Messages that its consumers may still get, of those that have a limit."""
         return sum(
@@ -179,7 +184,7 @@ class Receiving:
     def get(self, method: basic.BasicGet) -> None:
         """Ask for a message that is there now."""
         queue = self._channel.queue_named(method.queue)
-        self._channel.check_consumed(queue, exclusive=False)
+        self._channel.check_there(queue)
         getter = self._getters.pop(queue, None)
         if getter is None:
             if len(self._getters) >= MOST_GETTERS:
@@ -235,7 +240,7 @@ class Receiving:
         """Deliver what waited, as far as all consumers together may hold it."""
         while self._kept:
             consumer, messages = self._kept[0]
-            room = self._most - self._held.count if self._most else len(messages.batch)
+            room = self._most - self._consumed if self._most else len(messages.batch)
             if room <= 0:
                 return
             now, later = split(messages, room)

@@ -518,7 +518,7 @@ def test_a_message_that_has_expired_is_not_delivered_and_one_without_end_is(
     ("properties", "text"),
     [
         ({"expiration": "soon"}, "invalid expiration 'soon': no_integer"),
-        ({"expiration": "9" * 200}, f"invalid expiration '{'9' * 80}': {{value_too_big,{'9' * 40}}}"),
+        ({"expiration": "9" * 200}, f"invalid expiration '{'9' * 80}': {{value_too_large,{'9' * 40}}}"),
     ],
 )
 def test_a_message_that_cannot_be_published_closes_the_channel(
