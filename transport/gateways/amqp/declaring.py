@@ -133,7 +133,7 @@ class Declaring:
             return False
         if there.owner is not (self._channel.link.owner if exclusive else None) or (exclusive and there.owner is None):
             raise self._locked(name)
-        check_queue(there, declared, settings, said, self._names.queue_text(name))
+        check_queue(there, declared, settings, said, self._names.queue_text(name), self._names.shown_name)
         return True
 
     async def _declared(
@@ -246,7 +246,8 @@ class Declaring:
             await self._do("exchange.create", said)
         except ExchangeExistsError as error:
             field = {"kind": "type"}.get(error.field, error.field)
-            check_same(field, error.present, error.declared, self._names.exchange_text(name))
+            present, wanted = map(self._shown, (error.present, error.declared))
+            check_same(field, present, wanted, self._names.exchange_text(name))
             raise
         return entity.ExchangeDeclareOk()
 
@@ -337,6 +338,10 @@ class Declaring:
         if found is None:
             raise self._no_exchange(name)
         return found
+
+    def _shown(self, value: object) -> object:
+        """What an exchange is declared with; an alternate exchange by its name here."""
+        return self._names.shown_name(value) if isinstance(value, str) else value
 
     def _check_not_default(self, name: str) -> None:
         if not name:
