@@ -41,6 +41,7 @@ CONSUMER: Final = SHELL + "test_the_consumers_shell_prints_what_the_page_shows"
 SMQ: Final = SHELL + "test_a_broker_with_the_ports_of_the_simple_queue_says_what_the_page_shows"
 BAD_INPUT: Final = SHELL + "test_the_command_lines_page_shows_what_a_bad_line_and_an_unknown_option_bring"
 AMQP: Final = "tests/docs/test_amqp.py::test_the_program_prints_what_the_page_shows"
+DEFINITIONS: Final = "tests/docs/test_amqp.py::test_definitions_are_taken_over_as_the_page_shows"
 LOG: Final = SECURED + "test_the_log_says_who_did_what_and_what_was_read_again_and_what_was_not"
 HTTP: Final = "tests/docs/test_http.py::test_the_lines_of_curl_print_what_the_page_shows"
 METRICS: Final = "tests/docs/test_metrics.py::"
@@ -67,7 +68,13 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         + "test_a_client_that_a_broker_cuts_off_without_a_word_is_told_what_may_be_the_matter",
     },
     "docs/administration.md": {"[python]": CLIENTS, "[text]": CLIENTS},
-    "docs/amqp.md": {"penstock broker --amqp": AMQP, "import pika": AMQP, "b'tea' text/plain": AMQP},
+    "docs/amqp.md": {
+        "penstock broker --amqp": AMQP,
+        "import pika": AMQP,
+        "b'tea' text/plain": AMQP,
+        '{\n  "rabbit_version"': DEFINITIONS,
+        "$ penstock definitions import": DEFINITIONS,
+    },
     "docs/arrow.md": {
         "polars_frame": Excuse.LIBRARY,
         "duckdb.sql": Excuse.LIBRARY,
