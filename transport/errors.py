@@ -231,9 +231,23 @@ class AuthenticationRequiredError(TransportError):
 
 
 class ForbiddenError(TransportError):
-    """Whoever asks may not do this. Whether what they ask for is there is not told."""
+    """Whoever asks may not do this. Whether what they ask for is there is not told.
+
+    Attributes:
+        user: who asks; None where it is not for a right that they are refused.
+        right: the one that they have not; None where they have none at all.
+        resource: of what; None for the broker.
+    """
 
     code = "forbidden"
+
+    def __init__(
+        self, text: str, *, user: str | None = None, right: str | None = None, resource: str | None = None
+    ) -> None:
+        super().__init__(text)
+        self.user = user
+        self.right = right
+        self.resource = resource
 
 
 class LimitExceededError(TransportError):

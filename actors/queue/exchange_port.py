@@ -56,6 +56,7 @@ class Publisher(Protocol):
     """
 
     exchange: str
+    within: str
     routing_key: str | None
     producer: str | None
     stage: StageKey | None

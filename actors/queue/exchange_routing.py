@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 AT_A_TIME: Final = 1_024
 """Messages whose keys are looked at together."""
+_NO_QUEUE: Final = " "
 
 
 class Routing:
@@ -50,7 +51,8 @@ class Routing:
         """
         sender, batch = offered.sender, offered.offer.batch
         if batch.keys is None and not self._exchanges.reached(sender.exchange).by_headers:
-            queues = self._exchanges.route(sender.exchange, (sender.routing_key or "",))
+            key = _text(b"", sender) if sender.within else sender.routing_key or ""
+            queues = self._exchanges.route(sender.exchange, (key,))
             lost = [] if queues else [(offered.offer.sequence, len(batch))]
             if queues:
                 self._add(offered, known, queues, 0, len(batch))
@@ -148,7 +150,13 @@ def _text(key: bytes, sender: Publisher) -> str:
             f"a routing key of {len(text.encode())} bytes exceeds {MAX_ROUTING_KEY_BYTES}: "
             "use a shorter one, and put the rest into a header"
         )
-    return text
+    return text if not sender.within else _within(sender.within, text)
+
+
+def _within(beginning: str, key: str) -> str:
+    """The name of the queue that a key leads to; for no key, and for one that makes too long a name, one that no queue can have."""
+    name = beginning + key
+    return name if key and len(name.encode()) <= MAX_ROUTING_KEY_BYTES else _NO_QUEUE
 
 
 def _why_lost(offered: Offered, index: int) -> str:

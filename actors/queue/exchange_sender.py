@@ -53,6 +53,7 @@ class ExchangeSender(LoopActor):
         stage: what the client sends is held back under this until its transaction is committed, and the numbers are the stage's; the
             producer is not looked at. None for what can be received at once.
         needed: what it is to have room for, and where; None for one that goes on sending.
+        within: through the default exchange, what stands before a routing key in the name of its queue.
     """
 
     def __init__(
@@ -67,9 +68,11 @@ class ExchangeSender(LoopActor):
         mandatory: bool = False,
         stage: StageKey | None = None,
         needed: Needed | None = None,
+        within: str = "",
     ) -> None:
         super().__init__()
         self.exchange = exchange
+        self.within = within if exchange == DEFAULT_EXCHANGE else ""
         self.routing_key = routing_key
         self.producer = producer if stage is None else None
         self.stage = stage

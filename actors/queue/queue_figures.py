@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from actors.errors import QueueError, StorageError
 from actors.queue.directory_errors import QueueNotFoundError
-from actors.queue.operations.browsing import describe, parties_of
+from actors.queue.operations.browsing import describe, parties_of, receiving_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
     from typing import Any
 
     from actors.queue.counts import Count, Counts
@@ -102,6 +102,11 @@ class QueueFigures:
         """The connections of a queue, as of `read`, one by one; none where there is no such queue."""
         state = self._states.get(name)
         return iter(()) if state is None else parties_of(state, asyncio.get_running_loop().time())
+
+    def party(self, name: str, connection: Hashable) -> ConnectionStatistics | None:
+        """One that receives from a queue, as of `parties`; None where it does not."""
+        state = self._states.get(name)
+        return None if state is None else receiving_of(state, connection, asyncio.get_running_loop().time())
 
     def oldest_ms(self, name: str) -> int:
         """The age of the message that is next, milliseconds, which is read from the disk if it never was; 0 where nobody can have one."""

@@ -42,6 +42,7 @@ SMQ: Final = SHELL + "test_a_broker_with_the_ports_of_the_simple_queue_says_what
 BAD_INPUT: Final = SHELL + "test_the_command_lines_page_shows_what_a_bad_line_and_an_unknown_option_bring"
 AMQP: Final = "tests/docs/test_amqp.py::test_the_program_prints_what_the_page_shows"
 AMQP_EXAMPLES: Final = "tests/examples/test_amqp_programs.py::"
+DEFINITIONS: Final = "tests/docs/test_amqp.py::test_definitions_are_taken_over_as_the_page_shows"
 LOG: Final = SECURED + "test_the_log_says_who_did_what_and_what_was_read_again_and_what_was_not"
 HTTP: Final = "tests/docs/test_http.py::test_the_lines_of_curl_print_what_the_page_shows"
 METRICS: Final = "tests/docs/test_metrics.py::"
@@ -75,6 +76,8 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "python examples/amqp_pika.py": AMQP_EXAMPLES + "test_a_program_prints_what_the_page_shows",
         "python examples/amqp_aio_pika.py": AMQP_EXAMPLES + "test_a_program_prints_what_the_page_shows",
         "python examples/amqp_spark.py": AMQP_EXAMPLES + "test_a_query_sums_what_pika_has_published",
+        '{\n  "rabbit_version"': DEFINITIONS,
+        "$ penstock definitions import": DEFINITIONS,
     },
     "docs/arrow.md": {
         "polars_frame": Excuse.LIBRARY,

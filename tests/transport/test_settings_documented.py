@@ -24,7 +24,7 @@ from transport.config.config import (
 from transport.config.settings import FLAG, LEAST_SECONDS, OPTIONS, QUEUE_OPTIONS, Option, default_text
 from transport.config.settings_file import SettingsFile, parse_settings
 from transport.config.settings_sources import resolve
-from transport.wire.arguments import SETTING_ARGUMENTS
+from transport.wire.arguments import DECLARED_WITH, SETTING_ARGUMENTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 REFERENCE = (DOCS / "configuration.md").read_text("utf-8")
@@ -94,7 +94,7 @@ def test_the_protocol_lists_the_arguments_that_declare_a_queue_and_no_others() -
     words = " ".join((DOCS / "protocol.md").read_text("utf-8").split())
     found = re.search(r"`queue\.create` \(`name`, and optionally (.*?);", words)
     assert found is not None
-    assert re.findall(r"`(\w+)`", re.sub(r" \([^)]*\)", "", found[1])) == list(SETTING_ARGUMENTS)
+    assert re.findall(r"`(\w+)`", re.sub(r" \([^)]*\)", "", found[1])) == [*SETTING_ARGUMENTS, DECLARED_WITH]
 
 
 def test_the_page_of_the_command_line_has_every_option_of_a_queue() -> None:
@@ -111,6 +111,6 @@ def test_the_page_of_the_command_line_has_every_option_of_a_queue() -> None:
 
 def test_administration_takes_every_setting_of_a_queue_by_its_name() -> None:
     taken = inspect.signature(Administration.create_queue).parameters
-    assert list(taken) == ["self", "name", *(setting.name for setting in QUEUE_SETTINGS)]
+    assert list(taken) == ["self", "name", *(setting.name for setting in QUEUE_SETTINGS), DECLARED_WITH]
     altered = inspect.signature(Administration.alter_queue).parameters
-    assert list(altered) == [name for name in taken if name not in UNALTERABLE]
+    assert list(altered) == [name for name in taken if name not in {*UNALTERABLE, DECLARED_WITH}]

@@ -53,9 +53,14 @@ class Asking:
 
     def _need_any(self, resource: str, operation: str, kind: str = "") -> None:
         """Refuse who has no right on a resource at all."""
-        # What it is refused for is one of them.
-        if not any(self.principal.may(right, resource) for right in RESOURCE_RIGHTS):
+        if any(self.principal.may(right, resource) for right in RESOURCE_RIGHTS):
+            return
+        try:
+            # What it is refused for is one of them.
             self._need(Right.READ, resource, operation, kind)
+        except ForbiddenError as error:
+            error.right = None
+            raise
 
     def _need(self, right: Right, resource: str | None, operation: str, kind: str = "") -> None:
         """Refuse, and log it, unless the principal has the right; ``kind`` is in words what a resource is that is no queue."""
@@ -63,4 +68,5 @@ class Asking:
             return
         audit.refused(self.principal.name, name_of(right), operation, resource, self.peer)
         what = "the broker" if resource is None else f"{kind}{resource!r:.255}"
-        raise ForbiddenError(f"{self.principal} may not {name_of(right)} {what}")
+        text = f"{self.principal} may not {name_of(right)} {what}"
+        raise ForbiddenError(text, user=self.principal.name, right=name_of(right), resource=resource)

@@ -33,7 +33,7 @@ from transport.errors import ConnectionNotFoundError, LocalProtocolError, Remote
 from transport.picture.metrics import Metrics
 from transport.picture.sampler import Sampler
 from transport.picture.view import View, asked_of
-from transport.wire.arguments import CHECK, flag_of, number_of, read_settings, string_of
+from transport.wire.arguments import CHECK, DECLARED_WITH, bytes_of, flag_of, number_of, read_settings, string_of
 from transport.wire.field_checks import MAX_INTEGER
 from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.messages import Options, brief
@@ -127,7 +127,8 @@ class Commands:
     async def queue_create(self, arguments: Options) -> Any:
         """Make a queue; one that is there must have the same settings."""
         name = check_name(string_of(arguments, "name"))
-        given = read_settings(arguments)
+        given = read_settings(arguments, DECLARED_WITH)
+        declared_with = bytes_of(arguments, DECLARED_WITH)
         try:
             settings = replace(self._of.queues.settings, **given)
         except ValueError as error:
@@ -135,7 +136,7 @@ class Commands:
         if flag_of(arguments, CHECK, False):
             self._of.queues.check_declared(name, settings)
             return {"name": name, **asdict(settings), "room": self._of.queues.room}
-        self._of.queues.declare(name, settings)
+        self._of.queues.declare(name, settings, declared_with)
         await self.durable()
         return {"name": name, **asdict(settings)}
 

@@ -8,6 +8,7 @@ from transport.broker import audit
 from transport.broker.asking import Asking
 from transport.broker.operation_rows import OPERATIONS, dead_letters_said, exchange_resource
 from transport.errors import ForbiddenError
+from transport.security.principal import EVERYTHING
 from transport.wire.names import check_name
 
 if TYPE_CHECKING:
@@ -100,6 +101,13 @@ class Declarations(Asking):
         """An exchange that is there, for who has any right on it; None where there is none."""
         self._need_any(exchange_resource(name), "exchange", EXCHANGE)
         return self._services.queues.exchanges.exchanges.get(name)
+
+    def has_rights_within(self, beginning: str) -> bool:
+        """Whether whoever asks has any right on names that begin so; where they have none, the log of who did what is told."""
+        found = self.principal.grants.within(beginning)
+        if not found:
+            audit.refused(self.principal.name, "use", "virtual host", beginning + EVERYTHING, self.peer)
+        return found
 
     # Inside
 

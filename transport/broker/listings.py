@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, fields
@@ -37,6 +38,8 @@ TURNS_BETWEEN = 4
 """Turns of the loop from one slice to the next: a message of others passes through five, and most of them have no slice."""
 MOST_ROWS = 1000
 """Rows of a page: some 700 KB of queues, which a queue each has to be asked for."""
+COUNTED_AT_ONCE = 500
+"""Receivers of connections that are counted, or looked at, in one turn of the loop: less than a millisecond's work."""
 PAGE_BYTES = 2**20
 """Of a page, but one row at least."""
 
@@ -111,9 +114,7 @@ def too_long() -> LimitExceededError:
 
 async def queue_rows(of: Listed, after: Key | None, only: str | None = None) -> Rows:
     """Every queue, by name; or the one called ``only``."""
-    roles: dict[tuple[str | None, str | None], int] = {}
-    for connection in of.connections.values():
-        roles[connection.queue, connection.role] = roles.get((connection.queue, connection.role), 0) + 1
+    roles = await _roles(of)
     # Most queues have the broker's settings, and to take settings apart costs more than all else of a row.
     last, settings = of.queues.settings, asdict(of.queues.settings)
     names = _names(of, None if after is None else after[0])
@@ -152,7 +153,8 @@ async def connection_rows(of: Listed, after: Key | None) -> Rows:
             known = () if statistics is None or isinstance(statistics, str) else statistics.connections
             loads[queue] = {facts.connection: facts for facts in known}
         facts = loads.get(queue or "", {}).get(connection.actor)
-        demand, in_flight = (facts.demand, facts.in_flight) if facts is not None else connection.load or (0, 0)
+        several = connection.facts
+        either = facts or several
         wire = connection.connection
         yield (
             (number,),
@@ -164,14 +166,46 @@ async def connection_rows(of: Listed, after: Key | None) -> Rows:
                 "client_id": connection.client_id,
                 "user": user_of(connection),
                 "peer": wire.peer if wire is not None else None,
-                "demand": demand,
-                "in_flight": in_flight,
-                "held_ms": facts.held_ms if facts is not None else 0,
+                "demand": 0 if either is None else either.demand,
+                "in_flight": 0 if either is None else either.in_flight,
+                "held_ms": await _held_ms(of, connection) if facts is None else facts.held_ms,
                 "connected_s": round(of.now() - connection.opened_at, 3),
                 "bytes_in": wire.bytes_in if wire is not None else 0,
                 "bytes_out": wire.bytes_out if wire is not None else 0,
+                "virtual_host": None if several is None else several.virtual_host,
+                "product": None if several is None else several.product or None,
+                "channels": None if several is None else several.channels,
+                "consumers": None if several is None else several.consumers,
+                "prefetch": None if several is None else several.prefetch,
             },
         )
+
+
+async def _roles(of: Listed) -> Mapping[tuple[str | None, str | None], int]:
+    """How many connections each queue has in each role; what receives for one that uses several queues counts for each."""
+    roles: Counter[tuple[str | None, str | None]] = Counter()
+    counted = 0
+    for connection in list(of.connections.values()):
+        roles[connection.queue, connection.role] += 1
+        for queue, actors in list(connection.receivers.items()):
+            roles[queue, "receiver"] += len(actors)
+            counted += 1
+            if counted % COUNTED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+    return roles
+
+
+async def _held_ms(of: Listed, connection: Served[Any]) -> int:
+    """For how long a connection that uses several queues has held the oldest of what it holds, milliseconds."""
+    oldest = looked = 0
+    for queue, actors in list(connection.receivers.items()):
+        for actor in list(actors):
+            facts = of.queues.party(queue, actor)
+            oldest = max(oldest, 0 if facts is None else facts.held_ms)
+            looked += 1
+            if looked % COUNTED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+    return oldest
 
 
 def user_of(connection: Served[Any]) -> str | None:

@@ -123,14 +123,17 @@ class Operations(Declarations):
         *,
         temporary: bool = False,
         needed: Needed | None = None,
+        within: str = "",
     ) -> Ref:
         """Attach what publishes to an exchange; ``port``, ``producer``, ``stage`` and ``temporary`` are as of `sender`.
 
-        That the exchange is not there, or takes nothing from outside, its port is told. With ``needed`` it has room for that alone.
+        That the exchange is not there, or takes nothing from outside, its port is told. With ``needed`` it has room for that alone. The
+        default exchange leads to the queue whose name is ``within`` and the routing key, and with ``within`` it is a resource for itself.
         """
         if stage is not None:
             self._attach(Right.WRITE, stage.writer, "sender", WRITER)
-        self._attach(Right.WRITE, exchange_resource(to.exchange), "sender", EXCHANGE)
+        resource = to.exchange or within + DEFAULT_EXCHANGE_RESOURCE
+        self._attach(Right.WRITE, resource, "sender", EXCHANGE)
         return ExchangeSender.start(
             self._services.queues.exchanges.publishing,
             to.exchange,
@@ -141,6 +144,7 @@ class Operations(Declarations):
             temporary=temporary,
             mandatory=to.mandatory,
             needed=needed,
+            within=within,
         )
 
     def receiver(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from actors.exchanges.errors import StoppingError
 from transport.broker.descriptors import POLITE_REFUSALS
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E")
 SHUTTING_DOWN = (StoppingError.code, str(StoppingError()))
+_NO_RECEIVERS: Final[Mapping[str, Collection[Any]]] = MappingProxyType({})
 
 
 class RefusalError(BrokerError):
@@ -26,6 +29,28 @@ class RefusalError(BrokerError):
     def __init__(self, code: str, text: str) -> None:
         super().__init__(code, text)
         self.args = (text,)
+
+
+class Facts(NamedTuple):
+    """What a connection says of itself that may use more than one queue.
+
+    Attributes:
+        virtual_host: where it is, in its protocol's words.
+        product: what its client calls itself, with its version; empty where it does not say.
+        channels: how many are open.
+        consumers: of all channels.
+        prefetch: messages that these may hold together; None where one of them may hold any number.
+        demand: messages that may still come to those that have a limit.
+        in_flight: messages that the client has and has not settled.
+    """
+
+    virtual_host: str
+    product: str
+    channels: int
+    consumers: int
+    prefetch: int | None
+    demand: int
+    in_flight: int
 
 
 class Rights(Protocol):
@@ -141,6 +166,7 @@ class Served(ABC, Generic[E]):
         actor: its actor, if it has one; it ends with the connection.
         operations: the door, for whoever it is; None as long as that is not known.
         entrant: its place among those that are not let in yet, as long as it is one of them.
+        receivers: of one that may use more than one queue, the actors that receive for it, by queue.
         opens_at_once: whether it is let in as it comes, for its protocol asks nobody who they are. Where not, `opened` is to be called.
     """
 
@@ -159,6 +185,7 @@ class Served(ABC, Generic[E]):
         self.actor: LoopActorRef[Any] | None = None
         self.operations: Rights | None = None
         self.entrant: Entrant | None = None
+        self.receivers: Mapping[str, Collection[LoopActorRef[Any]]] = _NO_RECEIVERS
 
     def connection_opened(self, connection: Connection[E]) -> None:
         """Take the connection in, or say that there are too many."""
@@ -178,8 +205,8 @@ class Served(ABC, Generic[E]):
         """What the client says; an error raised ends the connection with its ``code``; one that has none is a defect of ours."""
 
     @property
-    def load(self) -> tuple[int, int] | None:
-        """Messages that it may still get, and that it holds, where it has more than one queue; None where its queue knows."""
+    def facts(self) -> Facts | None:
+        """What it has to say of itself, where it may use more than one queue; None where its queue knows."""
         return None
 
     def writable_changed(self, writable: bool) -> None:

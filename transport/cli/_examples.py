@@ -99,6 +99,18 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("penstock queue purge orders", "Drop what waits; the queue stays."),
         Example("penstock queue purge orders --context prod", "At the broker of a context."),
     ),
+    "definitions": (
+        Example(
+            "penstock definitions import definitions.json --dry-run", "See what it would make, and what it leaves."
+        ),
+    ),
+    "definitions import": (
+        Example(
+            "penstock definitions import definitions.json --dry-run", "See what it would make, and what it leaves."
+        ),
+        Example("penstock definitions import definitions.json", "Make what is not there yet."),
+        Example("penstock definitions import shop.json --virtual-host shop", "From a file of one virtual host."),
+    ),
     "exchange": (
         Example("penstock exchange list", "List the exchanges."),
         Example("penstock exchange create orders --kind topic", "Declare one that goes by patterns."),

@@ -59,7 +59,11 @@ def page(
     lines += [f"settings ({whose})" if whose else "settings", *facts_table(_settings(queue)), ""]
     for role in ("sender", "receiver"):
         some = [each for each in connections if each.get("role") == role]
-        lines += [written.counted(len(some), role), *(table(some, CLIENTS, width) if some else ()), ""]
+        told = queue.get(f"{role}s")
+        more = max(0, told - len(some)) if isinstance(told, int) else 0
+        lines += [written.counted(len(some) + more, role), *(table(some, CLIENTS, width) if some else ())]
+        # Of connections that use several queues, as those of AMQP.
+        lines += [*([f"  {written.count(more)} on connections that use several queues"] if more else ()), ""]
     return [*lines, *subscriptions]
 
 

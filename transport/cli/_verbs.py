@@ -59,6 +59,7 @@ VERBS: Final = {
     "config": Row("See what a broker would run with.", is_group=True),
     "connection": Row("See and end connections.", is_group=True),
     "context": Row("Name brokers, with how they are reached: `--context NAME` then says it all.", is_group=True),
+    "definitions": Row("Take over what RabbitMQ has exported.", is_group=True),
     "exchange": Row("Declare, list and delete exchanges, and see where a message would go.", is_group=True),
     "journal": Row("Back a broker's journal up and restore it; look a stopped one's over, and mend it.", is_group=True),
     "subscription": Row("See, release and forget named consumers.", is_group=True),

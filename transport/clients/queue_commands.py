@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from transport.clients.message_commands import Facts, count_of
 from transport.errors import BrokerError
-from transport.wire.arguments import CHECK, SETTING_ARGUMENTS, say_settings
+from transport.wire.arguments import CHECK, DECLARED_WITH, SETTING_ARGUMENTS, say_settings
 from transport.wire.names import check_name
 
 if TYPE_CHECKING:
@@ -86,13 +87,14 @@ class QueueCommands(ABC):
         durable: bool | None = None,
         dead_letter_exchange: str | None = None,
         dead_letter_routing_key: str | None = None,
+        declared_with: bytes = b"",
     ) -> None:
         """Declare a queue with settings of `QueueSettings`; what is None is the broker's. docs/configuration.md has what each does.
 
         0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``, and no limit for ``max_messages`` and ``max_bytes``; a
         ``ttl`` of -1 is one of 0: what nobody can receive as it comes expires. An empty
         ``dead_letter_queue`` is the queue's own, an empty ``dead_letter_exchange`` none, and with an empty ``dead_letter_routing_key`` each
-        message has its own.
+        message has its own. ``declared_with`` is kept with a queue that is made: what another protocol declares it with.
 
         Raises:
             BrokerError: ``already-exists`` with other settings, a limit, or ``protocol-error`` for a setting that cannot be.
@@ -100,6 +102,9 @@ class QueueCommands(ABC):
             ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
         """
         settings = say_settings(locals())  # its parameters have the names of the table
+        if declared_with:
+            # Not said otherwise: a broker of before refuses what it does not know.
+            settings[DECLARED_WITH] = b64encode(declared_with).decode()
         await self._command("queue.create", {"name": check_name(name, "queue"), **settings})
 
     async def alter_queue(

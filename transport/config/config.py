@@ -19,6 +19,7 @@ from actors.queue.vocabulary.settings import (
     QUEUE_SETTINGS,
     dead_letter_settings,
 )
+from transport.config.virtual_hosts import check_virtual_hosts
 from transport.errors import LocalProtocolError
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, parse_address
 from transport.wire.liveness import DEFAULT_HEARTBEAT
@@ -123,6 +124,8 @@ class BrokerConfig:
         http: where HTTP is spoken, ``host:port``; None for nowhere (docs/http.md). It takes the extra ``http``.
         amqp: where clients of AMQP 0-9-1 connect, ``host:port``, in plain; None for nowhere (docs/amqp.md).
         amqps: where they connect under TLS, which takes ``tls_certificate``.
+        amqp_virtual_hosts: virtual hosts of AMQP beside ``/``, each with what the broker's names in it begin with: a queue ``orders`` of
+            ``{"shop": "shop/"}`` is the broker's ``shop/orders``.
         smq_source: where sources of the simple message queue connect, ``host:port``; None for nowhere (docs/smq.md).
         smq_sink: where its sinks connect, likewise. With them the queue is exclusive.
         smq_queue: the queue that both use.
@@ -179,6 +182,7 @@ class BrokerConfig:
     http: str | None = None
     amqp: str | None = None
     amqps: str | None = None
+    amqp_virtual_hosts: Mapping[str, str] = field(default_factory=dict, hash=False)
     smq_source: str | None = None
     smq_sink: str | None = None
     smq_queue: str = DEFAULT_SMQ_QUEUE
@@ -188,6 +192,7 @@ class BrokerConfig:
         for address in self.addresses().values():
             parse_address(address)
         check_name(self.smq_queue)
+        check_virtual_hosts(self.amqp_virtual_hosts)
         for name in ("heartbeat", "max_connections", "max_unauthenticated", "max_queues", "transaction_timeout"):
             value = getattr(self, name)
             if not value > 0:

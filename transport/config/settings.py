@@ -35,6 +35,7 @@ from transport.config.units import (
     show_duration,
     show_size,
 )
+from transport.config.virtual_hosts import parse_virtual_hosts, show_virtual_hosts
 from transport.wire.names import check_name
 
 ENVIRONMENT_PREFIX = "PENSTOCK_"
@@ -131,6 +132,7 @@ FOLDER = _text("DIR")
 FILE = Kind(
     "FILE", "a text in quotes", (), True, lambda text: os.path.expanduser(text) or None, lambda name: name or ""
 )
+VIRTUAL_HOSTS = Kind("V[=P],...", "a text in quotes", (), True, parse_virtual_hosts, show_virtual_hosts)
 CLIENTS = _text("|".join(CLIENT_CERTIFICATES))
 SYNC = _text("|".join(SYNC_POLICIES))
 LEVEL = _text("|".join(LOG_LEVELS))
@@ -223,6 +225,13 @@ OPTIONS: tuple[Option, ...] = (
         "amqp", "address", ADDRESS_OR_NONE, "Where AMQP 0-9-1 is spoken in plain; nowhere by default.", name="amqp"
     ),
     _option("amqp", "tls_address", ADDRESS_OR_NONE, "Where it is spoken under TLS; nowhere by default.", name="amqps"),
+    _option(
+        "amqp",
+        "virtual_hosts",
+        VIRTUAL_HOSTS,
+        "Virtual hosts beside /, and what names in each begin with if not with its own and /.",
+        name="amqp_virtual_hosts",
+    ),
     _option("smq", "source", ADDRESS_OR_NONE, "Where SMQ's sources connect; nowhere by default.", name="smq_source"),
     _option("smq", "sink", ADDRESS_OR_NONE, "Where SMQ's sinks connect; nowhere by default.", name="smq_sink"),
     _option("smq", "queue", _text("Q"), "The queue of both; exclusive where sinks connect.", name="smq_queue"),

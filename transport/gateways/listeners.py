@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from transport.broker.broker_connection import native_listeners
 from transport.gateways.amqp.connections import amqp_listeners
+from transport.gateways.amqp.gateway import Gateway
+from transport.gateways.amqp.names import DEFAULT
 from transport.gateways.http.listener import HttpListener
 from transport.gateways.smq.connections import Place
 
@@ -24,6 +26,6 @@ def configured_listeners(config: BrokerConfig) -> list[Listener[Any]]:
     return [
         *native_listeners(config.send_address, config.receive_address),
         *([HttpListener(config.http)] if config.http else []),
-        *amqp_listeners(config.amqp, config.amqps),
+        *amqp_listeners(config.amqp, config.amqps, Gateway({DEFAULT: ""} | dict(config.amqp_virtual_hosts))),
         *smq.listeners(config.smq_source, config.smq_sink),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
 from itertools import islice
@@ -111,6 +111,7 @@ class Connected(Protocol):
     client_id: str | None
     actor: Any
     connection: Any
+    receivers: Mapping[str, Collection[Any]]
 
 
 class View:
@@ -190,6 +191,7 @@ class View:
         by_actor: dict[Any, Connected] = {}
         for standing in _chunks(list(self._connections.values()), CHUNK):
             by_actor |= {each.actor: each for each in standing if each.queue == name}
+            by_actor |= {actor: each for each in standing for actor in each.receivers.get(name, ())}
             await slices.pause()
         for chunk in _chunks(self._queues.parties(name), PARTIES_AT_ONCE):
             for facts in chunk:

@@ -98,6 +98,12 @@ class Grants:
         patterns = {**self._of_name, **{f"{beginning}*": rights for beginning, rights in self._of_beginning.items()}}
         return iter([Grant(pattern, patterns[pattern]) for pattern in sorted(patterns)])
 
+    def within(self, beginning: str) -> bool:
+        """Whether there is any right on a name that begins so."""
+        return any(name.startswith(beginning) for name in self._of_name) or any(
+            each.startswith(beginning) or beginning.startswith(each) for each in self._of_beginning
+        )
+
     def on(self, name: str) -> Right:
         """The rights on the resource of this name."""
         known = self._known.get(name)

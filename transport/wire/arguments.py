@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, TypeVar
@@ -59,6 +60,8 @@ def argument_of(setting: Setting) -> str:
 SETTING_ARGUMENTS = {argument_of(setting): setting for setting in QUEUE_SETTINGS}
 
 
+DECLARED_WITH: Final = "declared_with"
+"""Of ``queue.create``: what a queue was declared with in the words of another protocol, in base64."""
 CHECK = "check"
 """The argument with which a command judges everything and changes nothing."""
 
@@ -91,14 +94,29 @@ def say_settings(given: Mapping[str, Any]) -> Options:
     return said
 
 
-def read_settings(arguments: Options) -> dict[str, Any]:
+def bytes_of(arguments: Options, name: str) -> bytes:
+    """The bytes that ``name`` has in base64, none where it is left out or null; raises RemoteProtocolError where they are none."""
+    text = arguments.get(name)
+    if text is None:
+        return b""
+    try:
+        return b64decode(string_of(arguments, name), validate=True)
+    except ValueError:
+        raise RemoteProtocolError(f"the argument {name} must be base64, not {brief(text)}") from None
+
+
+def read_settings(arguments: Options, *unsaid: str) -> dict[str, Any]:
     """The settings that ``arguments`` give, by their names in `QueueSettings`. What is left out, or null, is the broker's setting.
+
+    Args:
+        arguments: of the command.
+        unsaid: others that it takes, and that are no settings.
 
     Raises:
         RemoteProtocolError: a value of another type, or an argument that is none: it would leave a queue other than it was asked for.
         InvalidNameError: the dead-letter queue, or exchange, cannot be named so.
     """
-    check_known(arguments, ("name", *SETTING_ARGUMENTS), (CHECK,))
+    check_known(arguments, ("name", *SETTING_ARGUMENTS), (CHECK, *unsaid))
     given: dict[str, Any] = {}
     for argument, setting in SETTING_ARGUMENTS.items():
         if arguments.get(argument) is None:

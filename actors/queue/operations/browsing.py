@@ -17,7 +17,7 @@ from actors.queue.vocabulary.replies import FetchedMessages, FetchedRanges, Tell
 from actors.queue.vocabulary.statistics import ConnectionStatistics, QueueStatistics, SubscriptionStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Hashable, Iterable, Iterator
 
     from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
@@ -109,6 +109,12 @@ def parties_of(core: QueueCore, now: float) -> Iterator[ConnectionStatistics]:
         yield ConnectionStatistics(
             subscriber.connection, "subscription", demand, held, not owns, ledger.high, ledger.name
         )
+
+
+def receiving_of(core: QueueCore, connection: Hashable, now: float) -> ConnectionStatistics | None:
+    """One that receives from the queue, as of `parties_of`; None where it does not."""
+    receiver = core.receivers.get(connection)
+    return None if receiver is None else _receiving(core, receiver, now)
 
 
 def _receiving(core: QueueCore, receiver: Receiver, now: float) -> ConnectionStatistics:

@@ -52,6 +52,7 @@ class Bench(StoredQueues):
                 client_id=client,
                 actor=ref,
                 connection=SimpleNamespace(peer=f"127.0.0.1:{number}"),
+                receivers={},
             )
         return ref
 

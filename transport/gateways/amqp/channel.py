@@ -25,7 +25,7 @@ from transport.gateways.amqp.errors import AmqpError, short_text
 from transport.gateways.amqp.events import Published
 from transport.gateways.amqp.publishing_line import Returned
 from transport.gateways.amqp.receiving import Receiving
-from transport.gateways.amqp.refusals import of_channel
+from transport.gateways.amqp.refusals import of_channel, refusal_of
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.writing import confirm, content_frames
 from transport.security.principal import Proof
@@ -223,7 +223,7 @@ class Channel:
         except AmqpError as error:
             raise error.about(index, self.number) from None
         except (QueueError, TransportError) as error:
-            raise of_channel(error.code, str(error), index, self.number) from None
+            raise refusal_of(error, self.names, index, self.number) from None
 
     def end(self) -> None:
         """It is over: what its client holds goes back, and what waits to be published is dropped."""
@@ -287,7 +287,8 @@ class Channel:
         """As `publishing_line.Host.publisher`."""
         known = self.names.exchange(exchange)
         self.check_published_to(exchange)
-        return self.link.operations.exchange_sender(PublishesTo(known, "", mandatory), port, None)
+        to = PublishesTo(known, "", mandatory)
+        return self.link.operations.exchange_sender(to, port, None, within=self.names.beginning)
 
     def _declare_own(self, queue: str, settings: QueueSettings, kept: bytes) -> None:
         self.link.operations.declare_own(self.names.queue(queue), settings, kept, self.link.own())
@@ -336,7 +337,7 @@ class Channel:
 
     def publishing_failed(self, code: str, text: str) -> None:
         """As `publishing_line.Host.publishing_failed`."""
-        self.fail(of_channel(code, text, basic.BasicPublish.INDEX, self.number))
+        self.fail(of_channel(code, self.names.shown(text), basic.BasicPublish.INDEX, self.number))
 
     def waiting_changed(self) -> None:
         """As `publishing_line.Host.waiting_changed`."""
@@ -344,7 +345,7 @@ class Channel:
 
     def explained(self, text: str | None) -> None:
         """As `publishing_line.Host.explained`."""
-        self.link.blocked(text)
+        self.link.blocked(None if text is None else self.names.shown(text))
 
     def unused(self, queue: str) -> None:
         """As `channel_port.ChannelPort.unused`."""

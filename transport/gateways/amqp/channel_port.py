@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from transport.gateways.amqp.errors import AmqpError
     from transport.gateways.amqp.method import Method
     from transport.gateways.amqp.names import Names
+    from transport.gateways.amqp.receivers import Receivers
     from transport.wire.receiving import Part
 
     Ref = LoopActorRef[Any]
@@ -99,9 +100,11 @@ class Link(Protocol):
         capabilities: what its client says it can do.
         claims: who consumes from which queue.
         owner: what the connection's own queues go with; None where it has none.
+        receivers: the actors that receive for it.
     """
 
     claims: Claims
+    receivers: Receivers
     owner: Ref | None
     operations: Operations
     names: Names

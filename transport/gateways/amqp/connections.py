@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from actors import LoopActorRef, QueueError, StorageError
+from actors import LoopActorRef
 from transport.broker.listener import Host, Listener
-from transport.broker.served import SHUTTING_DOWN, Served
+from transport.broker.served import SHUTTING_DOWN, Facts, Served
 from transport.errors import AuthenticationError, TransportError
 from transport.gateways.amqp import connection_methods as methods
 from transport.gateways.amqp.admission import SHRUNK, Admission
@@ -25,13 +25,16 @@ from transport.gateways.amqp.connection_limits import (
 )
 from transport.gateways.amqp.errors import AmqpError, short_text
 from transport.gateways.amqp.events import Event, MethodReceived, ProtocolHeader, Published, Refused, Settled
+from transport.gateways.amqp.facts import facts_of
 from transport.gateways.amqp.gateway import Gateway, Owner
 from transport.gateways.amqp.leaving import Remains
-from transport.gateways.amqp.names import DEFAULT, Names
+from transport.gateways.amqp.names import Names
 from transport.gateways.amqp.negotiation import Agreed, Negotiation, Password, State
 from transport.gateways.amqp.protocol import AmqpProtocol, Said, Written
-from transport.gateways.amqp.refusals import of_channel
+from transport.gateways.amqp.receivers import Receivers
+from transport.gateways.amqp.refusals import TROUBLES, refusal_of
 from transport.gateways.amqp.reply_codes import ReplyCode
+from transport.gateways.amqp.virtual_hosts import HostsListener, entered
 from transport.security.principal import Principal
 
 if TYPE_CHECKING:
@@ -51,7 +54,9 @@ def amqp_listeners(plain: str | None, secured: str | None, gateway: Gateway | No
     """Where clients connect in plain, and under TLS."""
     gateway = gateway or Gateway()
     return [
-        Listener(name, address, AmqpProtocol, partial(AmqpConnection, gateway), protected=tls)
+        HostsListener(
+            name, address, AmqpProtocol, partial(AmqpConnection, gateway), gateway.virtual_hosts, protected=tls
+        )
         for name, address, tls in ((NAME, plain, False), (TLS_NAME, secured, True))
         if address
     ]
@@ -75,6 +80,7 @@ class AmqpConnection(Served[Any]):
 
     opens_at_once = False
     operations: Operations
+    receivers: Receivers
 
     def __init__(self, gateway: Gateway, host: Host, protocol: AmqpProtocol) -> None:
         super().__init__(host.connections, host.loop.time(), NAME)
@@ -96,8 +102,9 @@ class AmqpConnection(Served[Any]):
         self._working = 0
         # Of all channels, as each has told last.
         self._waiting = self._consumers = 0
-        self.names = Names(DEFAULT)
+        self.names = Names()
         self.claims = gateway.claims
+        self.receivers = Receivers()
         self.owner: LoopActorRef[Any] | None = None
         self.frame_max = 0
         self.capabilities: frozenset[str] = frozenset()
@@ -127,10 +134,9 @@ class AmqpConnection(Served[Any]):
             self._say(0, self._negotiation.start(external=bool(certificate)))
 
     @property
-    def load(self) -> tuple[int, int]:
-        """As `Served.load`: of all its channels."""
-        receiving = [channel.receiving for channel in self._channels.values()]
-        return sum(each.demand for each in receiving), sum(each.held for each in receiving)
+    def facts(self) -> Facts:
+        """As `Served.facts`."""
+        return facts_of(self._negotiation.client, self.names.virtual_host, self._channels.values())
 
     def writable_changed(self, writable: bool) -> None:
         """Back-pressure from the socket reaches the consumers."""
@@ -367,10 +373,8 @@ class AmqpConnection(Served[Any]):
 
     def _open(self, method: methods.ConnectionOpen) -> None:
         self._negotiation.expect(State.OPENING, method.INDEX)
-        if method.virtual_host not in self._gateway.virtual_hosts:
-            raise AmqpError(ReplyCode.NOT_ALLOWED, f"vhost {method.virtual_host} not found", method.INDEX)
+        self.names = entered(self._gateway.virtual_hosts, method.virtual_host, self.operations)
         self._negotiation.state = State.RUNNING
-        self.names = Names(method.virtual_host)
         self.frame_max = self._agreed.frame_max
         self._protocol.opened(self._agreed.frame_max, self._agreed.heartbeat)
         self._say(0, methods.ConnectionOpenOk())
@@ -399,13 +403,8 @@ class AmqpConnection(Served[Any]):
                 channel.say(answer)
         except AmqpError as refused:
             error = refused.about(index, channel.number)
-        except (QueueError, TransportError) as refused:
-            error = of_channel(refused.code, str(refused), index, channel.number)
-        except StorageError as refused:
-            text = f"the broker can store nothing any more and stops: {refused}"
-            error = of_channel("journal-failed", text, index, channel.number)
-        except TimeoutError:
-            error = of_channel("timeout", "the broker has not done it in time: try again", index, channel.number)
+        except TROUBLES as refused:
+            error = refusal_of(refused, self.names, index, channel.number)
         except Exception as defect:  # noqa: BLE001 - a defect of ours ends this connection only
             if self.connection is not None:
                 self.connection.fail(defect)

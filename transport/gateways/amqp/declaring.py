@@ -146,7 +146,7 @@ class Declaring:
         declared = DeclaredWith(method.auto_delete, method.arguments)
         durable = method.durable and not method.exclusive
         wanted = partial(self._settings, name, method)
-        check_queue(there, declared, durable, wanted, self._names.queue_text(name))
+        check_queue(there, declared, durable, wanted, self._names.queue_text(name), self._names.shown_name)
         return True
 
     async def _declared(self, name: str, method: entity.QueueDeclare) -> Method | None:
@@ -254,7 +254,8 @@ class Declaring:
         except ExchangeExistsError as error:
             field = {"kind": "type"}.get(error.field, error.field)
             check = check_same_text if field == ALTERNATE else check_same
-            check(field, error.present, error.declared, self._names.exchange_text(name))
+            present, wanted = map(self._shown, (error.present, error.declared))
+            check(field, present, wanted, self._names.exchange_text(name))
             raise
         return entity.ExchangeDeclareOk()
 
@@ -366,6 +367,10 @@ class Declaring:
         if found is None:
             raise self._no_exchange(name)
         return found
+
+    def _shown(self, value: object) -> object:
+        """What an exchange is declared with; an alternate exchange by its name here."""
+        return self._names.shown_name(value) if isinstance(value, str) else value
 
     def _check_not_default(self, name: str) -> None:
         if not name:

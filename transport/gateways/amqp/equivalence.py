@@ -14,6 +14,8 @@ from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.tables import Field, Table, decode_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.queue.queue_figures import FoundQueue
     from actors.queue.vocabulary.settings import QueueSettings
 
@@ -40,7 +42,9 @@ SETTINGS: Final = {
     "overflow": "x-overflow",
 }
 """Settings in which they have to where the queue was declared natively, and how they are said."""
+_NAMES: Final = frozenset({"dead_letter_exchange", "dead_letter_queue"})
 _AUTO_DELETE: Final = 1
+_HEAD_BYTES: Final = 2
 _OURS: Final = 0xA9
 """The first octet of what is kept: another gateway's begins otherwise."""
 _MS: Final = 1000
@@ -84,14 +88,22 @@ class DeclaredWith(NamedTuple):
 
     @classmethod
     def of(cls, kept: bytes) -> DeclaredWith | None:
-        """What is kept; None where AMQP has not declared the queue."""
-        if not kept or kept[0] != _OURS:
+        """What is kept; None where AMQP has not declared the queue. Whoever administers may have given any bytes."""
+        if len(kept) < _HEAD_BYTES or kept[0] != _OURS:
             return None
-        return cls(bool(kept[1] & _AUTO_DELETE), decode_table(kept[2:]))
+        try:
+            return cls(bool(kept[1] & _AUTO_DELETE), decode_table(kept[_HEAD_BYTES:]))
+        except AmqpError:
+            return None
 
 
 def check_queue(
-    there: FoundQueue, declared: DeclaredWith, durable: bool, wanted: Callable[[], Wanted], text: str
+    there: FoundQueue,
+    declared: DeclaredWith,
+    durable: bool,
+    wanted: Callable[[], Wanted],
+    text: str,
+    shown: Callable[[str], str] = str,
 ) -> None:
     """Whether a queue that is there is what is declared.
 
@@ -102,6 +114,7 @@ def check_queue(
         wanted: gives the settings that come of that, and those that were said; asked for only of a queue that was declared natively.
             Whether arguments can be nobody looks at where AMQP has declared it: they have to be the same.
         text: how texts speak of the queue.
+        shown: what a queue or an exchange of the broker's is called here.
 
     Raises:
         AmqpError: PRECONDITION_FAILED: it is another.
@@ -117,7 +130,7 @@ def check_queue(
     for setting, name in SETTINGS.items():
         if not there.declared and said.get(setting) is None:
             continue
-        is_there, declares = _shown_setting(there.settings, setting), _shown_setting(settings, setting)
+        is_there, declares = _shown_setting(there.settings, setting, shown), _shown_setting(settings, setting, shown)
         if is_there != declares:
             _inequivalent(name, is_there, declares, text)
 
@@ -161,10 +174,12 @@ def _shown_field(field: Field | None) -> str:
     )
 
 
-def _shown_setting(settings: QueueSettings, name: str) -> str:
+def _shown_setting(settings: QueueSettings, name: str, shown: Callable[[str], str]) -> str:
     value = getattr(settings, name)
     if value is None:
         return "none"
+    if name in _NAMES:
+        value = shown(value)
     return f"'{round(value * _MS) if name == 'ttl' else value}'"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,13 +18,13 @@ class Gateway:
     """What all connections of AMQP have in common.
 
     Attributes:
-        virtual_hosts: those that there are.
+        virtual_hosts: those that there are, each with the beginning that the broker's names in it have.
         version: the broker's.
         claims: who consumes from which queue.
         leaving: connections that are gone and have left something.
     """
 
-    virtual_hosts: frozenset[str] = frozenset({DEFAULT})
+    virtual_hosts: Mapping[str, str] = field(default_factory=lambda: {DEFAULT: ""})
     claims: Claims = field(default_factory=Claims)
     leaving: Leaving = field(default_factory=Leaving)
     version: str = field(default_factory=lambda: installed_version() or "from source")

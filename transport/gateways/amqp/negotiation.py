@@ -72,6 +72,7 @@ class Client(NamedTuple):
 
     Attributes:
         name: of the connection, or of the product; empty for none.
+        product: what it is a client of, its version and platform; empty for none.
         capabilities: those that it says it has.
         mechanism: by which it proves who it is.
     """
@@ -79,6 +80,7 @@ class Client(NamedTuple):
     name: str = ""
     capabilities: frozenset[str] = frozenset()
     mechanism: str = ""
+    product: str = ""
 
 
 class Agreed(NamedTuple):
@@ -156,7 +158,7 @@ class Negotiation:
         told = properties.get("capabilities")
         capabilities = frozenset(entry.name for entry in told if entry.value is True) if isinstance(told, Table) else ()
         name = properties.get("connection_name") or properties.get("product")
-        self.client = Client(_short(name), frozenset(capabilities), method.mechanism)
+        self.client = Client(_short(name), frozenset(capabilities), method.mechanism, _product(properties))
         self.state = State.SECURING
         if method.mechanism not in self._mechanisms:
             raise AmqpError(
@@ -230,6 +232,12 @@ def _password(user: bytes, password: bytes, index: int) -> Password:
 
 def _bytes(value: object) -> bytes:
     return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]
+
+
+def _product(properties: Table) -> str:
+    """A client's product with its version and platform, as far as it says them: ``pika 1.3.2, Python 3.11.2``."""
+    product, version, platform = (_short(properties.get(each)) for each in ("product", "version", "platform"))
+    return _short(", ".join(filter(None, (" ".join(filter(None, (product, version))), platform))))
 
 
 def _short(value: object) -> str:

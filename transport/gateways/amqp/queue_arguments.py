@@ -41,7 +41,7 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
         queue: how texts speak of the queue.
 
     Raises:
-        AmqpError: PRECONDITION_FAILED: an argument that cannot be, or is not there yet.
+        ArgumentRefusedError: PRECONDITION_FAILED: an argument that cannot be, or is not there yet.
     """
     settings: dict[str, Any] = {"max_messages": None, "max_bytes": None, "overflow": BLOCK}
     _check_type("x-dead-letter-exchange", arguments, queue)
@@ -71,8 +71,27 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
     return settings
 
 
+class ArgumentRefusedError(AmqpError):
+    """An argument that cannot be, or is not there yet.
+
+    Args:
+        argument: its name.
+        queue: how texts speak of the queue.
+        why: it is refused.
+
+    Attributes:
+        argument: as given.
+        why: likewise.
+    """
+
+    def __init__(self, argument: str, queue: str, why: str) -> None:
+        super().__init__(ReplyCode.PRECONDITION_FAILED, f"invalid arg '{argument}' for {queue}: {why}")
+        self.argument = argument
+        self.why = why
+
+
 def _refuse(name: str, queue: str, why: str) -> NoReturn:
-    raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"invalid arg '{name}' for {queue}: {why}")
+    raise ArgumentRefusedError(name, queue, why)
 
 
 def _check_type(name: str, arguments: Table, queue: str) -> None:

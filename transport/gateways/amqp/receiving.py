@@ -92,6 +92,14 @@ class Receiving:
         """How many it has."""
         return len(self._consumers)
 
+    @property
+    def prefetch(self) -> int | None:
+        """Messages that its consumers may hold together; None where one of them may hold any number."""
+        limits = [each.prefetch for each in self._consumers.values() if not each.no_ack]
+        if 0 in limits:
+            return None
+        return min(sum(limits), self._most) if self._most else sum(limits)
+
     def writable_changed(self, writable: bool) -> None:
         """The socket takes more, or not."""
         for consumer in self._consumers.values():
@@ -306,6 +314,7 @@ class Receiving:
             self._consumes_no_more(consumer)
             self._channel.waiting_changed()
         if code != "queue-deleted":
+            text = self._channel.names.shown(text)
             self._channel.fail(of_channel(code, text, basic.BasicConsume.INDEX, self._channel.number))
         elif known:
             self._channel.cancelled(consumer.tag)
@@ -317,6 +326,7 @@ class Receiving:
         operations = self._channel.link.operations
         name = self._channel.names.queue(consumer.queue)
         consumer.actor = operations.receiver(name, consumer, make=False, deadline=False).actor
+        self._channel.link.receivers.come(name, consumer.actor)
 
     def _stop(self, consumer: Consumer) -> None:
         """Nothing more comes for it. Its actor stays as long as the client holds something of it."""
@@ -331,6 +341,7 @@ class Receiving:
             self._leave(consumer)
 
     def _leave(self, consumer: Consumer) -> None:
+        self._channel.link.receivers.go(self._channel.names.queue(consumer.queue), consumer.actor)
         consumer.leave()
         self._forget(consumer)
 
@@ -387,7 +398,7 @@ class Receiving:
 
     def _exchange(self, messages: ReceivedMessages) -> str:
         """To which exchange messages were published; the default one has those that were sent to the queue itself."""
-        return "" if messages.published is None else self._channel.names.shown_exchange(messages.published.exchange)
+        return "" if messages.published is None else self._channel.names.shown_name(messages.published.exchange)
 
     def _keys(self, consumer: Consumer, messages: ReceivedMessages) -> list[tuple[str, int]]:
         """Their routing keys, each with how many in a row have it."""

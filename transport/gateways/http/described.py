@@ -98,6 +98,11 @@ CONNECTION: Final = record(
     connected_s=NUMBER,
     bytes_in=COUNT,
     bytes_out=COUNT,
+    virtual_host=maybe(TEXT),
+    product=maybe(TEXT),
+    channels=maybe(COUNT),
+    consumers=maybe(COUNT),
+    prefetch=maybe(COUNT),
 )
 CLOSED: Final = record(closed=COUNT)
 SUBSCRIPTION: Final = record(queue=NAME, **fields_of(SubscriptionStatistics))

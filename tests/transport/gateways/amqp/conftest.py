@@ -15,7 +15,7 @@ from tests.transport.programs import DEADLINE, BrokerProcess
 
 if TYPE_CHECKING:
     from tests.transport.certificates import Certificates
-    from tests.transport.gateways.amqp.peers import Secured
+    from tests.transport.gateways.amqp.peers import Guarded, Secured
 
 
 class AmqpBroker(BrokerProcess):
@@ -57,6 +57,15 @@ def secured(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
     from tests.transport.gateways.amqp.peers import Secured
 
     with Secured(tmp_path_factory.mktemp("users"), certificates) as running, running.drained():
+        yield running
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """One with users and virtual hosts."""
+    from tests.transport.gateways.amqp.peers import Guarded
+
+    with Guarded(tmp_path_factory.mktemp("guarded")) as running, running.drained():
         yield running
 
 

@@ -7,8 +7,9 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pika
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
@@ -120,3 +121,51 @@ class Secured(AmqpBroker):
             own = self._certificates.client(named)
             context.load_cert_chain(own.certificate, own.key)
         return context
+
+
+class Guarded(AmqpBroker):
+    """A broker with users and virtual hosts, in plain: ``ann`` has rights in ``shop``, ``bob`` in none, and ``root`` everywhere.
+
+    Args:
+        folder: where its users are.
+
+    Attributes:
+        administrator: options by which ``root`` comes in on the command line.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        users, password = folder / "users.toml", folder / "password"
+        password.write_text(PASSWORD + "\n")
+        password.chmod(0o600)
+        self.administrator = ("--user", "root", "--password-file", str(password))
+        for words in (
+            ("add", "ann", "--password-file", str(password)),
+            ("add", "bob", "--password-file", str(password)),
+            ("add", "root", "--password-file", str(password)),
+            ("grant", "ann", "read", "write", "configure", "--on", "shop/*"),
+            ("grant", "bob", "monitor"),
+            ("grant", "root", "read", "write", "configure", "--on", "*"),
+            ("grant", "root", "administer"),
+        ):
+            done = CliRunner().invoke(app, ["user", *words, "--users-file", str(users)])
+            assert done.exit_code == 0, done.output
+        super().__init__("--users-file", str(users), "--amqp-virtual-hosts", "shop, eu=europe.")
+
+    @contextmanager
+    def connected(self, user: str, virtual_host: str, **parameters: Any) -> Iterator[pika.BlockingConnection]:
+        """A connection of pika, closed when it is over if nobody has."""
+        credentials = pika.PlainCredentials(user, PASSWORD)
+        where = pika.ConnectionParameters(
+            "127.0.0.1",
+            self.port,
+            virtual_host,
+            credentials,
+            blocked_connection_timeout=SECONDS,
+            **parameters,
+        )
+        connection = pika.BlockingConnection(where)
+        try:
+            yield connection
+        finally:
+            if connection.is_open:
+                connection.close()

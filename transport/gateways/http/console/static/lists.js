@@ -99,7 +99,7 @@ export class Connections extends Listed {
   row(row) {
     return h("tr", {}, h("td", { class: "number" }, count(row.id)), h("td", {}, row.role ?? ""), h("th", { scope: "row" }, row.client_id || "no name"),
       h("td", {}, row.user ?? ""), h("td", { class: "muted" }, row.peer ?? ""),
-      h("td", {}, row.queue ? h("a", { href: `#/queues/${encodeURIComponent(row.queue)}` }, row.queue) : ""),
+      h("td", {}, row.queue ? h("a", { href: `#/queues/${encodeURIComponent(row.queue)}` }, row.queue) : row.consumers ? `${count(row.consumers)} consumers` : ""),
       h("td", { class: "number" }, count(row.demand)), h("td", { class: "number" }, count(row.in_flight)), h("td", { class: "number" }, bytes(row.bytes_in)),
       h("td", { class: "number" }, bytes(row.bytes_out)), h("td", { class: "number" }, duration(row.connected_s)),
       h("td", { class: "end" }, button("Close", () => closeConnection(row, () => this.load()), { class: "small danger", "aria-label": `Close connection ${row.id}` })));
