@@ -87,6 +87,8 @@ class ExchangeSender(LoopActor):
         # What is stored next has to have this number, and be the one that comes again; and whether that has still to come.
         self._rejected_from: int | None = None
         self._comes_again = False
+        # A queue has rejected something, and the client has not been told: what is behind it comes again then, and is not stored yet.
+        self._rejects = False
         # Why nothing of it is stored any more; whoever stores sets it.
         self.failed: QueueError | None = None
         # How many of its batches are stored and not confirmed yet; whoever stores counts them.
@@ -199,7 +201,7 @@ class ExchangeSender(LoopActor):
         if mark.answered and self._unanswered:
             self._marks += 1
             self._wait_no_more()
-        elif not self._room.is_settled:
+        elif self._rejects or not self._room.is_settled:
             self._stored_marks += 1
         else:
             self._port.caught_up()
@@ -231,12 +233,17 @@ class ExchangeSender(LoopActor):
     def settled(self, batch: MessageBatch, records: int) -> None:
         """Nothing of a batch is to be stored any more; it has become a part of so many records."""
         if self._room.settled(batch, records):
+            self._all_stored()
+
+    def _all_stored(self) -> None:
+        if self._stored_marks and not self._rejects:
             marks, self._stored_marks = self._stored_marks, 0
             for _ in range(marks):
                 self._port.caught_up()
 
     def rejected(self, sequence: int) -> None:
         """A queue rejects what has this number: all behind it is rejected too, until this number comes again, be it another message."""
+        self._rejects = True
         self._expected = self._rejected_from = sequence
         self._comes_again = True
 
@@ -263,6 +270,10 @@ class ExchangeSender(LoopActor):
         self._unanswered.answered(rejected is not None)
         if not self._ended:
             self._port.tell(SentMessages(up_to, None, rejected))
+        if self._rejects and rejected is not None:
+            self._rejects = False
+            if self._room.is_settled and not self._ended:
+                self._all_stored()
         self._answered()
 
     def _answered(self) -> None:

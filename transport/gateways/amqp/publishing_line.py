@@ -217,7 +217,7 @@ class Line:
             # It is that of one before, and what was offered since may not be stored.
             return
         self._marked = False
-        self.marking = bool(self._waiting or self._back) and not self._over
+        self.marking = bool(self._waiting or self._back or self._rejected_at is not None) and not self._over
         self._send_mark()
         self._lines.marked()
 
@@ -283,6 +283,8 @@ class Line:
             self._back.append(piece)
             return
         self._rejected_at = sequence
+        # What comes again is behind another mark.
+        self._marked = False
         self._singly = True
         if len(piece.batch) > 1:
             self._back += piece.cut(len(piece.batch) // 2)
