@@ -236,8 +236,11 @@ class Operations:
         )
         return Operation(*place, method)
 
-    def _unbind(self, place: Place) -> Operation:
+    def _unbind(self, place: Place) -> Operation | None:
         queue = self._queue(place)
+        if self._view.queues.get(queue or self._channel(place).last_queue) not in (None, place[0]):
+            # With RabbitMQ it matters whether it is bound.
+            return None
         exchange = "" if self._often(0.03) else self._exchange()
         method = entity.QueueUnbind(
             queue=queue, exchange=exchange, routing_key=self._key_of(queue), arguments=self._table()

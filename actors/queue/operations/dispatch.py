@@ -240,6 +240,9 @@ def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
         room -= batch.nbytes
     if taken:
         end_wait(core, asked)
+        if core.ttl_below:
+            # What is behind it and has expired is not counted.
+            next_ready(core, now)
         answer = MessagesTaken(asked.request, tuple(taken), ready.messages)
         core.effects.append(Tell(receiver.connection, answer, after))
     return len(taken)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from actors.queue.structures.ranges import RangeSet
@@ -98,6 +98,21 @@ class Deliveries(Generic[H]):
         if not self._outstanding.count_within(tag, tag + 1):
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
         return self._take(0 if multiple else tag, tag + 1)
+
+    def settle_each(self, tags: Sequence[int]) -> Iterator[list[Held[H]]]:
+        """Take out tags, each by itself, in order: those in a row at a time. Errors as of `settle`, once those before are taken out."""
+        at, count = 0, len(tags)
+        while at < count:
+            first, stop = tags[at], at + 1
+            while stop < count and tags[stop] - first == stop - at:
+                stop += 1
+            after = first + stop - at
+            if self._outstanding.count_within(first, after) == stop - at:
+                yield self._take(first, after)
+            else:
+                for tag in range(first, after):
+                    yield self.settle(tag, multiple=False)
+            at = stop
 
     def held_by(self, holder: H) -> int:
         """Messages of one holder that are not settled."""

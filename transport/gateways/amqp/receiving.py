@@ -224,8 +224,12 @@ class Receiving:
             how = _give_back if event.requeue else _refuse
         found: list[Held[Consumer]] = []
         try:
-            for tag in event.tags:
-                found += self._held.settle(tag, multiple=event.multiple)
+            if event.multiple:
+                for tag in event.tags:
+                    found += self._held.settle(tag, multiple=True)
+            else:
+                for row in self._held.settle_each(event.tags):
+                    found += row
         finally:
             self._settle(found, how)
 

@@ -56,6 +56,27 @@ class Model(RuleBasedStateMachine):
         taken = self.subject.settle(tag, multiple=multiple)
         assert _one_by_one(taken) == [(each, *self.held.pop(each)) for each in wanted]
 
+    @rule(backs=st.lists(st.integers(-1, 8), min_size=1, max_size=4), count=COUNTS)
+    def settle_each(self, backs: list[int], count: int) -> None:
+        """Rows of tags, some of which are not there: all before the first of those are settled, and it is told."""
+        tags = [max(0, self.last - back) + each for back in backs for each in range(count)]
+        taken: list[Held[str]] = []
+        told = None
+        try:
+            for row in self.subject.settle_each(tags):
+                taken += row
+        except AmqpError as error:
+            told = str(error)
+        settled = []
+        for tag in tags:
+            if tag not in self.held:
+                assert told == f"PRECONDITION_FAILED - unknown delivery tag {tag}"
+                break
+            settled.append((tag, *self.held.pop(tag)))
+        else:
+            assert told is None
+        assert _one_by_one(taken) == settled
+
     @invariant()
     def everything_that_is_not_settled_is_there_in_order(self) -> None:
         assert self.subject.last_tag == self.last
