@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from actors.queue.exchange_room import FIRST_BYTES
-from tests.transport.gateways.amqp.raw_amqp import CLOSE, RawClient, methods, published
 from tests.transport.conftest import until
+from tests.transport.gateways.amqp.raw_amqp import CLOSE, RawClient, methods, published
 from transport import Broker, BrokerConfig
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
@@ -118,20 +118,24 @@ def test_a_broker_that_ends_waits_no_longer_than_it_may_for_what_is_said_behind_
         assert client.ready("full", channel=2) == 1
         client.write(methods(0, CLOSE) if leaves else b"")
 
+    def heard_out(client: RawClient) -> Any:
+        with client:
+            return client.ended()
+
     async def main() -> None:
-        async with served() as broker:
+        async with served() as broker, asyncio.timeout(SECONDS + ROOM_SECONDS):
             port = broker.addresses(NAME)[0].port
             await asyncio.to_thread(fill, port)
-            with await asyncio.to_thread(lambda: RawClient(port, opens=2)) as client:
-                await asyncio.to_thread(waits, client)
-                (served_one,) = broker.connections.values()
-                await until(lambda: not leaves or served_one._leaving)  # type: ignore[attr-defined]
-                drained = asyncio.create_task(broker.drain(10 * SECONDS))
-                await asyncio.sleep(0)
-                jump(ROOM_SECONDS)
-                async with asyncio.timeout(SECONDS):
-                    await drained
-                (said,) = await asyncio.to_thread(client.ended)
-                assert isinstance(said, connection.ConnectionCloseOk if leaves else connection.ConnectionClose)
+            client = await asyncio.to_thread(lambda: RawClient(port, opens=2))
+            await asyncio.to_thread(waits, client)
+            ended = asyncio.create_task(asyncio.to_thread(heard_out, client))
+            (connected,) = broker.connections.values()
+            await until(lambda: not leaves or connected._leaving)  # type: ignore[attr-defined]
+            drained = asyncio.create_task(broker.drain(10 * SECONDS))
+            await until(lambda: connected._draining)  # type: ignore[attr-defined]
+            jump(ROOM_SECONDS)
+            await drained
+            (said,) = await ended
+            assert isinstance(said, connection.ConnectionCloseOk if leaves else connection.ConnectionClose)
 
     run(main)
