@@ -312,8 +312,9 @@ class Channel:
         """
         found = self.declaring.found(queue)
         known = self.names.queue(queue)
-        others = found.receivers - self.link.claims.getters[known]
-        if not self.link.claims.may_consume(known) or (exclusive and others > 0):
+        claims = self.link.claims
+        others = max(found.receivers - claims.getters[known], claims.consumers(known))
+        if not claims.may_consume(known) or (exclusive and others > 0):
             raise AmqpError(ReplyCode.ACCESS_REFUSED, f"{self.names.queue_text(queue)} in exclusive use")
 
     def answers_due(self) -> None:

@@ -124,6 +124,19 @@ def test_a_consumer_that_is_cancelled_and_still_holds_something_consumes_no_more
     assert client.declare(queue, 1, passive=True).consumer_count == 1
 
 
+def test_a_consumer_that_wants_a_queue_for_itself_is_refused_where_one_has_come_just_before(
+    client: RawClient, queue: str
+) -> None:
+    """The queue had not heard of the first when the second asked, and both were let in."""
+    client.write(
+        methods(1, basic.BasicConsume(queue=queue, consumer_tag="first"))
+        + methods(2, basic.BasicConsume(queue=queue, consumer_tag="second", exclusive=True))
+    )
+    client.expect(basic.BasicConsumeOk, 1)
+    refused = client.expect(connection.ChannelClose, 2)
+    assert refused.reply_text == f"ACCESS_REFUSED - queue '{queue}' in vhost '/' in exclusive use"
+
+
 def test_one_that_publishes_to_more_exchanges_than_it_may_at_a_time_waits(client: RawClient, named: Named) -> None:
     exchanges = [f"{named('e')}-{number}" for number in range(MOST_LINES + 20)]
     target = client.declare(named("all"), durable=True).queue
