@@ -57,7 +57,6 @@ class Receiving:
         self._getters: dict[str, Consumer] = {}
         self._asked: basic.BasicGet | None = None
         self._asks_of: Consumer | None = None
-        self._starting: dict[Consumer, basic.BasicConsume] = {}
         # Gone, and some of what they were delivered is not settled.
         self._lingering: set[Consumer] = set()
         # Messages that each consumer may hold, and all of them; 0 for any number. What is above the second waits here, and is no more than
@@ -102,11 +101,7 @@ class Receiving:
         claims = self._channel.link.claims
         for queue in self._getters:
             claims.getter_leaves(self._channel.names.queue(queue))
-        for consumer in {
-            *self._consumers.values(),
-            *self._getters.values(),
-            *(each.holder for each in self._held.all()),
-        }:
+        for consumer in {*self._consumers.values(), *self._getters.values(), *self._held.holders()}:
             self._leave(consumer)
         consumers = list(self._consumers.values())
         self._consumers.clear()
