@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from actors.errors import QueueError
@@ -208,13 +209,22 @@ class Channel:
         return bool(self._later) or self._waits or self.publishing.unstored
 
     def settled(self, event: Settled) -> None:
-        """Deliveries are acknowledged or rejected, whatever waits; errors as of `method`."""
-        if self._later and self._fails:
-            return
+        """Deliveries are acknowledged or rejected, whatever waits: that may be what makes room. Errors as of `method`."""
         try:
             self._guarded(event.method, self.receiving.settled, event)
-        except AmqpError as error:
-            self.end_with(error)
+        except AmqpError:
+            self._publish_what_waits()
+            raise
+
+    def _publish_what_waits(self) -> None:
+        """The channel ends at once. Of what waits that counts which was published, up to an error that waits too, and is raised instead."""
+        waiting = list(self._later)
+        self._later.clear()
+        self.waiting_bytes = 0
+        with suppress(NoLineError):
+            for said in waiting:
+                if isinstance(said, Published | AmqpError):
+                    self._do(said)
 
     def _guarded(self, index: int, work: Callable[..., None], *arguments: Any) -> None:
         """Whatever is refused is told with the method that it is about."""
@@ -224,6 +234,12 @@ class Channel:
             raise error.about(index, self.number) from None
         except (QueueError, TransportError) as error:
             raise refusal_of(error, self.names, index, self.number) from None
+
+    def wait_no_more(self) -> None:
+        """The broker ends: of what waits nothing is done. Nobody was told that it is."""
+        self._later.clear()
+        self.waiting_bytes = 0
+        self.publishing.wait_no_more()
 
     def end(self) -> None:
         """It is over: what its client holds goes back, and what waits to be published is dropped."""
@@ -305,8 +321,9 @@ class Channel:
         """
         found = self.declaring.found(queue)
         known = self.names.queue(queue)
-        others = found.receivers - self.link.claims.getters[known]
-        if not self.link.claims.may_consume(known) or (exclusive and others > 0):
+        claims = self.link.claims
+        others = max(found.receivers - claims.getters[known], claims.consumers(known))
+        if not claims.may_consume(known) or (exclusive and others > 0):
             raise AmqpError(ReplyCode.ACCESS_REFUSED, f"{self.names.queue_text(queue)} in exclusive use")
 
     def answers_due(self) -> None:

@@ -22,6 +22,10 @@ class Claims:
         """Whether nobody has the queue for themselves."""
         return queue not in self._exclusive
 
+    def consumers(self, queue: str) -> int:
+        """How many a queue has, those too of which it has not heard yet."""
+        return self._consumers[queue]
+
     def come(self, queue: str, consumer: Hashable, *, exclusive: bool) -> None:
         """A consumer has come, perhaps to have the queue for itself."""
         self._consumers[queue] += 1

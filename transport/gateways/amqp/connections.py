@@ -93,7 +93,7 @@ class AmqpConnection(Served[Any]):
         self._holds = self._draining = self._leaving = self._full = False
         # Of connection.blocked: whether a queue is asked for the reason, and whether the client is told.
         self._asks_why = self._told_blocked = False
-        # The client has said that it closes; in so long it does, be all stored or not.
+        # The client has said that it closes, or the broker ends; in so long it does, be all stored or not.
         self._leaves: asyncio.TimerHandle | None = None
         self._admission = Admission(host, self)
         # What channels have left that were closed, and in the end all of them; from then on nobody hears any more.
@@ -151,14 +151,15 @@ class AmqpConnection(Served[Any]):
         self._draining = True
         for channel in self._channels.values():
             channel.receiving.stop()
-        if self._leaves is None:
-            self._leaves = self._host.loop.call_later(ROOM_SECONDS, self._wait_no_more)
+        if self._leaves is not None:
+            self._leaves.cancel()
+        self._leaves = self._host.loop.call_later(ROOM_SECONDS, self._wait_no_more)
         self._settle()
 
     def _wait_no_more(self) -> None:
         """The broker ends, and a queue is full: what waits for its room is not stored, and nobody was told that it is."""
         for channel in list(self._channels.values()):
-            channel.publishing.wait_no_more()
+            channel.wait_no_more()
         self._settle()
 
     def connection_ending(self, error: Exception | None) -> None:
@@ -238,9 +239,8 @@ class AmqpConnection(Served[Any]):
             return
         most = MOST_WAITING_CONSUMING if self._consumers else MOST_WAITING_BYTES
         # Of who leaves nothing more is heard, but that it is gone.
-        full = self._waiting > most
+        self._full = full = self._waiting > most
         self._hold(not self._leaving and (full or self._working > 0 or self._draining))
-        self._full = full
         self._asks_why &= full
         self._say_blocked()
         if self._draining or self._leaving:

@@ -25,7 +25,7 @@ from actors.queue.directory_errors import QueueNotFoundError
 from actors.queue.vocabulary.settings import QueueSettings
 from transport.errors import ForbiddenError
 from transport.gateways.amqp import entity_methods as entity
-from transport.gateways.amqp.direct_reply import REPLY_TO
+from transport.gateways.amqp.direct_reply import REPLY_TO, is_place
 from transport.gateways.amqp.equivalence import DeclaredWith, check_queue, check_same, check_same_text
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.names import check_new, on_one_line
@@ -126,11 +126,16 @@ class Declaring:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{self._names.queue_text(name)}: {error}") from None
 
     def _looked_for_replies(self, name: str, method: entity.QueueDeclare) -> None:
-        """Whoever answers may look whether direct replies are still heard: if they are, it is by one consumer."""
+        """Whoever answers may look whether direct replies are still heard: if they are, it is by one consumer.
+
+        The name that stands for all of them is always there: clients look for it to know whether a broker has them.
+        """
         try:
-            self._operations.find_queue(self._names.queue(name))
+            if name != REPLY_TO:
+                self._operations.find_queue(self._names.queue(name))
         except QueueNotFoundError:
             raise self._no_queue(name) from None
+        self._channel.last_queue = name
         answer = entity.QueueDeclareOk(queue=name, message_count=0, consumer_count=1)
         self._channel.answer(method.nowait, answer)
 
@@ -292,6 +297,9 @@ class Declaring:
 
     def _bind_queue(self, method: entity.QueueBind | entity.QueueUnbind, command: str, answer: Method) -> None:
         name = self._channel.queue_named(on_one_line(method.queue))
+        if is_place(name):
+            text = "cannot bind or unbind to a volatile (direct reply-to) queue"
+            raise AmqpError(ReplyCode.ACCESS_REFUSED, text)
         key = method.routing_key or (name if not method.queue else "")
         self._check_not_default(method.exchange)
         try:

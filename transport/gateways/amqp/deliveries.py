@@ -21,7 +21,8 @@ from transport.gateways.amqp.reply_codes import ReplyCode
 H = TypeVar("H")
 
 KEPT_RUNS: Final = 1_024
-"""Runs all of whose messages are settled, before those are forgotten: to forget each at once would move all others each time."""
+"""Runs all of whose messages are settled, before those are forgotten: to forget each at once would move all others each time. Where more
+messages are not settled it is as many runs as those."""
 KEPT_HOLDERS: Final = 64
 """Likewise of holders: a channel may have very many consumers one after another, while one message of the first is never settled."""
 
@@ -78,13 +79,17 @@ class Deliveries(Generic[H]):
         """Number messages that are to be settled: those of a queue from its number ``first`` on; returns the first tag."""
         tag = self.pass_by(count)
         offset, place = first - tag, self._place(holder)
-        if not self._tags or self._offsets[-1] != offset or self._whose[-1] != place:
+        new = not self._tags or self._offsets[-1] != offset or self._whose[-1] != place
+        if new:
             self._tags.append(tag)
             self._offsets.append(offset)
             self._whose.append(place)
         self._outstanding.add(tag, tag + count)
         self.count += count
         self._counts[holder] += count
+        if new and len(self._tags) > KEPT_RUNS and len(self._tags) > 2 * self.count:
+            # An old message is not settled, so those behind it were not forgotten: at least half of them can be.
+            self._tidy()
         return tag
 
     def settle(self, tag: int, *, multiple: bool) -> list[Held[H]]:
@@ -118,9 +123,9 @@ class Deliveries(Generic[H]):
         """Messages of one holder that are not settled."""
         return self._counts[holder]
 
-    def all(self) -> Iterator[Held[H]]:
-        """Everything that is not settled, in order."""
-        return self._within(0, self.last_tag + 1)
+    def holders(self) -> Iterator[H]:
+        """Who holds something that is not settled."""
+        return iter(self._counts)
 
     def _take(self, start: int, stop: int) -> list[Held[H]]:
         removed = self._outstanding.remove(start, stop)
@@ -132,10 +137,6 @@ class Deliveries(Generic[H]):
                 del self._counts[each.holder]
         self._forget()
         return taken
-
-    def _within(self, start: int, stop: int) -> Iterator[Held[H]]:
-        for low, high in self._outstanding.meeting(start, stop):
-            yield from self._runs(max(low, start), min(high, stop))
 
     def _runs(self, start: int, stop: int) -> Iterator[Held[H]]:
         """What a range of tags is, run by run."""

@@ -26,6 +26,11 @@ REPLY_TO: Final = "amq.rabbitmq.reply-to"
 REPLY_TO_FLAG: Final = FLAGS["reply_to"]
 
 
+def is_place(queue: str) -> bool:
+    """Whether a queue is where somebody hears direct replies: it is published to, and not used by its name in any other way."""
+    return queue.startswith(f"{REPLY_TO}.")
+
+
 class DirectReply:
     """One channel's.
 
@@ -55,6 +60,12 @@ class DirectReply:
         self._declare(queue, settings, DeclaredWith(True, EMPTY_TABLE).kept())
         self.queue = queue
         return queue
+
+    def not_consumed(self, queue: str, text: str) -> AmqpError:
+        """Why nobody consumes from a place by its name, which texts speak of as ``text``."""
+        own = queue == self.queue
+        why = "multiple consumers are unsupported for" if own else "only creator channel may consume from"
+        return AmqpError(ReplyCode.PRECONDITION_FAILED, f"{why} {text}")
 
     def left(self, queue: str) -> None:
         """A consumer of this queue is gone."""

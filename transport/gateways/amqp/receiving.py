@@ -17,7 +17,7 @@ from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp.carried_properties import properties_of
 from transport.gateways.amqp.consuming import Consumer, Ranges, ranges_of
 from transport.gateways.amqp.deliveries import Deliveries, Held
-from transport.gateways.amqp.direct_reply import REPLY_TO
+from transport.gateways.amqp.direct_reply import REPLY_TO, is_place
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.properties import NO_PROPERTIES
 from transport.gateways.amqp.refusals import of_channel
@@ -57,7 +57,6 @@ class Receiving:
         self._getters: dict[str, Consumer] = {}
         self._asked: basic.BasicGet | None = None
         self._asks_of: Consumer | None = None
-        self._starting: dict[Consumer, basic.BasicConsume] = {}
         # Gone, and some of what they were delivered is not settled.
         self._lingering: set[Consumer] = set()
         # Messages that each consumer may hold, and all of them; 0 for any number. What is above the second waits here, and is no more than
@@ -115,11 +114,7 @@ class Receiving:
         claims = self._channel.link.claims
         for queue in self._getters:
             claims.getter_leaves(self._channel.names.queue(queue))
-        for consumer in {
-            *self._consumers.values(),
-            *self._getters.values(),
-            *(each.holder for each in self._held.all()),
-        }:
+        for consumer in {*self._consumers.values(), *self._getters.values(), *self._held.holders()}:
             self._leave(consumer)
         consumers = list(self._consumers.values())
         self._consumers.clear()
@@ -164,11 +159,12 @@ class Receiving:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"invalid arg 'x-priority' for {where}: {why}")
         if queue == REPLY_TO:
             queue = self._channel.direct_reply.begin(no_ack=method.no_ack)
+        elif is_place(queue):
+            raise self._channel.direct_reply.not_consumed(queue, self._channel.names.queue_text(queue))
         consumer = Consumer(
             self, tag, queue, no_ack=method.no_ack, prefetch=self._limit(), window=self._channel.link.window()
         )
-        self._channel.check_consumed(queue, exclusive=method.exclusive)
-        self._begin(consumer)
+        self._let_in(consumer, exclusive=method.exclusive)
         self._consumers[tag] = consumer
         self._channel.link.claims.come(self._channel.names.queue(queue), consumer, exclusive=method.exclusive)
         self._writers[consumer] = DeliveryWriter(self._channel.number, tag, self._channel.link.frame_max)
@@ -192,6 +188,9 @@ class Receiving:
     def get(self, method: basic.BasicGet) -> None:
         """Ask for a message that is there now."""
         queue = self._channel.queue_named(method.queue)
+        if is_place(queue):
+            text = f"basic.get not supported by volatile {self._channel.names.queue_text(queue)}"
+            raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text)
         self._channel.check_there(queue)
         getter = self._getters.pop(queue, None)
         if getter is None:
@@ -325,6 +324,17 @@ class Receiving:
         self._unanswered(consumer)
 
     # Inside
+
+    def _let_in(self, consumer: Consumer, *, exclusive: bool) -> None:
+        """Attach a consumer. Where it may not be, the place of direct replies goes that was made for it."""
+        try:
+            self._channel.check_consumed(consumer.queue, exclusive=exclusive)
+            self._begin(consumer)
+        except Exception:
+            if is_place(consumer.queue):
+                self._channel.direct_reply.left(consumer.queue)
+                self._channel.unused(consumer.queue)
+            raise
 
     def _begin(self, consumer: Consumer) -> None:
         operations = self._channel.link.operations

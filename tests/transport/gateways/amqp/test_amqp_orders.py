@@ -58,14 +58,16 @@ def test_a_channel_that_breaks_a_rule_has_stored_all_that_was_published_before(c
     assert client.got(queue) == [b"1"]
 
 
-def test_an_acknowledgement_that_cannot_be_ends_the_channel_when_all_is_stored_that_was_published_before(
+def test_an_acknowledgement_that_cannot_be_ends_the_channel_and_what_was_published_before_is_stored(
     client: RawClient, queue: str
 ) -> None:
     """What waited for the answer to a method was lost with the channel."""
     ack, look = methods(2, basic.BasicAck(delivery_tag=9)), methods(2, entity.QueueDeclare(queue=queue, passive=True))
     client.write(published(queue, b"1", 2) + look + published(queue, b"2", 2) + ack + published(queue, b"3", 2) + ack)
-    assert client.expect(entity.QueueDeclareOk, 2).message_count == 1
     assert client.expect(connection.ChannelClose, 2).reply_text == "PRECONDITION_FAILED - unknown delivery tag 9"
+    client.write(methods(2, connection.ChannelCloseOk(), connection.ChannelOpen()))
+    client.expect(connection.ChannelOpenOk, 2)
+    assert client.ready(queue) == 2
     assert client.got(queue) == [b"1", b"2"]
 
 
@@ -120,6 +122,19 @@ def test_a_consumer_that_is_cancelled_and_still_holds_something_consumes_no_more
     client.say(basic.BasicReject(delivery_tag=tag, requeue=True))
     assert client.content().method.consumer_tag == "second"
     assert client.declare(queue, 1, passive=True).consumer_count == 1
+
+
+def test_a_consumer_that_wants_a_queue_for_itself_is_refused_where_one_has_come_just_before(
+    client: RawClient, queue: str
+) -> None:
+    """The queue had not heard of the first when the second asked, and both were let in."""
+    client.write(
+        methods(1, basic.BasicConsume(queue=queue, consumer_tag="first"))
+        + methods(2, basic.BasicConsume(queue=queue, consumer_tag="second", exclusive=True))
+    )
+    client.expect(basic.BasicConsumeOk, 1)
+    refused = client.expect(connection.ChannelClose, 2)
+    assert refused.reply_text == f"ACCESS_REFUSED - queue '{queue}' in vhost '/' in exclusive use"
 
 
 def test_one_that_publishes_to_more_exchanges_than_it_may_at_a_time_waits(client: RawClient, named: Named) -> None:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, UnroutableError
+from typer.testing import CliRunner
 
 from tests.transport.gateways.amqp.conftest import AmqpBroker
-from tests.transport.gateways.amqp.raw_amqp import RawClient, published
+from tests.transport.gateways.amqp.raw_amqp import OPEN, RawClient, methods, published, start_ok, tune_ok
 from tests.transport.gateways.amqp.test_pika import SECONDS, connected
+from transport import Broker, BrokerConfig
+from transport.cli.app import app
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
+from transport.gateways.amqp.connections import NAME, amqp_listeners
 from transport.gateways.amqp.direct_reply import REPLY_TO
+from transport.gateways.amqp.layout import PROTOCOL_HEADER
 from transport.gateways.amqp.properties import Properties
+from transport.gateways.amqp.reply_codes import ReplyCode
 
 Named = Callable[[str], str]
 ASKS = pika.BasicProperties(reply_to=REPLY_TO, correlation_id="1", headers={"who": "a client"})
@@ -108,6 +117,88 @@ def test_who_listens_no_more_is_not_there_for_an_answer(
         heard = listen(client)
         assert asked(client, server.connection.channel(), questions).reply_to != place
         assert heard == []
+
+
+def test_who_looks_for_the_name_itself_finds_that_there_are_direct_replies(client: BlockingChannel) -> None:
+    """Spring looks so whether a broker has them, and else has a queue for each answer."""
+    found = client.queue_declare(REPLY_TO, passive=True).method
+    assert (found.queue, found.message_count, found.consumer_count) == (REPLY_TO, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("own", "said", "code", "text"),
+    [
+        (True, basic.BasicConsume(queue=""), 406, "multiple consumers are unsupported for queue '{}' in vhost '/'"),
+        (False, basic.BasicConsume(queue=""), 406, "only creator channel may consume from queue '{}' in vhost '/'"),
+        (True, basic.BasicGet(queue=""), 540, "basic.get not supported by volatile queue '{}' in vhost '/'"),
+        (
+            True,
+            entity.QueueBind(queue="", exchange="amq.fanout"),
+            403,
+            "cannot bind or unbind to a volatile (direct reply-to) queue",
+        ),
+        (
+            False,
+            entity.QueueUnbind(queue="", exchange="amq.fanout"),
+            403,
+            "cannot bind or unbind to a volatile (direct reply-to) queue",
+        ),
+    ],
+)
+def test_the_place_of_answers_is_no_queue_that_is_used_by_its_name(
+    broker: AmqpBroker, named: Named, own: bool, said: Any, code: int, text: str
+) -> None:
+    """Its own consumer was forgotten when a second one of it went."""
+    queue = named("asked")
+    with RawClient(broker.port, opens=2) as client:
+        client.declare(queue)
+        client.say(basic.BasicConsume(queue=REPLY_TO, no_ack=True))
+        client.expect(basic.BasicConsumeOk)
+        client.write(published(queue, properties=Properties.of(reply_to=REPLY_TO).raw))
+        client.ready(queue)
+        client.say(basic.BasicGet(queue=queue, no_ack=True))
+        place = Properties(client.content().properties).reply_to
+        assert place is not None
+        client.say(replace(said, queue=place), channel=1 if own else 2)
+        refused = client.method()
+        assert (refused.reply_code, refused.reply_text) == (code, f"{ReplyCode(code).name} - {text.format(place)}")
+
+
+def test_who_may_not_read_the_answers_leaves_no_queue_for_them(run: Any, tmp_path: Path) -> None:
+    """It stood as long as the connection did, and each try left another."""
+    users = tmp_path / "users.toml"
+    for words, typed in (
+        (("add", "bob", "--password-file", "-"), "correct horse\n"),
+        (("grant", "bob", "write", "configure", "--on", "*"), None),
+    ):
+        done = CliRunner().invoke(app, ["user", *words, "--users-file", str(users)], input=typed)
+        assert done.exit_code == 0, done.output
+
+    def listens(port: int) -> str:
+        with RawClient(port, opens=None) as client:
+            proof = start_ok(b"\0bob\0correct horse")
+            client.write(PROTOCOL_HEADER + methods(0, proof, tune_ok(), OPEN) + methods(1, connection.ChannelOpen()))
+            client.expect(connection.ConnectionStart)
+            client.expect(connection.ConnectionTune)
+            client.expect(connection.ConnectionOpenOk)
+            client.expect(connection.ChannelOpenOk)
+            client.say(basic.BasicConsume(queue=REPLY_TO, no_ack=True))
+            text = client.expect(connection.ChannelClose).reply_text
+            said.append(list(broker.queues.names))
+            return text
+
+    said: list[list[str]] = []
+
+    async def main() -> None:
+        nonlocal broker
+        config = BrokerConfig(users_file=str(users))
+        async with Broker(config, listeners=amqp_listeners("127.0.0.1:0", None)) as broker:
+            port = broker.addresses(NAME)[0].port
+            assert (await asyncio.to_thread(listens, port)).startswith("ACCESS_REFUSED")
+        assert said == [[]]
+
+    broker: Any = None
+    run(main)
 
 
 def acknowledges(client: BlockingChannel, _: str) -> None:

@@ -7,13 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from actors.queue.exchange_room import FIRST_BYTES
-from tests.transport.gateways.amqp.raw_amqp import RawClient, methods, published
+from tests.transport.conftest import until
+from tests.transport.gateways.amqp.raw_amqp import CLOSE, RawClient, methods, published
 from transport import Broker, BrokerConfig
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
-from transport.gateways.amqp.connection_limits import MOST_WAITING_BYTES
+from transport.gateways.amqp.connection_limits import MOST_WAITING_BYTES, ROOM_SECONDS
 from transport.gateways.amqp.connections import NAME, amqp_listeners
 from transport.gateways.amqp.leaving import LEAVING_SECONDS
 from transport.gateways.amqp.tables import Table
@@ -98,5 +101,41 @@ def test_what_is_dropped_of_a_channel_that_was_closed_counts_as_waiting_no_more(
                 await asyncio.to_thread(fails, client)
                 jump(LEAVING_SECONDS)
                 await asyncio.to_thread(goes_on, client)
+
+    run(main)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_broker_that_ends_waits_no_longer_than_it_may_for_what_is_said_behind_a_full_queue(
+    run: Any, jump: Any, leaves: bool
+) -> None:
+    """What waited there was dropped, and a method behind it waited on: the broker did as long as it has for its end."""
+
+    def waits(client: RawClient) -> None:
+        client.ask(entity.QueueBind(queue="full", exchange="amq.fanout"), entity.QueueBindOk)
+        # The queue is known to have no room, so nothing is on its way there.
+        client.write(published("", exchange="amq.fanout") + methods(1, entity.QueueDeclare(queue="full", passive=True)))
+        assert client.ready("full", channel=2) == 1
+        client.write(methods(0, CLOSE) if leaves else b"")
+
+    def heard_out(client: RawClient) -> Any:
+        with client:
+            return client.ended()
+
+    async def main() -> None:
+        async with served() as broker, asyncio.timeout(SECONDS + ROOM_SECONDS):
+            port = broker.addresses(NAME)[0].port
+            await asyncio.to_thread(fill, port)
+            client = await asyncio.to_thread(lambda: RawClient(port, opens=2))
+            await asyncio.to_thread(waits, client)
+            ended = asyncio.create_task(asyncio.to_thread(heard_out, client))
+            *_, connected = broker.connections.values()
+            await until(lambda: not leaves or connected._leaving)  # type: ignore[attr-defined]
+            drained = asyncio.create_task(broker.drain(10 * SECONDS))
+            await until(lambda: connected._draining)  # type: ignore[attr-defined]
+            jump(ROOM_SECONDS)
+            await drained
+            (said,) = await ended
+            assert isinstance(said, connection.ConnectionCloseOk if leaves else connection.ConnectionClose)
 
     run(main)
