@@ -153,7 +153,7 @@ async def connection_rows(of: Listed, after: Key | None) -> Rows:
             known = () if statistics is None or isinstance(statistics, str) else statistics.connections
             loads[queue] = {facts.connection: facts for facts in known}
         facts = loads.get(queue or "", {}).get(connection.actor)
-        several = connection.facts
+        several = await connection.facts()
         either = facts or several
         wire = connection.connection
         yield (

@@ -35,7 +35,7 @@ class Facts(NamedTuple):
     """What a connection says of itself that may use more than one queue.
 
     Attributes:
-        virtual_host: where it is, in its protocol's words.
+        virtual_host: where it is, in its protocol's words; None as long as it is not open.
         product: what its client calls itself, with its version; empty where it does not say.
         channels: how many are open.
         consumers: of all channels.
@@ -44,7 +44,7 @@ class Facts(NamedTuple):
         in_flight: messages that the client has and has not settled.
     """
 
-    virtual_host: str
+    virtual_host: str | None
     product: str
     channels: int
     consumers: int
@@ -204,8 +204,7 @@ class Served(ABC, Generic[E]):
     def event_received(self, event: E, work: int) -> None:
         """What the client says; an error raised ends the connection with its ``code``; one that has none is a defect of ours."""
 
-    @property
-    def facts(self) -> Facts | None:
+    async def facts(self) -> Facts | None:
         """What it has to say of itself, where it may use more than one queue; None where its queue knows."""
         return None
 

@@ -44,7 +44,8 @@ def parse_virtual_hosts(text: str) -> dict[str, str]:
 def show_virtual_hosts(virtual_hosts: Mapping[str, str]) -> str:
     """What `parse_virtual_hosts` takes."""
     return ", ".join(
-        name if beginning == name + SEPARATOR else f"{name}={beginning}" for name, beginning in virtual_hosts.items()
+        name if name != SEPARATOR and beginning == name + SEPARATOR else f"{name}={beginning}"
+        for name, beginning in virtual_hosts.items()
     )
 
 

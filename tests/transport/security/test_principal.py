@@ -79,3 +79,24 @@ def test_a_right_is_found_by_its_word() -> None:
         assert right_of(name_of(right)) is right
     with pytest.raises(ValueError, match="there are configure, write, read, monitor, administer"):
         right_of("none")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "within"),
+    [
+        ("*", ["", "shop/", "eu."]),
+        ("shop/*", ["", "shop/"]),
+        ("sh*", ["", "shop/"]),
+        ("shop/orders*", ["", "shop/"]),
+        ("shop/orders", ["", "shop/"]),
+        ("shop", [""]),
+        ("shopping*", [""]),
+        ("eu.x", ["", "eu."]),
+    ],
+)
+def test_somebody_has_a_right_among_names_that_begin_so_where_one_of_them_may_fit(
+    pattern: str, within: list[str]
+) -> None:
+    grants = Grants([Grant(pattern, Right.WRITE)])
+    assert [beginning for beginning in ("", "shop/", "eu.") if grants.within(beginning)] == within
+    assert not any(Grants().within(beginning) for beginning in ("", "shop/"))

@@ -133,10 +133,10 @@ class AmqpConnection(Served[Any]):
             certificate = None if self.connection is None else self.connection.certificate
             self._say(0, self._negotiation.start(external=bool(certificate)))
 
-    @property
-    def facts(self) -> Facts:
+    async def facts(self) -> Facts:
         """As `Served.facts`."""
-        return facts_of(self._negotiation.client, self.names.virtual_host, self._channels.values())
+        running = self._negotiation.state is State.RUNNING
+        return await facts_of(self._negotiation.client, self.names if running else None, self._channels)
 
     def writable_changed(self, writable: bool) -> None:
         """Back-pressure from the socket reaches the consumers."""

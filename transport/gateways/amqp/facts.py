@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 from transport.broker.served import Facts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Mapping
 
     from transport.gateways.amqp.channel import Channel
+    from transport.gateways.amqp.names import Names
     from transport.gateways.amqp.negotiation import Client
 
+LOOKED_AT_ONCE: Final = 500
+"""Consumers of channels, and channels, that are looked at in one turn of the loop; of one channel all are."""
 
-def facts_of(client: Client, virtual_host: str, channels: Collection[Channel]) -> Facts:
-    """The facts of one connection.
+
+async def facts_of(client: Client, names: Names | None, channels: Mapping[int, Channel]) -> Facts:
+    """The facts of one connection, which may have a hundred thousand consumers: others have their turns meanwhile.
 
     Args:
         client: what it says of itself.
-        virtual_host: where it is.
+        names: of its virtual host; None as long as it is in none.
         channels: those that are open.
     """
-    receiving = [channel.receiving for channel in channels]
-    limits = [each.prefetch for each in receiving]
+    consumers = demand = in_flight = looked = 0
+    prefetch: int | None = 0
+    there = list(channels.values())
+    for channel in there:
+        receiving = channel.receiving
+        consumers += receiving.consumers
+        demand += receiving.demand
+        in_flight += receiving.held
+        limit = receiving.prefetch
+        prefetch = None if prefetch is None or limit is None else prefetch + limit
+        looked += 1 + receiving.consumers
+        if looked >= LOOKED_AT_ONCE:
+            looked = 0
+            await asyncio.sleep(0)
     return Facts(
-        virtual_host=virtual_host,
+        virtual_host=None if names is None else names.virtual_host,
         product=client.product,
-        channels=len(receiving),
-        consumers=sum(each.consumers for each in receiving),
-        prefetch=None if None in limits else sum(filter(None, limits)),
-        demand=sum(each.demand for each in receiving),
-        in_flight=sum(each.held for each in receiving),
+        channels=len(there),
+        consumers=consumers,
+        prefetch=prefetch,
+        demand=demand,
+        in_flight=in_flight,
     )

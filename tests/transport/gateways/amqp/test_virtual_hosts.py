@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
+import aio_pika
+import kombu
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, ProbableAccessDeniedError
 
 from tests.transport.gateways.amqp.conftest import AmqpBroker
-from tests.transport.gateways.amqp.peers import SECONDS, Guarded
+from tests.transport.gateways.amqp.peers import PASSWORD, SECONDS, Guarded
 from tests.transport.gateways.amqp.test_pika import Named, bodies, consumed
 
 Channel = BlockingChannel
@@ -148,11 +152,12 @@ def test_the_exchanges_that_are_there_from_the_start_are_of_their_virtual_host_a
 
 
 def test_what_the_default_exchange_has_no_queue_for_comes_back_as_it_was_published(
-    shop: Channel, europe: Channel, named: Named
+    shop: Channel, europe: Channel, everything: Channel, named: Named
 ) -> None:
     queue = named("orders")
     europe.queue_declare(queue)
-    europe.queue_declare("")
+    # What the empty key would lead to, if its virtual host's beginning stood before it.
+    everything.queue_declare("shop/")
     shop.confirm_delivery()
     longest = "k" * 255
     for key in (queue, f"europe.{queue}", longest, ""):
@@ -348,3 +353,36 @@ def test_a_virtual_host_whose_exchange_is_another_is_said_at_the_start(tmp_path:
         AssertionError, match=r"the virtual host 'shop' cannot have amq[.]topic: exchange 'shop/amq[.]topic' is there"
     ):
         AmqpBroker("--data", data, "--amqp-virtual-hosts", "shop")
+
+
+# Other clients, unchanged.
+
+
+def test_aio_pika_finds_its_virtual_host_by_its_address(guarded: Guarded, everything: Channel, named: Named) -> None:
+    queue = named("orders")
+    where = f"amqp://ann:{quote(PASSWORD)}@127.0.0.1:{guarded.port}/shop"
+
+    async def use() -> None:
+        async with asyncio.timeout(SECONDS), await aio_pika.connect(where) as connection:
+            channel = await connection.channel()
+            declared = await channel.declare_queue(queue, durable=True)
+            await channel.default_exchange.publish(aio_pika.Message(b"tea"), queue, mandatory=True)
+            message = await declared.get(no_ack=True)
+            assert message is not None
+            assert (message.body, message.routing_key) == (b"tea", queue)
+
+    asyncio.run(use())
+    assert everything.queue_declare(f"shop/{queue}", passive=True).method.message_count == 0
+
+
+def test_kombu_finds_its_virtual_host_by_its_address(guarded: Guarded, everything: Channel, named: Named) -> None:
+    queue = named("orders")
+    where = f"amqp://ann:{quote(PASSWORD)}@127.0.0.1:{guarded.port}/shop"
+    with kombu.Connection(where, transport_options={"confirm_publish": True}) as connection:
+        simple = connection.SimpleQueue(queue)
+        simple.put({"tea": 1})
+        message = simple.get(timeout=SECONDS)
+        assert (message.payload, message.delivery_info["exchange"]) == ({"tea": 1}, queue)
+        message.ack()
+        simple.close()
+    assert everything.exchange_declare(f"shop/{queue}", passive=True)
