@@ -42,7 +42,7 @@ _OURS: Final = 0xA9
 """The first octet of what is kept: another gateway's begins otherwise."""
 _MS: Final = 1000
 _INTEGERS: Final = frozenset("bBsuIil")
-_TYPES: Final = {
+TYPES: Final = {
     "b": "byte",
     "B": "unsignedbyte",
     "s": "short",
@@ -143,9 +143,7 @@ def _shown(value: object) -> str:
 
 
 def _shown_field(field: Field | None) -> str:
-    return (
-        "none" if field is None else f"the value {_shown(field.value)} of type '{_TYPES.get(field.kind, field.kind)}'"
-    )
+    return "none" if field is None else f"the value {_shown(field.value)} of type '{TYPES.get(field.kind, field.kind)}'"
 
 
 def _shown_setting(settings: QueueSettings, name: str) -> str:
