@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from actors.batch import pack_headers, unpack_headers
 from tests.transport.gateways.amqp.amqp_values import SHORT_STRINGS, TABLES
 from transport.gateways.amqp import carried_properties
-from transport.gateways.amqp.carried_properties import MAX_REMEMBERED, RAW, headers_column, properties_of
+from transport.gateways.amqp.carried_properties import MAX_REMEMBERED, headers_column, properties_of
 from transport.gateways.amqp.properties import NO_PROPERTIES, Properties, check_properties
 from transport.gateways.amqp.tables import Entry, Table
+from transport.wire.amqp_headers import RAW
 
 SAID = st.fixed_dictionaries(
     {},
