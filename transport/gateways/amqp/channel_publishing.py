@@ -15,7 +15,7 @@ from actors.queue.vocabulary.commands import ExplainWait
 from transport.gateways.amqp.carried_properties import headers_column
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.events import Published
-from transport.gateways.amqp.further_keys import FLAGGED, Keys, further_keys, may_name_more
+from transport.gateways.amqp.further_keys import FLAGGED, IN_BOTH, Keys, further_keys, may_name_more
 from transport.gateways.amqp.published import ttl_of
 from transport.gateways.amqp.publishing_line import Line, Piece
 
@@ -99,7 +99,7 @@ class Publishing:
         try:
             for at, (method, raw) in enumerate(zip(event.methods, event.properties, strict=True)):
                 ttl, further = ttl_of(method, raw, user), NO_FURTHER
-                if raw[0] & FLAGGED and may_name_more(raw):
+                if raw[0] & FLAGGED and IN_BOTH in raw and may_name_more(raw):
                     further, raw = further_keys(method.routing_key, raw)  # noqa: PLW2901 - what it says to receivers
                     # What waits for a line comes again as it was.
                     seen = list(seen) if seen is event.properties else seen

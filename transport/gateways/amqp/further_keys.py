@@ -23,7 +23,9 @@ Keys = tuple[str, ...]
 _SEEN: Final = bytes((len(SEEN),)) + SEEN.encode()
 _UNSEEN: Final = bytes((len(UNSEEN),)) + UNSEEN.encode()
 FLAGGED: Final = HEADERS_FLAG >> 8 * (FLAGS_BYTES - 1)
-"""The flag of headers in the first octet of properties: without it they name no more routing keys."""
+"""The flag of headers in the first octet of properties: without it they name no more routing keys;"""
+IN_BOTH: Final = b"CC"
+"""nor without this, for which every message with headers is searched, once."""
 
 
 def may_name_more(raw: bytes) -> bool:
