@@ -75,6 +75,13 @@ def test_deaths_of_one_queue_and_reason_are_one_that_counts_and_the_latest_is_th
             assert each.us == (0 if at == len(ways) - 1 else US + at + 1)
 
 
+def test_of_more_than_are_kept_the_first_death_is_there_and_the_latest() -> None:
+    lives = [Lived(f"q{number}", "expired", "", b"") for number in range(3 * MOST_DEATHS)]
+    deaths = died_of(lives).deaths
+    assert [each.queue for each in deaths] == [life.queue for life in reversed(lives[1 - MOST_DEATHS :])] + ["q0"]
+    assert [each.first for each in deaths] == [False] * (MOST_DEATHS - 1) + [True]
+
+
 def test_it_says_once_and_for_all_that_its_own_keys_count_no_more() -> None:
     history = History((Death("a", "rejected", "", b"a", first=True),))
     history = history.died(Death("b", "rejected", "x", b"b"), US)

@@ -34,10 +34,11 @@ MAX_REMEMBERED_BYTES: Final = 1_024
 """those of more bytes are not."""
 MAX_DEPTH: Final = 32
 """Tables and arrays in one another: a broker takes no more."""
-MAX_FIELDS: Final = 4_096
-"""Of one table, with all that is in it, some milliseconds of work; a message with more has its properties as bytes, in `RAW`."""
-MAX_RAW_BYTES: Final = 256 << 10
-"""Of properties that are read; two of AMQP's usual frames, in one of which they came."""
+MAX_FIELDS: Final = 128
+"""Of one table, with all that is in it: a broker reads a thousand such messages for one answer of HTTP. Programs have some ten; a message
+with more has its properties as bytes, in `RAW`."""
+MAX_RAW_BYTES: Final = 64 << 10
+"""Of properties that are read, likewise; half of AMQP's usual frame, in one of which they came."""
 
 _TEXT, _TABLE = 0, -1
 _PROPERTIES: Final = (

@@ -18,7 +18,7 @@ import msgpack
 from actors.batch import OFFSET_BYTES, BinaryColumn, MessageBatch, readable_headers, unpack_headers
 from actors.errors import BatchError
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
-from actors.exchanges.message_tables import further_keys
+from actors.exchanges.message_tables import may_have_further
 from actors.limits import MAX_NAME_BYTES
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary.commands import DeadLettersMoved
@@ -63,7 +63,7 @@ ERROR = "penstock-dead-error"
 EXCHANGE = "penstock-dead-exchange"
 """The exchange to which it had been published; only where it came through one, be it the default one, whose name is empty."""
 KEY = "penstock-dead-key"
-"""The key that it had, in bytes; only where a dead-letter exchange has given it another, or the same in place of several."""
+"""The key that it had, in bytes; only where a dead-letter exchange has given it another, or the same in place of what may be several."""
 BEFORE = "penstock-dead-before"
 """Only with ``expired``: the queues in which it has expired before, if nobody has tried it since; with blanks between their names."""
 MOST_BEFORE = 16
@@ -155,7 +155,7 @@ def readdressed(batch: MessageBatch, key: str, common: str | None = None) -> Mes
     headers = [b""] * count if batch.headers is None else batch.headers.tolist()
     said = [
         packed
-        if (new == old or (not old and common is None)) and not further_keys(packed)
+        if (new == old or (not old and common is None)) and not may_have_further(packed)
         else _extended(packed, Facts(1, _PACKED_KEY + msgpack.packb(old)))
         for packed, old, new in zip(headers, before, keys, strict=True)
     ]

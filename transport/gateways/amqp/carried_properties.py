@@ -11,7 +11,14 @@ from __future__ import annotations
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from actors.batch import BinaryColumn, HeaderValue, pack_headers, readable_headers
+from actors.batch import (
+    MAX_HEADERS_PER_MESSAGE,
+    MORE_HEADERS,
+    BinaryColumn,
+    HeaderValue,
+    pack_headers,
+    readable_headers,
+)
 from actors.exchanges.message_tables import carry
 from actors.queue.operations.dead_letters import deaths_of
 from transport.errors import LocalProtocolError
@@ -21,7 +28,7 @@ from transport.gateways.amqp.method_codec import MAX_SHORT_STRING_BYTES
 from transport.gateways.amqp.methods import PROPERTIES
 from transport.gateways.amqp.plain_tables import compared
 from transport.gateways.amqp.properties import NO_PROPERTIES, Properties, check_properties
-from transport.gateways.amqp.tables import Entry, Table
+from transport.gateways.amqp.tables import MAX_TABLE_BYTES, Entry, Table
 from transport.wire.amqp_headers import PREFIX, RAW
 
 if TYPE_CHECKING:
@@ -31,6 +38,9 @@ MAX_REMEMBERED: Final = 256
 """Properties, and headers, of which it is remembered what was made of them;"""
 MAX_REMEMBERED_BYTES: Final = 1_024
 """those of more bytes are not."""
+
+SMALL_BYTES: Final = MAX_TABLE_BYTES // 4 // (MAX_HEADERS_PER_MESSAGE + MORE_HEADERS)
+"""Of a header that is small: as many as a message may have fit a table, whatever characters they have."""
 
 _KINDS: Final = dict(PROPERTIES)
 _packed: dict[bytes, bytes] = {NO_PROPERTIES: b""}
@@ -127,7 +137,8 @@ def _carried(found: dict[str, HeaderValue]) -> Properties:
 def _with(properties: Properties, headers: dict[str, Any]) -> Properties:
     """Properties with these headers too; what cannot be a property stays a header under its whole name.
 
-    A header whose name is longer than a name may be in AMQP is left out: there is no way to say it.
+    A header whose name is longer than a name may be in AMQP is left out: there is no way to say it. So are those that are large where all
+    of them fit no table.
     """
     table = properties.headers
     entries = [] if table is None else [entry for entry in table if entry.name not in headers]
@@ -142,7 +153,16 @@ def _with(properties: Properties, headers: dict[str, Any]) -> Properties:
                 continue
         if len(name.encode()) <= MAX_SHORT_STRING_BYTES:
             entries.append(Entry(name, "S" if isinstance(value, str) else "x", value))
-    return properties.replaced(headers=Table(entries)) if entries else properties
+    if not entries:
+        return properties
+    try:
+        return properties.replaced(headers=Table(entries))
+    except LocalProtocolError:
+        small = [each for each in entries if each.name not in headers or len(headers[each.name]) <= SMALL_BYTES]
+    try:
+        return properties.replaced(headers=Table(small))
+    except LocalProtocolError:
+        return properties
 
 
 def _are_properties(value: bytes) -> bool:

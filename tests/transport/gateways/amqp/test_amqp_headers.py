@@ -10,21 +10,24 @@ from decimal import Decimal
 from typing import Any
 
 import pika
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.batch import MAX_HEADERS_PER_MESSAGE, BinaryColumn, pack_headers
+from actors.batch import MAX_HEADERS_PER_MESSAGE, BinaryColumn, MessageBatch, pack_headers
 from streams import Sink, Source
 from tests.examples_tried import tried
 from tests.transport.gateways.amqp.amqp_values import SHORT_STRINGS, TABLES
 from tests.transport.gateways.amqp.conftest import AmqpBroker
 from transport import Message, Receiver, Sender
+from transport.clients.arrow_headers import header_maps
 from transport.clients.delivery import Delivery
+from transport.clients.trace_context import headers_of
 from transport.gateways.amqp.carried_properties import headers_column, properties_of
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.methods import PROPERTIES
-from transport.gateways.amqp.properties import Properties, check_properties
+from transport.gateways.amqp.properties import NO_PROPERTIES, Properties, check_properties
 from transport.gateways.amqp.tables import Entry, Field, Table
 from transport.wire import amqp_headers
 from transport.wire.amqp_headers import MAX_FIELDS, MAX_RAW_BYTES, MAX_REMEMBERED, PREFIX, RAW, told_headers
@@ -230,6 +233,19 @@ def test_what_a_native_sender_calls_a_property_is_one_for_pika(broker: AmqpBroke
     assert properties.headers == {"own": "1", "b": b"\xff"}
     properties.headers = SENT.headers
     assert properties == SENT
+
+
+def test_arrow_tables_and_traces_have_them_too() -> None:
+    raw = Properties.of(headers=Table.of({"traceparent": "00-1"}), priority=3).raw
+    column = headers_column([raw, NO_PROPERTIES])
+    assert column is not None
+    batch = MessageBatch(BinaryColumn.from_values([b"1", b"2"]), headers=column)
+    expected = {"traceparent": "00-1", "amqp.priority": "3"}
+    assert headers_of(batch, 0) == expected
+    assert not headers_of(batch, 1)
+    first, second = header_maps(pa.array(column.tolist(), pa.binary())).to_pylist()
+    assert dict(first) == {name: value.encode() for name, value in expected.items()}
+    assert second is None
 
 
 def test_a_column_of_many_is_as_each_of_them() -> None:

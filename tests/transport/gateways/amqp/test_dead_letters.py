@@ -270,6 +270,15 @@ def test_what_a_native_receiver_had_against_it_is_told_and_the_rest_is_in_x_deat
     assert "penstock-dead-error" not in told(DEAD | {"penstock-dead-error": "rejected"})["headers"]
 
 
+def test_what_a_client_has_said_of_deaths_gives_way_to_what_is_so() -> None:
+    own = Table.of({"x-death": "mine", "x-last-death-queue": "mine", "a": 1, "x-death-of-mine": 2})
+    table = told({**DEAD, RAW: Properties.of(headers=own).raw})["headers"]
+    names = [name for name, _, _ in table]
+    assert len(names) == len(set(names))
+    assert table.get("x-last-death-queue") == "q"
+    assert (table.get("a"), table.get("x-death-of-mine")) == (1, 2)
+
+
 @pytest.mark.parametrize(("said", "reason"), [("max-receives", "delivery_limit"), ("maxlen", "maxlen")])
 def test_reasons_are_rabbitmqs(said: str, reason: str) -> None:
     assert told(DEAD | {"penstock-dead-reason": said})["headers"].get("x-last-death-reason") == reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
+from unittest.mock import Mock
 
 import pika
 import pytest
@@ -13,16 +14,24 @@ from hypothesis import strategies as st
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, UnroutableError
 
-from actors.batch import pack_headers
+from actors import OfferBatch
+from actors.batch import BinaryColumn, MessageBatch, pack_headers
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES, MAX_ROUTING_KEYS
 from actors.exchanges.message_tables import further_keys as keys_carried
+from actors.queue.operations.dead_letters import KEY, readdressed
+from actors.queue.vocabulary.distributed import OfferCopies
+from actors.queue.vocabulary.replies import CapacityGranted
 from tests.examples_tried import tried
 from tests.transport.gateways.amqp.amqp_values import FIELDS, TEXTS
 from tests.transport.gateways.amqp.conftest import AmqpBroker
+from transport.gateways.amqp.basic_methods import BasicPublish
 from transport.gateways.amqp.carried_properties import headers_column
+from transport.gateways.amqp.channel_publishing import Publishing
 from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.events import Published
 from transport.gateways.amqp.further_keys import FLAGGED, further_keys, may_name_more
-from transport.gateways.amqp.properties import Properties
+from transport.gateways.amqp.properties import NO_PROPERTIES, Properties
+from transport.gateways.amqp.publishing_line import PIECE_BYTES
 from transport.gateways.amqp.tables import Entry, Field, Table
 
 Named = Callable[[str], str]
@@ -77,6 +86,29 @@ def test_they_go_through_an_exchange_as_the_messages_own_key(
     properties = pika.BasicProperties(headers={"BCC": ["eu.new", "eu.old"]})
     channel.basic_publish(exchange, "none", b"1", properties)
     assert [got(channel, queue) for queue in queues] == [[(b"1", "none", {})], [(b"1", "none", {})], []]
+
+
+def test_they_go_on_to_an_exchange_that_looks_at_headers_and_with_an_empty_key(
+    channel: BlockingChannel, queues: list[str], named: Named
+) -> None:
+    a, b, c = queues
+    first, second = named("first"), named("second")
+    channel.exchange_declare(first, "direct")
+    channel.queue_bind(a, first, "copy")
+    channel.confirm_delivery()
+    channel.basic_publish(first, "", b"1", pika.BasicProperties(headers={"CC": ["copy"]}))
+    channel.exchange_declare(second, "headers")
+    channel.exchange_bind(second, first, "copy")
+    channel.queue_bind(b, second, arguments={"kind": "red"})
+    channel.queue_bind(c, second, arguments={"kind": "blue"})
+    for kind in ("red", "blue"):
+        properties = pika.BasicProperties(headers={"CC": ["copy"], "kind": kind})
+        channel.basic_publish(first, "own", kind.encode(), properties)
+    assert [[body for body, _, _ in got(channel, queue)] for queue in queues] == [
+        [b"1", b"red", b"blue"],
+        [b"red"],
+        [b"blue"],
+    ]
 
 
 def test_what_none_of_the_keys_leads_anywhere_comes_back_without_bcc(channel: BlockingChannel, named: Named) -> None:
@@ -135,6 +167,47 @@ def test_anything_but_an_array_is_refused(
 def test_keys_that_cannot_be_are_refused_with_the_limit(keys: list[str], text: str) -> None:
     with pytest.raises(AmqpError, match=text):
         further_keys("own", Properties.of(headers=Table.of({"CC": keys})).raw)
+
+
+def test_what_waits_counts_with_its_keys_and_comes_again_as_it_was() -> None:
+    """BCC is nowhere but there: what is kept of it is counted, and what is not taken yet still says it."""
+    taken: list[Any] = []
+
+    class Host:
+        user = None
+
+        def publisher(self, *_: object, **__: object) -> Any:
+            return Mock(deliver=taken.append)
+
+        def waiting_changed(self) -> None:
+            pass
+
+    raw = Properties.of(headers=Table.of({"BCC": ["b" * 200], "own": 1})).raw
+    event = Published(1, [BasicPublish(routing_key="a")] * 2, [NO_PROPERTIES, raw], [b"1", b"2"], 2)
+    publishing = Publishing(Host())  # type: ignore[arg-type]  # what is asked of it here
+    publishing.publish(event)
+    assert event.properties == [NO_PROPERTIES, raw]
+    plain, copied = publishing._lines["", False]._waiting
+    assert (plain.further, copied.further) == ((), ("b" * 200,))
+    assert copied.size == copied.batch.nbytes + PIECE_BYTES + 200
+    assert publishing.waiting_bytes == plain.size + copied.size
+    (line,) = publishing._lines.values()
+    line.tell(CapacityGranted(2, 1 << 20))
+    assert [(type(offer), len(offer.batch), offer.sequence) for offer in taken] == [
+        (OfferBatch, 1, 0),
+        (OfferCopies, 1, 1),
+    ]
+    assert publishing.waiting_bytes == 0
+
+
+def test_one_key_given_in_place_of_several_is_said_be_it_the_same() -> None:
+    """By the others it is not routed any more."""
+    headers = headers_column([Properties.of(headers=Table.of({"CC": ["b"]})).raw, NO_PROPERTIES])
+    batch = MessageBatch(
+        BinaryColumn.from_values([b"1", b"2"]), keys=BinaryColumn.from_values([b"a", b"a"]), headers=headers
+    )
+    said = [message.headers or {} for message in readdressed(batch, "a", "").messages()]
+    assert [each.get(KEY) for each in said] == [b"a", None]
 
 
 def of_array(fields: list[Field]) -> list[str]:
