@@ -17,6 +17,7 @@ import pyarrow as pa
 from spark_bridge import schema as columns
 from spark_bridge.errors import BadHeadersError
 from transport.clients.subscription_client import Fetched
+from transport.wire.amqp_headers import told_headers
 
 WHOLE_ROWS = 5_000
 """A batch with so many messages is worth a record batch of its own; copying smaller ones together costs less than what is fixed for each,
@@ -206,4 +207,4 @@ def _unpacked(packed: bytes) -> list[tuple[str, bytes]] | None:
         isinstance(key, str) and isinstance(value, str | bytes) for key, value in headers.items()
     ):
         return None
-    return [(key, value.encode() if isinstance(value, str) else value) for key, value in headers.items()]
+    return [(key, value.encode() if isinstance(value, str) else value) for key, value in told_headers(headers).items()]

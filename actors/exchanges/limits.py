@@ -43,6 +43,8 @@ MAX_CACHED_KEYS: Final = 20_000
 """Routes that are kept, one for each exchange and key;"""
 MAX_CACHED_DESTINATIONS: Final = 400_000
 """and queues that these name, all together: 3 MB of references."""
+MAX_CACHED_TOGETHER: Final = 4
+"""Keys of one message whose route is kept: each may have 255 bytes, and there are twenty thousand routes."""
 
 
 @dataclass(frozen=True, slots=True)

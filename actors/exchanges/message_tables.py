@@ -7,19 +7,37 @@ how they are read: so a message is matched by each of them, with its type.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from actors.batch import readable_headers
+from actors.exchanges.copies import SEEN
 from actors.exchanges.tables import Table
 
 Reader: TypeAlias = Callable[[bytes], Mapping[str, Any]]
 
+_SEEN: Final = SEEN.encode()
 _readers: dict[str, Reader] = {}
 
 
 def carry(header: str, reader: Reader) -> None:
     """Have what a header of this name carries read by ``reader``, which gives nothing for bytes that it cannot read."""
     _readers[header] = reader
+
+
+def may_have_further(packed: bytes) -> bool:
+    """Whether headers, of one message or of many behind one another, may name more routing keys."""
+    return _SEEN in packed
+
+
+def further_keys(packed: bytes) -> tuple[str, ...]:
+    """The routing keys that a message names beside its own: those of the array `SEEN` among the headers that it carries.
+
+    A header of its own is no array, and names none.
+    """
+    if _SEEN not in packed:
+        return ()
+    keys = (table_of(packed) or {}).get(SEEN)
+    return tuple([one for one in keys if isinstance(one, str)]) if isinstance(keys, list | tuple) else ()
 
 
 def table_of(packed: bytes) -> Table | None:

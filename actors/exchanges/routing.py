@@ -14,7 +14,7 @@ from actors.exchanges.cache import Queues, RouteCache
 from actors.exchanges.definitions import Definitions
 from actors.exchanges.errors import ExchangeLimitError, ExchangeNotFoundError, InternalExchangeError
 from actors.exchanges.hops import too_far
-from actors.exchanges.limits import ExchangeLimits
+from actors.exchanges.limits import MAX_CACHED_TOGETHER, ExchangeLimits
 from actors.exchanges.names import check_key
 from actors.exchanges.tables import Frozen, Table, frozen
 from actors.exchanges.vocabulary import DEFAULT_EXCHANGE, Destination
@@ -67,7 +67,7 @@ class Routes:
             self._generation = self._definitions.generation
         if exchange == DEFAULT_EXCHANGE:
             return self._found(exchange, keys, headers)
-        found = self.cache.get((exchange, keys))
+        found = self.cache.get((exchange, keys)) if len(keys) <= MAX_CACHED_TOGETHER else None
         return self._found(exchange, keys, headers) if found is None else found
 
     def check(self, exchange: str, *, outside: bool = True) -> None:
@@ -87,7 +87,7 @@ class Routes:
             check_key(key, "a routing key")
         walk = _Walk(self._definitions, self._queues, keys, headers)
         queues = tuple(sorted(walk.queues_from(exchange, self._limits.max_hops, self._limits.max_destinations)))
-        if walk.by_keys_alone:
+        if walk.by_keys_alone and len(keys) <= MAX_CACHED_TOGETHER:
             self.cache.put((exchange, keys), queues)
         return queues
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from actors.queue.exchange_port import Publisher
     from actors.queue.state.routed import Routed
-    from actors.queue.vocabulary.commands import OfferBatch
-    from actors.queue.vocabulary.distributed import Unroutable
+    from actors.queue.vocabulary.distributed import OfferThere, Unroutable
 
 
 class Offered:
@@ -40,7 +39,7 @@ class Offered:
         "unroutable",
     )
 
-    def __init__(self, sender: Publisher, offer: OfferBatch) -> None:
+    def __init__(self, sender: Publisher, offer: OfferThere) -> None:
         self.sender = sender
         self.offer = offer
         self.parts: list[Routed] = []

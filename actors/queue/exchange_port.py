@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.errors import QueueError
     from actors.queue.state.routed import Routed
-    from actors.queue.vocabulary.commands import OfferBatch
-    from actors.queue.vocabulary.distributed import StageTallied, Unroutable
+    from actors.queue.vocabulary.distributed import OfferThere, StageTallied, Unroutable
     from actors.queue.vocabulary.stages import StageKey
     from actors.runtime.loop_ref import LoopActorRef
 
@@ -37,7 +36,7 @@ class Publishing(Protocol):
     def leave(self, sender: Publisher) -> None:
         """A sender is gone."""
 
-    def offer(self, sender: Publisher, offer: OfferBatch) -> None:
+    def offer(self, sender: Publisher, offer: OfferThere) -> None:
         """Have a batch stored with all that comes in the same turn."""
 
     def room_made(self, sender: Publisher) -> None:

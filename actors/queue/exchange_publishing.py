@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from actors.queue.state.log import QueueLog
     from actors.queue.state.routed import Group
     from actors.queue.state.senders import Producer
-    from actors.queue.vocabulary.commands import OfferBatch
+    from actors.queue.vocabulary.distributed import OfferThere
     from actors.queue.vocabulary.stages import StageKey
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
@@ -227,7 +227,7 @@ class ExchangePublishing:
         if self._to_look:
             self._plan_looks()
 
-    def offer(self, sender: Publisher, offer: OfferBatch) -> None:
+    def offer(self, sender: Publisher, offer: OfferThere) -> None:
         """Have a batch stored with all that comes in the same turn of the loop."""
         self._line.put(Offered(sender, offer))
         self._plan()

@@ -12,7 +12,7 @@ from actors.exchanges.message_tables import table_of
 from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.state.routed import Routed
 from actors.queue.state.senders import PRODUCER_BYTES
-from actors.queue.vocabulary.distributed import Unroutable
+from actors.queue.vocabulary.distributed import OfferCopies, Unroutable
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -52,7 +52,7 @@ class Routing:
         sender, batch = offered.sender, offered.offer.batch
         if batch.keys is None and not self._exchanges.reached(sender.exchange).by_headers:
             key = _text(b"", sender) if sender.within else sender.routing_key or ""
-            queues = self._exchanges.route(sender.exchange, (key,))
+            queues = self._exchanges.route(sender.exchange, (key, *_further(offered)))
             lost = [] if queues else [(offered.offer.sequence, len(batch))]
             if queues:
                 self._add(offered, known, queues, 0, len(batch))
@@ -63,7 +63,7 @@ class Routing:
     def _steps(self, offered: Offered, known: Known | None) -> Iterator[None]:
         sequence = offered.offer.sequence
         lost: list[tuple[int, int]] = []
-        for run in self._runs(offered.sender, offered.offer.batch):
+        for run in self._runs(offered.sender, offered.offer.batch, _further(offered)):
             if run is not None:
                 queues, start, stop = run
                 if queues:
@@ -98,7 +98,9 @@ class Routing:
         counts.published += len(offered.offer.batch)
         counts.unroutable += offered.lost
 
-    def _runs(self, sender: Publisher, batch: MessageBatch) -> Iterator[tuple[tuple[str, ...], int, int] | None]:
+    def _runs(
+        self, sender: Publisher, batch: MessageBatch, further: tuple[str, ...]
+    ) -> Iterator[tuple[tuple[str, ...], int, int] | None]:
         """The queues of a batch's messages, each with from which message to before which: neighbours that go to the same are together.
 
         Where a route was looked for instead, None. Each key of a batch is routed once, so there is no step of Python for a message, unless
@@ -118,13 +120,13 @@ class Routing:
                     continue
                 texts[key] = _text(key, sender)
                 if not by_headers:
-                    routes[key] = route(exchange, (texts[key],))
+                    routes[key] = route(exchange, (texts[key], *further))
                     yield None
             if by_headers:
                 found: list[tuple[str, ...]] = []
                 for at, key in enumerate(some, start):
                     table = table_of(b"" if headers is None else headers[at])
-                    found.append(route(exchange, (texts[key],), table))
+                    found.append(route(exchange, (texts[key], *further), table))
                     yield None
                 each = iter(found)
             else:
@@ -139,6 +141,14 @@ class Routing:
                 at += sum(map(_one, same))
         if open_run is not None:
             yield *open_run, len(keys)
+
+
+def _further(offered: Offered) -> tuple[str, ...]:
+    """The routing keys that each message of a batch has beside its own."""
+    if not isinstance(offered.offer, OfferCopies):
+        return ()
+    within = offered.sender.within
+    return tuple(_within(within, key) for key in offered.offer.further) if within else offered.offer.further
 
 
 def _text(key: bytes, sender: Publisher) -> str:

@@ -18,7 +18,7 @@ from actors.queue.operations.sending import NO_TIMING
 from actors.queue.state.routed import ways_of
 from actors.queue.state.unanswered import Unanswered, behind_rejected
 from actors.queue.vocabulary.commands import CaughtUp, ExplainWait, OfferBatch
-from actors.queue.vocabulary.distributed import StageTallied, TallyStage
+from actors.queue.vocabulary.distributed import OfferCopies, StageTallied, TallyStage
 from actors.queue.vocabulary.replies import (
     QueueDeleted,
     Refused,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.exchange_port import Publishing
     from actors.queue.state.routed import Routed
-    from actors.queue.vocabulary.distributed import Unroutable
+    from actors.queue.vocabulary.distributed import OfferThere, Unroutable
     from actors.queue.vocabulary.needed import Needed
     from actors.queue.vocabulary.stages import StageKey
 
@@ -141,6 +141,8 @@ class ExchangeSender(LoopActor):
             self._mark(message)
         elif kind is Refused:
             self.end(message.code, message.text)
+        elif kind is OfferCopies:
+            self._offer(message)
         elif kind is TallyStage:
             self._tally(message)
         elif kind is Superseded:
@@ -150,7 +152,7 @@ class ExchangeSender(LoopActor):
 
     # What the client says.
 
-    def _offer(self, offer: OfferBatch) -> None:
+    def _offer(self, offer: OfferThere) -> None:
         if self._ended:
             return
         count, size = len(offer.batch), offer.batch.nbytes
@@ -176,7 +178,7 @@ class ExchangeSender(LoopActor):
         self._room.offered(offer.batch)
         self._publishing.offer(self, offer)
 
-    def _check(self, offer: OfferBatch, count: int, size: int) -> None:
+    def _check(self, offer: OfferThere, count: int, size: int) -> None:
         if self.stage is not None and (offer.delay is not None or offer.ttl is not None):
             raise InvalidRequestError(NO_TIMING)
         if self._expected is not None and offer.sequence > self._expected and not self._comes_again:

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 import pykka
 
+from actors.batch import readable_headers
 from actors.errors import InboxOverflowError, QueueError, RecordTooLargeError, TooMuchTogetherError
 from actors.exchanges.errors import ExchangeNotFoundError
-from actors.exchanges.message_tables import table_of
+from actors.exchanges.message_tables import further_keys, may_have_further, table_of
 from actors.queue.operations.dead_letters import (
     MOST_BEFORE,
     expired_before,
@@ -38,6 +39,7 @@ from actors.queue.state.routed import Routed, grouped
 from actors.queue.state.senders import joined_batches
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.commands import DeadLettersMoved
+from actors.queue.vocabulary.deaths import history_of
 from actors.queue.vocabulary.distributed import AwaitRoom
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.settings import dead_letter_name
@@ -277,19 +279,23 @@ class LettersOut:
         keys = batch.keys if letter.routing_key is None else None
         by_headers = routes.exchanges.get(exchange) is not None and routes.exchanges.reached(exchange).by_headers
         again = say_before(batch)
-        if keys is None and not by_headers and not again:
-            yield from repeat(self._route(routes, exchange, common, None, ()), len(batch))
+        several = (
+            letter.routing_key is None and batch.headers is not None and may_have_further(bytes(batch.headers.data))
+        )
+        if keys is None and not by_headers and not again and not several:
+            yield from repeat(self._route(routes, exchange, (common,), None, ()), len(batch))
             return
-        found: dict[tuple[bytes, Names], Names] = {}
+        found: dict[tuple[bytes, Names, Names], Names] = {}
         for index in range(min(most, len(batch))):
             key = keys[index] if keys is not None else b""
             headers = _headers(batch, index) if by_headers or again else None
             before = expired_before(headers)
-            queues = None if by_headers else found.get((key, before))
+            more = _further(batch, index) if several else ()
+            queues = None if by_headers else found.get((key, before, more))
             if queues is None:
                 text = key.decode("utf-8", "replace") if key else common
-                queues = self._route(routes, exchange, text, headers, before)
-                found[key, before] = queues
+                queues = self._route(routes, exchange, (text, *more), headers, before)
+                found[key, before, more] = queues
             yield queues
             if time_is_up():
                 return
@@ -300,12 +306,12 @@ class LettersOut:
             return letter.routing_key
         return (letter.published and letter.published.routing_key) or self._state.name
 
-    def _route(self, routes: Routes, exchange: str, key: str, headers: Table | None, before: Names) -> Names:
+    def _route(self, routes: Routes, exchange: str, keys: Names, headers: Table | None, before: Names) -> Names:
         """Where a message goes that has expired ``before`` in these queues, one behind the other."""
         if len(before) >= MOST_BEFORE:
             return self._own("far", f"they have expired in {len(before)} queues before, and nobody has tried them")
         try:
-            names = routes.exchanges.route(exchange, (key,), headers, outside=False)
+            names = routes.exchanges.route(exchange, keys, headers, outside=False)
         except ExchangeNotFoundError as error:
             return self._own("missing", str(error))
         except QueueError as error:
@@ -342,7 +348,9 @@ class LettersOut:
                 batch, ranges = batch.slice(0, count), _first(ranges, count)
         try:
             if names != OWN:
-                sent = batch if letter.routing_key is None else readdressed(batch, letter.routing_key)
+                sent, said = batch, letter.published
+                if letter.routing_key is not None:
+                    sent = readdressed(batch, letter.routing_key, None if said is None else said.routing_key)
                 published = Published(letter.exchange or "", self._common(letter))
                 event = routes.distributor.move_dead_letters(self._state, ranges, names, sent, published)
         except (RecordTooLargeError, TooMuchTogetherError) as error:
@@ -401,6 +409,14 @@ def _first(ranges: Iterable[Range], count: int) -> tuple[Range, ...]:
         found.append((start, min(stop, start + count)))
         count -= stop - start
     return tuple(found)
+
+
+def _further(batch: MessageBatch, index: int) -> tuple[str, ...]:
+    """The routing keys that a message has beside its own, unless a dead-letter exchange has given it another in place of all."""
+    assert batch.headers is not None, "it was looked at"
+    more = further_keys(batch.headers[index])
+    history = history_of(readable_headers(batch.headers[index]) or {}) if more else None
+    return more if history is None or history.own_keys else ()
 
 
 def _headers(batch: MessageBatch, index: int) -> Table | None:

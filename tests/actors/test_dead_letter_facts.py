@@ -7,10 +7,25 @@ from typing import Any
 
 import pytest
 
-from actors.batch import MAX_HEADERS_PER_MESSAGE, Message, MessageBatch
+from actors.batch import MAX_HEADERS_PER_MESSAGE, MORE_HEADERS, Message, MessageBatch
 from actors.limits import MAX_NAME_BYTES
-from actors.queue.operations.dead_letters import DELIVERIES, NAMES, QUEUE, REASON, SENT, packed_facts, with_facts
+from actors.queue.operations.dead_letters import (
+    AGAIN_BYTES,
+    DEATH_HEADERS,
+    DELIVERIES,
+    EXCHANGE,
+    KEY,
+    MAP_BYTES,
+    QUEUE,
+    REASON,
+    SENT,
+    packed_facts,
+    readdressed,
+    with_facts,
+)
 from actors.queue.vocabulary import commands
+from actors.queue.vocabulary.deaths import HISTORY, Death, history_of
+from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import (
     DEAD_LETTER_PART_BYTES,
@@ -49,13 +64,21 @@ def test_a_senders_own_headers_stay(count: int) -> None:
     assert second == SAID
 
 
-def test_a_letter_that_dies_again_says_so_of_its_last_death_and_does_not_grow() -> None:
+def test_a_letter_that_dies_again_says_so_of_its_last_death_and_counts_and_does_not_grow() -> None:
     batch = MessageBatch.from_messages([Message(b"a", headers={"own": "x", "about": REASON})])
     once = with_facts(batch, FACTS)
     again = with_facts(once, packed_facts("max-receives", "orders.dead", 5, 7))
     for _ in range(50):
         again = with_facts(again, packed_facts("max-receives", "orders.dead", 5, 7))
-    assert again.message(0).headers == {
+    headers = dict(again.message(0).headers or {})
+    history = history_of(headers)
+    assert history is not None
+    assert history.deaths == (
+        Death("orders.dead", "max-receives", "", b"orders.dead", 5, 51),
+        Death("orders", "expired", "", b"orders", 5, first=True),
+    )
+    del headers[HISTORY]
+    assert headers == {
         "own": "x",
         "about": REASON,
         REASON: "max-receives",
@@ -63,6 +86,50 @@ def test_a_letter_that_dies_again_says_so_of_its_last_death_and_does_not_grow() 
         SENT: "5",
         DELIVERIES: "7",
     }
+
+
+def test_what_came_through_an_exchange_says_which_and_at_its_next_death_by_which_key() -> None:
+    batch = MessageBatch.from_messages([Message(b"a", b"own", {"h": "1"}), Message(b"b", headers={"h": "2"})])
+    once = with_facts(batch, packed_facts("rejected", "q", 1, 1, published=Published("x", "common")))
+    assert [(message.headers or {})[EXCHANGE] for message in once.messages()] == ["x", "x"]
+    moved = readdressed(once, "other", "common")
+    assert [(message.key, (message.headers or {})[KEY]) for message in moved.messages()] == [
+        (b"other", b"own"),
+        (b"other", b"common"),
+    ]
+    again = with_facts(moved, packed_facts("expired", "r", 2, 0, published=Published("y", "")))
+    for message, key in zip(again.messages(), (b"own", b"common"), strict=True):
+        history = history_of(message.headers or {})
+        assert history is not None
+        assert history.deaths == (
+            Death("r", "expired", "y", b"other", own_keys=False),
+            Death("q", "rejected", "x", key, 2, first=True),
+        )
+        assert KEY not in (message.headers or {})
+
+
+def test_a_message_with_all_the_headers_that_there_may_be_is_still_read_when_it_has_died_again() -> None:
+    own = {f"h{number}": "v" for number in range(MAX_HEADERS_PER_MESSAGE)}
+    batch = MessageBatch.from_messages([Message(b"a", b"k", own)])
+    for queue in ("a", "b", "c"):
+        facts = packed_facts("expired", queue, 1, 1, published=Published("x", ""))
+        batch = readdressed(with_facts(batch, facts), f"to-{queue}", "")
+    headers = batch.message(0).headers
+    assert headers is not None
+    assert len(headers) == MAX_HEADERS_PER_MESSAGE + MORE_HEADERS
+
+
+@pytest.mark.parametrize("longest", [MAX_NAME_BYTES])
+def test_another_death_takes_no_more_than_is_counted_for_it(longest: int) -> None:
+    """A batch of dead letters has to fit a frame."""
+    batch = MessageBatch.from_messages([Message(b"a", b"k" * longest)])
+    for number in range(20):
+        queue = f"{number:02d}".ljust(longest, "q")
+        facts = packed_facts("max-receives", queue, 2**62, 10**9, published=Published("x" * longest, ""))
+        before = 0 if batch.headers is None else len(batch.headers[0])
+        batch = with_facts(batch, facts)
+        assert batch.headers is not None
+        assert len(batch.headers[0]) - before <= len(facts.packed) + MAP_BYTES + (AGAIN_BYTES if number else 0)
 
 
 def test_headers_that_are_no_map_stay_as_they_are() -> None:
@@ -102,6 +169,24 @@ def test_both_reasons_are_said_with_queue_time_and_deliveries() -> None:
     assert [message.headers for message in letter.batch.messages()] == [
         {REASON: "expired", QUEUE: "late", SENT: "1234567", DELIVERIES: "0"}
     ] * 2
+
+
+def test_what_would_expire_back_to_where_it_has_expired_goes_to_the_queues_own() -> None:
+    queue = QueueState("b", 0, QueueSettings(ttl=5.0, dead_letter_queue="a"))
+    queue.attach_sender("s", None)
+    queue.request_capacity("s", 10, LARGE)
+    said = {"expired": {REASON: "expired", QUEUE: "a", SENT: "1", DELIVERIES: "0"}}
+    said["tried"] = said["expired"] | {REASON: "rejected"}
+    batch = MessageBatch.from_messages(
+        [Message(name.encode(), headers=said.get(name)) for name in ("new", "tried", "expired", "expired", "new")]
+    )
+    queue.send("s", 0, batch, 0.0, 1)
+    queue.tick(6.0)
+    assert [(letter.queue, [message.payload for message in letter.batch.messages()]) for letter in letters(queue)] == [
+        ("a", [b"new", b"tried"]),
+        (None, [b"expired", b"expired"]),
+        ("a", [b"new"]),
+    ]
 
 
 def test_what_dies_together_and_is_tiny_goes_in_parts_that_fit_a_frame_with_their_headers() -> None:
@@ -165,5 +250,5 @@ def test_dead_letters_are_stored_once_on_a_disk_that_takes_minutes(tmp_path: Pat
 
 def test_the_names_of_the_headers_are_those_that_are_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
-    for name in NAMES:
+    for name in DEATH_HEADERS:
         assert f"`{name}`" in page

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors import BatchError
 from actors.batch import ID_BYTES, unpack_headers
+from transport.wire.amqp_headers import told_headers
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -103,7 +104,7 @@ def _headers(packed: bytes) -> tuple[dict[str, Any] | None, int]:
     A value is a text, or an object of ``base64``. What is no map of headers is None.
     """
     try:
-        headers = unpack_headers(packed) or {}
+        headers = told_headers(unpack_headers(packed) or {})
         told = {
             name: value if isinstance(value, str) else {"base64": b64encode(value).decode()}
             for name, value in headers.items()

@@ -13,6 +13,7 @@ from actors.batch import MAX_HEADERS_PER_MESSAGE, pack_headers, unpack_headers
 from actors.errors import BatchError
 from transport.clients._pyarrow import pa
 from transport.errors import ArrowInputError
+from transport.wire.amqp_headers import told_headers
 
 HEADERS_TYPE = pa.map_(pa.string(), pa.binary())
 """What a receiver gives."""
@@ -131,7 +132,7 @@ def _entries(packed: bytes | None) -> list[tuple[str, bytes]] | None:
         headers = unpack_headers(packed or b"")
     except BatchError:
         return None
-    return None if headers is None else list(_as_bytes(headers))
+    return None if headers is None else list(_as_bytes(told_headers(headers)))
 
 
 def _as_bytes(headers: Mapping[str, str | bytes]) -> Iterator[tuple[str, bytes]]:

@@ -11,6 +11,7 @@ from actors.errors import BatchError
 from transport.errors import BadHeadersError, LocalProtocolError
 from transport.wire.field_checks import MAX_REASON_BYTES
 from transport.wire.messages import Deliver
+from transport.wire.names import AMQP_HEADER
 from transport.wire.timing import check_answer_time
 
 NO_COLUMNS = MessageBatch(BinaryColumn(memoryview(bytes(OFFSET_BYTES)).cast("i"), memoryview(b"")))
@@ -345,15 +346,16 @@ class Delivery:
 
     @property
     def headers(self) -> dict[str, HeaderValue]:
-        """The headers the sender gave; empty for none.
+        """The headers the sender gave; empty for none. What a client of AMQP has published has its properties as ``amqp.content_type`` etc.
 
         Raises:
             BadHeadersError: they are no map of strings. Clients check what they send, brokers do not; so another client wrote them.
         """
         try:
-            return unpack_headers(self.headers_raw) or {}
+            headers = unpack_headers(self.headers_raw) or {}
         except BatchError as error:
             raise BadHeadersError(self.queue, self.sequence, str(error)) from None
+        return _told(headers) if AMQP_HEADER in headers else headers
 
     @property
     def headers_raw(self) -> bytes:
@@ -375,6 +377,12 @@ class Delivery:
     def possibly_replayed(self) -> bool:
         """Whether it may have been delivered before."""
         return self._batch.possibly_replayed
+
+
+def _told(headers: dict[str, HeaderValue]) -> dict[str, HeaderValue]:
+    from transport.wire.amqp_headers import told_headers  # noqa: PLC0415 - few programs receive what AMQP has published
+
+    return told_headers(headers)
 
 
 def _check_text(what: str, text: str | None) -> None:

@@ -16,6 +16,7 @@ from actors.errors import BatchError
 from transport.clients.sender_batches import MAX_BATCH_BYTES
 from transport.config.units import parse_duration
 from transport.errors import ImpossibleTimeError
+from transport.wire.amqp_headers import told_headers
 from transport.wire.timing import NO_TIMING, Timing
 
 MUCH_LONGER: Final = 2
@@ -81,7 +82,7 @@ def json_of(payload: bytes, key: bytes, packed_headers: bytes) -> dict[str, Any]
         _say(said, "key", key)
     if packed_headers:
         try:
-            headers = unpack_headers(packed_headers) or {}
+            headers = told_headers(unpack_headers(packed_headers) or {})
         except BatchError:
             said["headers_base64"] = _base64(packed_headers)
         else:

@@ -14,6 +14,7 @@ from actors.batch import MAX_HEADERS_PER_MESSAGE, HeaderValue, Message, MessageB
 from actors.errors import BatchError
 from transport.clients._opentelemetry import TextMapPropagator, context, propagate, trace
 from transport.clients.sender_batches import MAX_BATCH_BYTES
+from transport.wire.amqp_headers import told_headers
 
 MAX_LINKS = 128
 """Links of a batch's span at most: as many as the SDK keeps by default. A batch can have a thousand messages."""
@@ -79,7 +80,7 @@ class TraceContexts:
 def headers_of(batch: MessageBatch, index: int) -> Mapping[str, HeaderValue] | None:
     """The headers of a message; None where there are none, or none that can be read."""
     try:
-        return None if batch.headers is None else unpack_headers(bytes(batch.headers[index]))
+        return None if batch.headers is None else told_headers(unpack_headers(bytes(batch.headers[index])) or {})
     except BatchError:
         return None
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from actors.limits import MAX_NAME_BYTES as MAX_NAME_BYTES  # noqa: PLC0414 - for those who import no actors
 from transport.errors import InvalidNameError
+
+AMQP_HEADER: Final = "amqp"
+"""The header that has the properties of what a client of AMQP has published (``transport/wire/amqp_headers.py``)."""
 
 
 def check_name(name: str, what: str = "queue") -> str:

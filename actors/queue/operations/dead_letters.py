@@ -10,16 +10,26 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
+from itertools import repeat, takewhile
 from typing import TYPE_CHECKING
 
 import msgpack
 
-from actors.batch import OFFSET_BYTES, BinaryColumn, MessageBatch, unpack_headers
+from actors.batch import OFFSET_BYTES, BinaryColumn, MessageBatch, readable_headers, unpack_headers
 from actors.errors import BatchError
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
+from actors.exchanges.message_tables import may_have_further
 from actors.limits import MAX_NAME_BYTES
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary.commands import DeadLettersMoved
+from actors.queue.vocabulary.deaths import (
+    DEATH_BYTES,
+    HISTORY,
+    MAX_REASON_BYTES,
+    Death,
+    History,
+    history_of,
+)
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, REJECTED, DeadLetter, Tell
 from actors.queue.vocabulary.settings import (
@@ -36,6 +46,7 @@ if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Span
     from actors.queue.vocabulary.commands import StoreDeadLetters
+    from actors.queue.vocabulary.published import Published
 
 REASON = "penstock-dead-reason"
 """``max-receives``, ``expired`` or ``rejected``."""
@@ -49,8 +60,10 @@ NAMES = (REASON, QUEUE, SENT, DELIVERIES)
 ERROR = "penstock-dead-error"
 """What the receiver said that has refused it; only with ``rejected``, and only where no restart came between."""
 
+EXCHANGE = "penstock-dead-exchange"
+"""The exchange to which it had been published; only where it came through one, be it the default one, whose name is empty."""
 KEY = "penstock-dead-key"
-"""The key that it had, in bytes; only where a dead-letter exchange has given it another."""
+"""The key that it had, in bytes; only where a dead-letter exchange has given it another, or the same in place of what may be several."""
 BEFORE = "penstock-dead-before"
 """Only with ``expired``: the queues in which it has expired before, if nobody has tried it since; with blanks between their names."""
 MOST_BEFORE = 16
@@ -59,6 +72,9 @@ MOST_BEFORE = 16
 _REASON_KEY: bytes = msgpack.packb(REASON)
 _PACKED_KEY: bytes = msgpack.packb(KEY)
 _PACKED_BEFORE: bytes = msgpack.packb(BEFORE)
+_PACKED_HISTORY: bytes = msgpack.packb(HISTORY)
+DEATH_HEADERS = frozenset((*NAMES, ERROR, EXCHANGE, KEY, BEFORE, HISTORY))
+"""Headers that say something of a death: the next one's take their place."""
 FIXMAP, FIXMAP_MOST = 0x80, 15
 MAP16, MAP16_BYTES = 0xDE, 3
 
@@ -71,20 +87,37 @@ class Facts:
         names: how many there are.
         packed: they, without the map that is around them.
         expired: whether nobody has tried it before its time was over.
+        death: the same among all deaths of what has died before; its key is that of messages without a key of their own.
+        sent_us: when the queue that they leave had stored them.
+        keyed: whether a message's own key is what it was routed by.
     """
 
     names: int
     packed: bytes
     expired: bool = False
+    death: Death | None = None
+    sent_us: int = 0
+    keyed: bool = False
 
 
-def packed_facts(reason: str, queue: str, sent_us: int, deliveries: int, error: str | None = None) -> Facts:
-    """What is to be said of a dead letter; ``error`` where a receiver has said why."""
+def packed_facts(
+    reason: str,
+    queue: str,
+    sent_us: int,
+    deliveries: int,
+    error: str | None = None,
+    published: Published | None = None,
+) -> Facts:
+    """What is to be said of a dead letter; ``error`` where a receiver has said why, ``published`` where it came through an exchange."""
     headers = dict(zip(NAMES, (reason, queue, str(sent_us), str(deliveries)), strict=True))
     if error is not None:
         headers[ERROR] = error
+    exchange, key = ("", queue) if published is None else published
+    if published is not None:
+        headers[EXCHANGE] = exchange
     packed = b"".join(packed for item in headers.items() for packed in map(msgpack.packb, item))
-    return Facts(len(headers), packed, reason == EXPIRED)
+    death = Death(queue, reason, exchange, key.encode())
+    return Facts(len(headers), packed, reason == EXPIRED, death, sent_us, published is not None)
 
 
 def with_facts(batch: MessageBatch, facts: Facts) -> MessageBatch:
@@ -95,36 +128,90 @@ def with_facts(batch: MessageBatch, facts: Facts) -> MessageBatch:
         offsets = array("i", range(0, (count + 1) * len(one), len(one)))
         column = BinaryColumn(memoryview(offsets), memoryview(one * count))
     else:
-        column = BinaryColumn.from_values([_added(packed, facts) for packed in batch.headers.tolist()])
+        keys = repeat(b"") if batch.keys is None else batch.keys.tolist()
+        column = BinaryColumn.from_values(
+            [_added(*each, facts) for each in zip(batch.headers.tolist(), keys, strict=False)]
+        )
     return MessageBatch(batch.payloads, batch.ids, batch.keys, column)
 
 
-def readdressed(batch: MessageBatch, key: str) -> MessageBatch:
-    """Dead letters with another key, which their headers say that they had before. A key too long to route by stays in its place."""
+def readdressed(batch: MessageBatch, key: str, common: str | None = None) -> MessageBatch:
+    """Dead letters with another key, which their headers say that they had before. A key too long to route by stays in its place.
+
+    Args:
+        batch: the messages.
+        key: which each is to have.
+        common: by which those were published that have no key of their own; None for what was sent to the queue itself.
+    """
     encoded, count = key.encode(), len(batch)
-    if batch.keys is None:
+    if batch.keys is None and common is None:
         offsets = array("i", range(0, (count + 1) * len(encoded), len(encoded)))
         return MessageBatch(
             batch.payloads, batch.ids, BinaryColumn(memoryview(offsets), memoryview(encoded * count)), batch.headers
         )
-    before = batch.keys.tolist()
+    least = (common or "").encode()
+    before = [least] * count if batch.keys is None else [old or least for old in batch.keys.tolist()]
     keys = [encoded if len(old) <= MAX_ROUTING_KEY_BYTES else old for old in before]
     headers = [b""] * count if batch.headers is None else batch.headers.tolist()
     said = [
-        packed if not old or new == old else _extended(packed, Facts(1, _PACKED_KEY + msgpack.packb(old)))
+        packed
+        if (new == old or (not old and common is None)) and not may_have_further(packed)
+        else _extended(packed, Facts(1, _PACKED_KEY + msgpack.packb(old)))
         for packed, old, new in zip(headers, before, keys, strict=True)
     ]
     return MessageBatch(batch.payloads, batch.ids, BinaryColumn.from_values(keys), BinaryColumn.from_values(said))
 
 
-def _added(packed: bytes, facts: Facts) -> bytes:
-    """One message's headers with ``facts``, which replace those of an earlier death."""
+def _added(packed: bytes, key: bytes, facts: Facts) -> bytes:
+    """One message's headers with ``facts``, which replace those of an earlier death; ``key`` is its own."""
     if _REASON_KEY not in packed:
         return _extended(packed, facts)
-    rest, before = _without_facts(packed)
-    if before and facts.expired:
-        facts = Facts(facts.names + 1, facts.packed + _PACKED_BEFORE + msgpack.packb(before))
-    return _extended(rest, facts)
+    try:
+        headers: dict[str, HeaderValue] = unpack_headers(packed) or {}
+    except BatchError:
+        return _extended(packed, facts)
+    kept = {name: value for name, value in headers.items() if name not in DEATH_HEADERS}
+    rest: bytes = msgpack.packb(kept) if kept else b""
+    names, more = facts.names, facts.packed
+    before = _before(headers) if facts.expired else ""
+    if before:
+        names, more = names + 1, more + _PACKED_BEFORE + msgpack.packb(before)
+    history = None if facts.death is None else _history(headers, key, facts, facts.death)
+    if history is not None:
+        names, more = names + 1, more + _PACKED_HISTORY + msgpack.packb(history.packed())
+    return _extended(rest, Facts(names, more))
+
+
+def deaths_of(headers: Mapping[str, HeaderValue], key: bytes) -> History | None:
+    """All deaths of a dead letter; None for what is none.
+
+    Args:
+        headers: its own.
+        key: by which it was routed to the queue that it is in.
+    """
+    found = history_of(headers)
+    reason, queue = headers.get(REASON), headers.get(QUEUE)
+    if not isinstance(reason, str) or not isinstance(queue, str):
+        return None
+    before = headers.get(KEY)
+    if found is not None:
+        return found if before is None else found._replace(own_keys=False)
+    exchange = headers.get(EXCHANGE)
+    if not isinstance(exchange, str):
+        exchange, key = "", queue.encode()
+    elif isinstance(before, bytes):
+        key = before
+    if max(len(queue.encode()), len(exchange.encode())) > MAX_NAME_BYTES or len(reason.encode()) > MAX_REASON_BYTES:
+        return None
+    death = Death(queue, reason, exchange, key[:MAX_ROUTING_KEY_BYTES], first=True)
+    return History((death,), own_keys=before is None)
+
+
+def _history(headers: Mapping[str, HeaderValue], key: bytes, facts: Facts, death: Death) -> History | None:
+    """All deaths of what has died before, this one too; ``key`` is its own."""
+    routed_by = key if key and facts.keyed else death.key
+    found = deaths_of(headers, routed_by)
+    return None if found is None else found.died(death._replace(key=routed_by[:MAX_ROUTING_KEY_BYTES]), facts.sent_us)
 
 
 def _extended(packed: bytes, facts: Facts) -> bytes:
@@ -138,18 +225,12 @@ def _extended(packed: bytes, facts: Facts) -> bytes:
     return packed
 
 
-def _without_facts(packed: bytes) -> tuple[bytes, str]:
-    """One message's headers without those of an earlier death; and where it has expired by then, if nobody has tried it since."""
-    try:
-        headers: dict[str, HeaderValue] = unpack_headers(packed) or {}
-    except BatchError:
-        return packed, ""
-    kept = {name: value for name, value in headers.items() if name not in (*NAMES, ERROR, KEY, BEFORE)}
-    rest: bytes = msgpack.packb(kept) if kept else b""
+def _before(headers: Mapping[str, HeaderValue]) -> str:
+    """Where a message has expired, by the headers of an earlier death, if nobody has tried it since."""
     queue = headers.get(QUEUE)
     if headers.get(REASON) != EXPIRED or not isinstance(queue, str) or len(queue) > MAX_NAME_BYTES:
-        return rest, ""
-    return rest, " ".join([*expired_before(headers), queue][-MOST_BEFORE:])
+        return ""
+    return " ".join([*expired_before(headers), queue][-MOST_BEFORE:])
 
 
 def expired_before(headers: Mapping[str, HeaderValue] | None) -> tuple[str, ...]:
@@ -181,6 +262,19 @@ def comes_round(span: Span, queue: str) -> bool:
         return False
 
 
+def _leading(batch: MessageBatch, queue: str) -> tuple[int, bool]:
+    """How many of the first of these, which expire, are alike: have expired in a queue, and nobody has tried them since, or have not.
+
+    Returns:
+        how many, and whether they have.
+    """
+    if batch.headers is None or _REASON_KEY not in bytes(batch.headers.data):
+        return len(batch), False
+    found = (queue in _before(readable_headers(packed) or {}).split(" ") for packed in batch.headers)
+    first = next(found)
+    return 1 + sum(1 for _ in takewhile(first.__eq__, found)), first
+
+
 def _map(count: int) -> bytes:
     return bytes([FIXMAP + count]) if count <= FIXMAP_MOST else bytes([MAP16]) + count.to_bytes(2, "big")
 
@@ -191,6 +285,8 @@ BEFORE_BYTES = len(_PACKED_BEFORE) + 3 + MAX_NAME_BYTES + 1
 """What the name of one queue more takes, of those where it has expired before."""
 KEY_BYTES = OFFSET_BYTES + len(_PACKED_KEY) + 2 + 2 * MAX_ROUTING_KEY_BYTES
 """What another key takes, at most, and the one before in the headers."""
+AGAIN_BYTES = len(_PACKED_HISTORY) + 16 + 2 * DEATH_BYTES
+"""What another death of what has died before takes, at most: the one before is put among all deaths too."""
 
 
 def hand_over(core: QueueCore, now: float) -> None:
@@ -208,20 +304,26 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
     reason, error = EXPIRED, None
     if core.settings.worn_out(span.failures):
         reason, error = REJECTED if span.failures == REJECTED_FAILURES else MAX_RECEIVES, span.reason
-    entry = span.entry
+    entry, to = span.entry, core.settings.dead_letter_queue
     batch = entry.part(span.start, span.stop)
-    facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries, error)
+    facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries, error, entry.published)
     settings = core.settings
     more = len(facts.packed) + MAP_BYTES + (0 if settings.dead_letter_routing_key is None else KEY_BYTES)
     # What it says of earlier deaths is in the batch but for the last of them.
-    count = fitting(batch, more + (BEFORE_BYTES if facts.expired and batch.headers is not None else 0))
+    if batch.headers is not None and _REASON_KEY in bytes(batch.headers.data):
+        more += AGAIN_BYTES + (BEFORE_BYTES if facts.expired else 0)
+    count = fitting(batch, more)
+    if facts.expired and to is not None and entry.ttl_us != 0:
+        # It would come round for ever, and nobody would have tried it. What has no time is dropped where it has come round.
+        count, round_again = _leading(batch.slice(0, count), to)
+        to = None if round_again else to
     if count < len(batch):
         core.outbox.add(span.part(span.start + count, span.stop))
         span, batch = span.part(span.start, span.start + count), batch.slice(0, count)
     core.outbox.sent.insert(span, now + DEAD_LETTER_TIMEOUT)
     core.effects.append(
         DeadLetter(
-            settings.dead_letter_queue,
+            to,
             with_facts(batch, facts),
             ((span.start, span.stop),),
             max(entry.event, core.barrier),

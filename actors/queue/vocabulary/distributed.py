@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from actors.batch import MessageBatch
+    from actors.queue.vocabulary.commands import OfferBatch, Ref
     from actors.queue.vocabulary.stages import StageKey
     from actors.runtime.loop_ref import LoopActorRef
 
@@ -27,6 +29,23 @@ class Unroutable:
 
     ranges: tuple[tuple[int, int], ...]
     reason: str
+
+
+class OfferCopies(NamedTuple):
+    """To a sender through an exchange: as ``OfferBatch``, of messages that have more routing keys than their own.
+
+    Each queue that any of the keys leads to gets a message once.
+
+    Attributes:
+        further: routing keys that each of the messages has beside its own.
+    """
+
+    sequence: int
+    batch: MessageBatch
+    delay: float | None
+    ttl: float | None
+    connection: Ref | None
+    further: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,5 +123,7 @@ class Distributed(NamedTuple):
     rejected: Mapping[str, str]
 
 
+OfferThere: TypeAlias = "OfferBatch | OfferCopies"
+"""What a sender through an exchange is offered."""
 OfPublishing: TypeAlias = Unroutable | StageTallied
 """What a connection that publishes to an exchange is told, and no other."""

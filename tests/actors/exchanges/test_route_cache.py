@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.exchanges.cache import RouteCache
+from actors.exchanges.limits import MAX_CACHED_TOGETHER
 from tests.actors.exchanges.told import Told
 
 
@@ -126,3 +127,14 @@ def test_a_route_to_more_queues_than_may_be_kept_is_found_each_time() -> None:
     assert len(told.route("amq.fanout", "k")) == len(told.route("amq.fanout", "k")) == 10
     assert told.exchanges.statistics().cached_routes == 0
     assert misses(told) == 2
+
+
+def test_the_route_of_a_message_with_very_many_keys_is_found_each_time() -> None:
+    """Their texts would take the memory of a thousand routes each."""
+    told = Told("q")
+    keys = tuple(f"k{number}" for number in range(MAX_CACHED_TOGETHER))
+    told.bind("amq.direct", "q", "k0")
+    for _ in range(2):
+        assert told.route("amq.direct", *keys) == told.route("amq.direct", *keys, "more") == ("q",)
+    statistics = told.exchanges.statistics()
+    assert (statistics.cached_routes, statistics.cache_misses) == (1, 1)

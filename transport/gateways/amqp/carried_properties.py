@@ -8,26 +8,39 @@ was made of one is remembered.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final
 
-from actors.batch import BinaryColumn, pack_headers, readable_headers
+from actors.batch import (
+    MAX_HEADERS_PER_MESSAGE,
+    MORE_HEADERS,
+    BinaryColumn,
+    HeaderValue,
+    pack_headers,
+    readable_headers,
+)
 from actors.exchanges.message_tables import carry
+from actors.queue.operations.dead_letters import deaths_of
 from transport.errors import LocalProtocolError
+from transport.gateways.amqp.deaths import is_dead, others_of, with_deaths
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.method_codec import MAX_SHORT_STRING_BYTES
 from transport.gateways.amqp.methods import PROPERTIES
 from transport.gateways.amqp.plain_tables import compared
 from transport.gateways.amqp.properties import NO_PROPERTIES, Properties, check_properties
-from transport.gateways.amqp.tables import Entry, Table
+from transport.gateways.amqp.tables import MAX_TABLE_BYTES, Entry, Table
+from transport.wire.amqp_headers import PREFIX, RAW
 
-RAW: Final = "amqp"
-"""The header that has AMQP's properties, as they are on the wire: flags, then each."""
-PREFIX: Final = "amqp."
-"""Before the name of a property, in a header of a native client: ``amqp.content_type``."""
+if TYPE_CHECKING:
+    from actors.queue.vocabulary.replies import ReceivedMessages
+
 MAX_REMEMBERED: Final = 256
 """Properties, and headers, of which it is remembered what was made of them;"""
 MAX_REMEMBERED_BYTES: Final = 1_024
 """those of more bytes are not."""
+
+SMALL_BYTES: Final = MAX_TABLE_BYTES // 4 // (MAX_HEADERS_PER_MESSAGE + MORE_HEADERS)
+"""Of a header that is small: as many as a message may have fit a table, whatever characters they have."""
 
 _KINDS: Final = dict(PROPERTIES)
 _packed: dict[bytes, bytes] = {NO_PROPERTIES: b""}
@@ -40,10 +53,46 @@ def headers_column(properties: list[bytes]) -> BinaryColumn | None:
     return BinaryColumn.from_values(packed) if any(packed) else None
 
 
-def properties_of(headers: bytes) -> bytes:
-    """The properties of a message with these headers, as they are in its column."""
+def properties_of(headers: bytes) -> bytes | None:
+    """The properties of a message with these headers, as they are in its column; None for a dead letter."""
     raw = _unpacked.get(headers)
     return _unpack(headers) if raw is None else raw
+
+
+def delivered_properties(messages: ReceivedMessages) -> list[bytes]:
+    """The properties of messages that are delivered, each as it is on the wire."""
+    batch, published = messages.batch, messages.published
+    if batch.headers is None:
+        return list(repeat(NO_PROPERTIES, len(batch)))
+    headers = batch.headers.tolist()
+    found = [properties_of(each) for each in headers]
+    # Properties are never empty.
+    if all(found):
+        return found  # type: ignore[return-value]  # none of them is None
+    common = b"" if published is None else published.routing_key.encode()
+    keys = [b""] * len(headers) if batch.keys is None else batch.keys.tolist()
+    return [
+        raw or _dead_properties(each, key or common, messages.enqueued_us)
+        for raw, each, key in zip(found, headers, keys, strict=True)
+    ]
+
+
+def _dead_properties(headers: bytes, key: bytes, stored_us: int) -> bytes:
+    """Those of a dead letter, to which ``x-death`` belongs.
+
+    Args:
+        headers: its own.
+        key: its routing key.
+        stored_us: when its queue has stored it, microseconds since the epoch.
+    """
+    found = readable_headers(headers) or {}
+    history = deaths_of(found, key)
+    properties = _carried(found)
+    # Where somebody else wrote that it is one, nothing is known of it.
+    others = found if history is None else others_of(found)
+    if others:
+        properties = _with(properties, others)
+    return properties.raw if history is None else with_deaths(properties, history, stored_us).raw
 
 
 def _compared_headers(raw: bytes) -> dict[str, Any]:
@@ -65,23 +114,31 @@ def _pack(raw: bytes) -> bytes:
     return _remember(_packed, raw, pack_headers({RAW: raw}))
 
 
-def _unpack(headers: bytes) -> bytes:
+def _unpack(headers: bytes) -> bytes | None:
     found = readable_headers(headers) or {}
-    properties = Properties()
-    raw = found.get(RAW)
-    if isinstance(raw, bytes) and _are_properties(raw):
-        properties = Properties(raw)
-        del found[RAW]
+    if is_dead(found):
+        return None
+    properties = _carried(found)
     if found:
         # What came from elsewhere, or a broker has added.
         properties = _with(properties, found)
     return _remember(_unpacked, headers, properties.raw)
 
 
+def _carried(found: dict[str, HeaderValue]) -> Properties:
+    """The properties that headers carry, which are taken out of these."""
+    raw = found.get(RAW)
+    if not isinstance(raw, bytes) or not _are_properties(raw):
+        return Properties()
+    del found[RAW]
+    return Properties(raw)
+
+
 def _with(properties: Properties, headers: dict[str, Any]) -> Properties:
     """Properties with these headers too; what cannot be a property stays a header under its whole name.
 
-    A header whose name is longer than a name may be in AMQP is left out: there is no way to say it.
+    A header whose name is longer than a name may be in AMQP is left out: there is no way to say it. So are those that are large where all
+    of them fit no table.
     """
     table = properties.headers
     entries = [] if table is None else [entry for entry in table if entry.name not in headers]
@@ -96,7 +153,16 @@ def _with(properties: Properties, headers: dict[str, Any]) -> Properties:
                 continue
         if len(name.encode()) <= MAX_SHORT_STRING_BYTES:
             entries.append(Entry(name, "S" if isinstance(value, str) else "x", value))
-    return properties.replaced(headers=Table(entries)) if entries else properties
+    if not entries:
+        return properties
+    try:
+        return properties.replaced(headers=Table(entries))
+    except LocalProtocolError:
+        small = [each for each in entries if each.name not in headers or len(headers[each.name]) <= SMALL_BYTES]
+    try:
+        return properties.replaced(headers=Table(small))
+    except LocalProtocolError:
+        return properties
 
 
 def _are_properties(value: bytes) -> bool:

@@ -24,6 +24,7 @@ from transport.gateways.amqp.declaring import Declaring
 from transport.gateways.amqp.direct_reply import DirectReply
 from transport.gateways.amqp.errors import AmqpError, short_text
 from transport.gateways.amqp.events import Published
+from transport.gateways.amqp.properties import NO_PROPERTIES
 from transport.gateways.amqp.publishing_line import Returned
 from transport.gateways.amqp.receiving import Receiving
 from transport.gateways.amqp.refusals import of_channel, refusal_of
@@ -350,7 +351,8 @@ class Channel:
             said = basic.BasicReturn(
                 reply_code=ReplyCode.NO_ROUTE, reply_text="NO_ROUTE", exchange=exchange, routing_key=key.decode()
             )
-            self.link.write(content_frames(self.number, said, properties_of(headers), body, self.link.frame_max))
+            properties = properties_of(headers) or NO_PROPERTIES
+            self.link.write(content_frames(self.number, said, properties, body, self.link.frame_max))
 
     def publishing_failed(self, code: str, text: str) -> None:
         """As `publishing_line.Host.publishing_failed`."""

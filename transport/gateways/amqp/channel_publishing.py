@@ -15,6 +15,7 @@ from actors.queue.vocabulary.commands import ExplainWait
 from transport.gateways.amqp.carried_properties import headers_column
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.events import Published
+from transport.gateways.amqp.further_keys import FLAGGED, IN_BOTH, Keys, further_keys, may_name_more
 from transport.gateways.amqp.published import ttl_of
 from transport.gateways.amqp.publishing_line import Line, Piece
 from transport.gateways.amqp.reply_codes import ReplyCode
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 MOST_LINES: Final = 64
 """Exchanges that one channel may be publishing to at a time: each has an actor. One that has stored all gives way; what is
 published to one more waits for that."""
+
+
+NO_FURTHER: Final[Keys] = ()
+
+Way = tuple[str, bool, float | None, Keys]
+"""Exchange, ``mandatory``, time to live, and the routing keys beside the message's own."""
 
 
 class NoLineError(Exception):
@@ -68,34 +75,40 @@ class Publishing:
             AmqpError: a message that cannot be published. Those before it are.
             NoLineError: the rest is to come again, as `when_free` says.
         """
-        ways, refused = self._ways(event)
+        ways, all_properties, refused = self._ways(event)
         start = 0
-        for (exchange, mandatory, ttl), group in groupby(ways):
+        for (exchange, mandatory, ttl, further), group in groupby(ways):
             line = self._line(exchange, mandatory=mandatory)
             if line is None:
                 raise NoLineError(_rest(event, start))
             stop = start + len(list(group))
             keys = [method.routing_key.encode() for method in event.methods[start:stop]]
             payloads = BinaryColumn.from_values(event.bodies[start:stop])
-            headers = headers_column(event.properties[start:stop])
+            headers = headers_column(all_properties[start:stop])
             column = BinaryColumn.from_values(keys) if any(keys) else None
             batch = MessageBatch(payloads, None, column, headers)
             first = 0 if self.confirms is None else self.confirms.number(len(keys))
-            line.take(Piece(batch, ttl, first))
+            line.take(Piece(batch, ttl, first, further))
             start = stop
         if refused is not None:
             raise refused
 
-    def _ways(self, event: Published) -> tuple[list[tuple[str, bool, float | None]], AmqpError | None]:
-        """Exchange, ``mandatory`` and time to live of each message, up to one that cannot be published; and why that cannot."""
-        ways: list[tuple[str, bool, float | None]] = []
-        user = self._host.user
+    def _ways(self, event: Published) -> tuple[list[Way], list[bytes], AmqpError | None]:
+        """The way of each message, up to one that cannot be published, and why that cannot; and all properties as receivers see them."""
+        ways: list[Way] = []
+        user, seen = self._host.user, event.properties
         try:
-            for method, raw in zip(event.methods, event.properties, strict=True):
-                ways.append((method.exchange, method.mandatory, ttl_of(method, raw, user)))
+            for at, (method, raw) in enumerate(zip(event.methods, event.properties, strict=True)):
+                ttl, further = ttl_of(method, raw, user), NO_FURTHER
+                if raw[0] & FLAGGED and IN_BOTH in raw and may_name_more(raw):
+                    further, raw = further_keys(method.routing_key, raw)  # noqa: PLW2901 - what it says to receivers
+                    # What waits for a line comes again as it was.
+                    seen = list(seen) if seen is event.properties else seen
+                    seen[at] = raw
+                ways.append((method.exchange, method.mandatory, ttl, further))
         except AmqpError as refused:
-            return ways, self._first_refused(method.exchange, refused)
-        return ways, None
+            return ways, seen, self._first_refused(method.exchange, refused)
+        return ways, seen, None
 
     def _first_refused(self, exchange: str, refused: AmqpError) -> AmqpError:
         """Why a message cannot be published: whether there is such an exchange is looked at before its properties are."""

@@ -9,15 +9,13 @@ from actors.limits import MAX_TTL_SECONDS
 from transport.gateways.amqp.basic_methods import BasicPublish
 from transport.gateways.amqp.direct_reply import REPLY_TO, REPLY_TO_FLAG
 from transport.gateways.amqp.errors import AmqpError
-from transport.gateways.amqp.properties import EXPIRATION_FLAG, FLAGS, HEADERS_FLAG, Properties, flags_of
+from transport.gateways.amqp.properties import EXPIRATION_FLAG, FLAGS, Properties, flags_of
 from transport.gateways.amqp.reply_codes import ReplyCode
 
 LOOKED_AT: Final = EXPIRATION_FLAG | FLAGS["user_id"] | REPLY_TO_FLAG
 """Properties for which a message is looked at by itself; most have none of them."""
 _MS: Final = 1000
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_CC, _BCC = b"\2CCA", b"\3BCCA"
-"""An entry of a table that has one of these names and is an array, as RabbitMQ's are."""
 
 
 def ttl_of(method: BasicPublish, raw: bytes, user: str | None) -> float | None:
@@ -29,16 +27,12 @@ def ttl_of(method: BasicPublish, raw: bytes, user: str | None) -> float | None:
         user: who publishes; None where nobody has said who they are.
 
     Raises:
-        AmqpError: NOT_IMPLEMENTED: it is to be delivered immediately, or by several keys. PRECONDITION_FAILED: its expiration is no time,
+        AmqpError: NOT_IMPLEMENTED: it is to be delivered immediately. PRECONDITION_FAILED: its expiration is no time,
             its user is another, or it asks for direct replies that nobody would hear.
     """
     if method.immediate:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "immediate=true", BasicPublish.INDEX)
-    flags = flags_of(raw)
-    if flags & HEADERS_FLAG and (_CC in raw or _BCC in raw):
-        text = "several routing keys of one message, by the header CC or BCC, are not there yet: publish it for each"
-        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text, BasicPublish.INDEX)
-    if not flags & LOOKED_AT:
+    if not flags_of(raw) & LOOKED_AT:
         return None
     properties = Properties(raw)
     if properties.reply_to == REPLY_TO:

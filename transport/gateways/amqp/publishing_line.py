@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from actors import OfferBatch
 from actors.batch import MessageBatch
 from actors.queue.vocabulary.commands import CaughtUp
-from actors.queue.vocabulary.distributed import Unroutable
+from actors.queue.vocabulary.distributed import OfferCopies, Unroutable
 from actors.queue.vocabulary.replies import CapacityGranted, SentMessages, WaitExplained
 
 if TYPE_CHECKING:
@@ -74,16 +74,18 @@ class Piece(NamedTuple):
         batch: what they are.
         ttl: seconds; None for what their queues say.
         first: the number of the first among the channel's publishes; 0 where nothing is confirmed.
+        further: routing keys that each has beside its own.
     """
 
     batch: MessageBatch
     ttl: float | None
     first: int
+    further: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
         """What it counts as while it waits, bytes."""
-        return self.batch.nbytes + PIECE_BYTES
+        return self.batch.nbytes + PIECE_BYTES + sum(map(len, self.further))
 
     def cut(self, count: int) -> tuple[Piece, Piece]:
         """The first ``count`` of them and the others."""
@@ -258,7 +260,8 @@ class Line:
             self._sent.append(piece)
             sequence, self._sequence = self._sequence, self._sequence + len(batch)
             self._behind += 1
-            self.actor.deliver(OfferBatch(sequence, batch, None, piece.ttl, self.actor))
+            offer = OfferBatch(sequence, batch, None, piece.ttl, self.actor)
+            self.actor.deliver(offer if not piece.further else OfferCopies(*offer, piece.further))
         self._send_mark()
 
     def _settled(self, reply: SentMessages) -> None:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from itertools import groupby, repeat
+from itertools import groupby
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final
 
 from actors.queue.vocabulary.takes import TakeMessages
 from transport.gateways.amqp import basic_methods as basic
-from transport.gateways.amqp.carried_properties import properties_of
+from transport.gateways.amqp.carried_properties import delivered_properties
 from transport.gateways.amqp.consuming import Consumer, Ranges, ranges_of
 from transport.gateways.amqp.deliveries import Deliveries, Held
 from transport.gateways.amqp.direct_reply import REPLY_TO, is_place
 from transport.gateways.amqp.errors import AmqpError
-from transport.gateways.amqp.properties import NO_PROPERTIES
 from transport.gateways.amqp.refusals import of_channel
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.writing import Deliveries as DeliveryWriter
@@ -266,7 +265,7 @@ class Receiving:
         tag = self._held.pass_by(count) if consumer.no_ack else self._held.add(consumer, messages.first, count)
         parts: list[Part] = []
         redelivered = messages.delivery_count > 1 or messages.possibly_replayed
-        bodies, properties = messages.batch.payloads.tolist(), _properties(messages)
+        bodies, properties = messages.batch.payloads.tolist(), delivered_properties(messages)
         exchange, at = self._exchange(messages), 0
         for key, messages_of_it in self._keys(consumer, messages):
             stop = at + messages_of_it
@@ -297,7 +296,7 @@ class Receiving:
             routing_key=self._keys(getter, messages)[0][0],
             message_count=answer.ready,
         )
-        (properties,), body = _properties(messages), messages.batch.payloads[0]
+        (properties,), body = delivered_properties(messages), messages.batch.payloads[0]
         self._channel.link.write(
             content_frames(self._channel.number, said, properties, body, self._channel.link.frame_max)
         )
@@ -429,13 +428,6 @@ class Receiving:
             self._asked = None
             self._channel.say(basic.BasicGetEmpty())
             self._channel.go_on()
-
-
-def _properties(messages: ReceivedMessages) -> list[bytes]:
-    headers = messages.batch.headers
-    if headers is None:
-        return list(repeat(NO_PROPERTIES, len(messages.batch)))
-    return [properties_of(each) for each in headers.tolist()]
 
 
 def split(messages: ReceivedMessages, count: int) -> tuple[ReceivedMessages, ReceivedMessages | None]:

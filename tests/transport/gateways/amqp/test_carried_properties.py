@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.batch import pack_headers, unpack_headers
+from actors.batch import MAX_HEADERS_PER_MESSAGE, pack_headers, unpack_headers
 from tests.transport.gateways.amqp.amqp_values import SHORT_STRINGS, TABLES
 from transport.gateways.amqp import carried_properties
-from transport.gateways.amqp.carried_properties import MAX_REMEMBERED, RAW, headers_column, properties_of
+from transport.gateways.amqp.carried_properties import MAX_REMEMBERED, SMALL_BYTES, headers_column, properties_of
 from transport.gateways.amqp.properties import NO_PROPERTIES, Properties, check_properties
-from transport.gateways.amqp.tables import Entry, Table
+from transport.gateways.amqp.tables import MAX_TABLE_BYTES, MAX_TABLE_ENTRIES, Entry, Table
+from transport.wire.amqp_headers import RAW
 
 SAID = st.fixed_dictionaries(
     {},
@@ -113,6 +114,16 @@ def test_bytes_that_are_no_properties_are_a_header_as_any_other(value: str | byt
 def test_a_name_that_is_too_long_for_amqp_is_left_out() -> None:
     """Its message ended the connection of each client that it came to, one after another."""
     assert of({"n" * 256: "v", "é" * 128: "v", "n" * 255: "v"}) == {"headers": Table([Entry("n" * 255, "S", "v")])}
+
+
+def test_headers_that_fit_no_table_are_left_out_and_the_small_ones_are_there() -> None:
+    """Such a message ended the connection of each client that it came to, one after another."""
+    large = "x" * MAX_TABLE_BYTES
+    many = {f"{number}": "\U0001f388" * SMALL_BYTES for number in range(MAX_HEADERS_PER_MESSAGE - 1)}
+    assert of({"large": large, "small": "v"}) == {"headers": Table([Entry("small", "S", "v")])}
+    assert of({"large": large, **many})["headers"] == Table([Entry(name, "S", value) for name, value in many.items()])
+    full = Table([Entry(f"{number}", "V", None) for number in range(MAX_TABLE_ENTRIES)])
+    assert of({RAW: Properties.of(headers=full).raw, "small": "v"}) == {"headers": full}
 
 
 @given(NATIVE)

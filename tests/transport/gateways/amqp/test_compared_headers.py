@@ -14,10 +14,11 @@ from actors.exchanges.limits import MAX_TABLE_DEPTH
 from actors.exchanges.message_tables import table_of
 from actors.exchanges.tables import frozen
 from tests.transport.gateways.amqp.amqp_values import TABLES
-from transport.gateways.amqp.carried_properties import RAW, headers_column
+from transport.gateways.amqp.carried_properties import headers_column
 from transport.gateways.amqp.plain_tables import plain
 from transport.gateways.amqp.properties import Properties
 from transport.gateways.amqp.tables import Entry, Field, Table
+from transport.wire.amqp_headers import RAW
 
 
 def packed(table: Table) -> bytes:

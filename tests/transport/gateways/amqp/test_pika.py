@@ -528,12 +528,3 @@ def test_a_message_that_cannot_be_published_closes_the_channel(
     with pytest.raises(ChannelClosedByBroker) as caught:
         channel.queue_declare(queue, passive=True)
     assert (caught.value.reply_code, caught.value.reply_text) == (406, f"PRECONDITION_FAILED - {text}")
-
-
-def test_several_routing_keys_of_one_message_are_refused(broker: AmqpBroker, queue: str) -> None:
-    with connected(broker) as connection:
-        channel = connection.channel()
-        channel.basic_publish("", queue, b"a", pika.BasicProperties(headers={"CC": [queue]}))
-        with pytest.raises(ConnectionClosedByBroker) as caught:
-            channel.queue_declare(queue, passive=True)
-    assert caught.value.reply_code == 540
