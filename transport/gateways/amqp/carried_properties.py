@@ -32,6 +32,8 @@ from transport.gateways.amqp.tables import MAX_TABLE_BYTES, Entry, Table
 from transport.wire.amqp_headers import PREFIX, RAW
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.queue.vocabulary.replies import ReceivedMessages
 
 MAX_REMEMBERED: Final = 256
@@ -59,8 +61,13 @@ def properties_of(headers: bytes) -> bytes | None:
     return _unpack(headers) if raw is None else raw
 
 
-def delivered_properties(messages: ReceivedMessages) -> list[bytes]:
-    """The properties of messages that are delivered, each as it is on the wire."""
+def delivered_properties(messages: ReceivedMessages, shown: Callable[[str], str] = str) -> list[bytes]:
+    """The properties of messages that are delivered, each as it is on the wire.
+
+    Args:
+        messages: these.
+        shown: what a queue or an exchange of the broker's is called in their consumer's virtual host.
+    """
     batch, published = messages.batch, messages.published
     if batch.headers is None:
         return list(repeat(NO_PROPERTIES, len(batch)))
@@ -72,18 +79,19 @@ def delivered_properties(messages: ReceivedMessages) -> list[bytes]:
     common = b"" if published is None else published.routing_key.encode()
     keys = [b""] * len(headers) if batch.keys is None else batch.keys.tolist()
     return [
-        raw or _dead_properties(each, key or common, messages.enqueued_us)
+        raw or _dead_properties(each, key or common, messages.enqueued_us, shown)
         for raw, each, key in zip(found, headers, keys, strict=True)
     ]
 
 
-def _dead_properties(headers: bytes, key: bytes, stored_us: int) -> bytes:
+def _dead_properties(headers: bytes, key: bytes, stored_us: int, shown: Callable[[str], str]) -> bytes:
     """Those of a dead letter, to which ``x-death`` belongs.
 
     Args:
         headers: its own.
         key: its routing key.
         stored_us: when its queue has stored it, microseconds since the epoch.
+        shown: as of `delivered_properties`.
     """
     found = readable_headers(headers) or {}
     history = deaths_of(found, key)
@@ -92,7 +100,7 @@ def _dead_properties(headers: bytes, key: bytes, stored_us: int) -> bytes:
     others = found if history is None else others_of(found)
     if others:
         properties = _with(properties, others)
-    return properties.raw if history is None else with_deaths(properties, history, stored_us).raw
+    return properties.raw if history is None else with_deaths(properties, history, stored_us, shown).raw
 
 
 def _compared_headers(raw: bytes) -> dict[str, Any]:

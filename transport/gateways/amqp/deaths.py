@@ -16,7 +16,7 @@ from transport.errors import LocalProtocolError
 from transport.gateways.amqp.tables import Entry, Field, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from actors.batch import HeaderValue
     from actors.queue.vocabulary.deaths import Death, History
@@ -43,15 +43,18 @@ def others_of(headers: Mapping[str, HeaderValue]) -> dict[str, HeaderValue]:
     return others
 
 
-def with_deaths(properties: Properties, history: History, stored_us: int) -> Properties:
+def with_deaths(
+    properties: Properties, history: History, stored_us: int, shown: Callable[[str], str] = str
+) -> Properties:
     """The properties of a dead letter. Its expiration is none of them any more: the first of its deaths has it.
 
     Args:
         properties: without what is said of its deaths.
         history: these.
         stored_us: when the queue that it is in has stored it, microseconds since the epoch.
+        shown: what a queue or an exchange of the broker's is called where this is told.
     """
-    deaths = history.deaths
+    deaths = tuple(each._replace(queue=shown(each.queue), exchange=shown(each.exchange)) for each in history.deaths)
     first = next((each for each in deaths if each.first), deaths[-1])
     further = _further(properties.headers)
     told = [

@@ -258,9 +258,10 @@ class Declaring:
             await self._do("exchange.create", said)
         except ExchangeExistsError as error:
             field = {"kind": "type"}.get(error.field, error.field)
-            check = check_same_text if field == ALTERNATE else check_same
-            present, wanted = map(self._shown, (error.present, error.declared))
-            check(field, present, wanted, self._names.exchange_text(name))
+            text = self._names.exchange_text(name)
+            if field == ALTERNATE:
+                check_same_text(field, self._shown(error.present), self._shown(error.declared), text)
+            check_same(field, error.present, error.declared, text)
             raise
         return entity.ExchangeDeclareOk()
 
@@ -376,9 +377,9 @@ class Declaring:
             raise self._no_exchange(name)
         return found
 
-    def _shown(self, value: object) -> object:
-        """What an exchange is declared with; an alternate exchange by its name here."""
-        return self._names.shown_name(value) if isinstance(value, str) else value
+    def _shown(self, alternate: object) -> str | None:
+        """What an alternate exchange is called here; None for none."""
+        return self._names.shown_name(alternate) if isinstance(alternate, str) else None
 
     def _check_not_default(self, name: str) -> None:
         if not name:

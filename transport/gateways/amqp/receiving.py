@@ -265,7 +265,8 @@ class Receiving:
         tag = self._held.pass_by(count) if consumer.no_ack else self._held.add(consumer, messages.first, count)
         parts: list[Part] = []
         redelivered = messages.delivery_count > 1 or messages.possibly_replayed
-        bodies, properties = messages.batch.payloads.tolist(), delivered_properties(messages)
+        bodies = messages.batch.payloads.tolist()
+        properties = delivered_properties(messages, self._channel.names.shown_name)
         exchange, at = self._exchange(messages), 0
         for key, messages_of_it in self._keys(consumer, messages):
             stop = at + messages_of_it
@@ -296,7 +297,8 @@ class Receiving:
             routing_key=self._keys(getter, messages)[0][0],
             message_count=answer.ready,
         )
-        (properties,), body = delivered_properties(messages), messages.batch.payloads[0]
+        (properties,) = delivered_properties(messages, self._channel.names.shown_name)
+        body = messages.batch.payloads[0]
         self._channel.link.write(
             content_frames(self._channel.number, said, properties, body, self._channel.link.frame_max)
         )
