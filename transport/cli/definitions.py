@@ -62,6 +62,8 @@ class Step(NamedTuple):
 
 def import_definitions(file: str, dry_run: bool, virtual_hosts: str, virtual_host: str | None, **where: Any) -> None:
     """Make the exchanges, queues and bindings that RabbitMQ has exported. What is there stays as it is; what is left is told."""
+    from transport.wire.shown import MAX_LINE_BYTES, shown  # noqa: PLC0415 - not needed for --help
+
     plan = _read(file, virtual_hosts, virtual_host)
 
     async def talk(administration: Administration) -> None:
@@ -82,7 +84,8 @@ def import_definitions(file: str, dry_run: bool, virtual_hosts: str, virtual_hos
                     )
                     continue
                 made += 1
-                put([f"{step.text} {'would be created' if dry_run else 'created'}{step.more}"])
+                done = "would be created" if dry_run else "created"
+                put([shown(f"{step.text} {done}{step.more}", MAX_LINE_BYTES)])
             elif step.differs:
                 problems.append(f"{step.text} is left as it is: {step.differs}")
             else:

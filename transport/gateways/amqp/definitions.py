@@ -6,7 +6,6 @@ settings of the queues that it matches; its clients know nothing of it, so what 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -256,12 +255,10 @@ class _Planning:
         for permission in definitions.permissions:
             user = f"permission of user {permission.user} in virtual host {permission.virtual_host}"
             self._leave(user, self._grant(permission))
-        if definitions.topic_permissions:
-            self._leave(
-                f"{definitions.topic_permissions} topic permissions", "rights are on names, and not on routing keys"
-            )
-        for component, count in Counter(definitions.parameters).items():
-            self._leave(f"{count} {component} parameter{'' if count == 1 else 's'}", "there is nothing like it here")
+        if count := definitions.topic_permissions:
+            self._leave(_counted(count, "topic permission"), "rights are on names, and not on routing keys")
+        for component, count in definitions.parameters.items():
+            self._leave(_counted(count, f"{component} parameter"), "there is nothing like it here")
 
     def _grant(self, permission: DefinedPermission) -> str:
         """What to do for a permission, as far as its patterns are those of every name."""
@@ -275,6 +272,10 @@ class _Planning:
                 f"{', '.join(some)} {'is a pattern' if len(some) == 1 else 'are patterns'}: grant names, or beginnings of names"
             )
         return "; ".join(told) or "it allows nothing"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _some(what: list[str]) -> str:

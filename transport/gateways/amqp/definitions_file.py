@@ -7,7 +7,8 @@ can be is `definitions`' business.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 from transport.errors import TransportError
 
@@ -140,7 +141,7 @@ def read_definitions(data: bytes, name: str, virtual_host: str | None = None) ->
     if len(data) > MAX_FILE_BYTES:
         raise DefinitionsError(f"{name}: is larger than {MAX_FILE_BYTES} bytes; is it a file of definitions?")
     try:
-        document = json.loads(data.decode("utf-8-sig"))
+        document = json.loads(data.decode("utf-8-sig"), parse_constant=_no_number, parse_float=_float)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise DefinitionsError(f"{name}:{line}: is not UTF-8: {error.reason} {data[error.start]:#04x}") from error
@@ -188,7 +189,14 @@ class _Place:
         if found is None or found == []:
             # An empty object is written as a list by some versions.
             return {}
-        return self._value(key, dict, "an object")
+        table = self._value(key, dict, "an object")
+        try:
+            json.dumps(table, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise self._wrong(key, "has half a character, and is no text") from None
+        except RecursionError:
+            raise self._wrong(key, "has too many objects in one another") from None
+        return table
 
     def each(self, section: str) -> list[_Place]:
         """The objects of a list; none where it is not there."""
@@ -328,6 +336,15 @@ def _default_type(host: _Place) -> str:
     place = host.inside("metadata") if not host.has("default_queue_type") and host.has("metadata") else host
     kind = place.text("default_queue_type", "") if place.has("default_queue_type") else ""
     return "" if kind == "undefined" else kind
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text)
 
 
 def _shown(value: object) -> str:

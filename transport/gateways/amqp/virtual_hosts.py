@@ -6,6 +6,7 @@ in one virtual host is bound in no other: the broker keeps them as ``shop/amq.to
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any, Final
 
@@ -90,14 +91,19 @@ class HostsListener(Listener["AmqpProtocol"]):
 
 
 async def _declare(operations: Operations, virtual_host: str, beginning: str) -> None:
-    """Have the exchanges of one virtual host; those that are there are as they are to be, or there is no start."""
-    for name, kind in PREDECLARED.items():
-        said = {"name": beginning + name, "kind": kind, "arguments": json.dumps({})}
-        try:
-            # The broker's own doing: nobody has asked.
-            await operations.command("exchange.create", said, changes=False)
-        except QueueError as error:
-            raise LocalProtocolError(f"the virtual host {virtual_host!r:.255} cannot have {name}: {error}") from error
-        except TimeoutError as error:
-            why = "the journal has not stored it in time: start again, or look at the disk"
-            raise LocalProtocolError(f"the virtual host {virtual_host!r:.255} cannot have {name}: {why}") from error
+    """Have the exchanges of one virtual host, together; those that are there are as they are to be, or there is no start."""
+    await asyncio.gather(
+        *(_declare_one(operations, virtual_host, beginning, name, kind) for name, kind in PREDECLARED.items())
+    )
+
+
+async def _declare_one(operations: Operations, virtual_host: str, beginning: str, name: str, kind: str) -> None:
+    said = {"name": beginning + name, "kind": kind, "arguments": json.dumps({})}
+    try:
+        # The broker's own doing: nobody has asked.
+        await operations.command("exchange.create", said, changes=False)
+    except QueueError as error:
+        raise LocalProtocolError(f"the virtual host {virtual_host!r:.255} cannot have {name}: {error}") from error
+    except TimeoutError as error:
+        why = "the journal has not stored it in time: start again, or look at the disk"
+        raise LocalProtocolError(f"the virtual host {virtual_host!r:.255} cannot have {name}: {why}") from error

@@ -168,7 +168,7 @@ def test_what_is_left_is_said_with_why() -> None:
             "permission of user till in virtual host shop: penstock user grant till read --on 'shop/*'; "
             "write ^orders$ is a pattern: grant names, or beginnings of names"
         ),
-        "1 topic permissions: rights are on names, and not on routing keys",
+        "1 topic permission: rights are on names, and not on routing keys",
         "1 vhost-limits parameter, 2 global parameters: there is nothing like it here",
     )
 
@@ -202,6 +202,17 @@ BROKEN: list[tuple[str, bytes, str]] = [
     ("no name", b'{"queues": [{"name": "a"}, {}]}', ": queues[1] has no name, which is a text"),
     ("name", b'{"queues": [{"name": 5}]}', ": queues[0].name is 5, not a text"),
     ("half", b'{"queues": [{"name": "\\ud800"}]}', ": queues[0].name has half a character, and is no text"),
+    (
+        "nan",
+        b'{"queues": [{"name": "a", "arguments": {"x": NaN}}]}',
+        ": is no JSON that can be read: NaN is no number of JSON",
+    ),
+    ("infinity", b'{"queues": [{"name": 1e999}]}', ": is no JSON that can be read: 1e999 is no number of JSON"),
+    (
+        "half in arguments",
+        b'{"bindings": [{"source": "a", "destination": "b", "arguments": {"k": ["\\ud800"]}}]}',
+        ": bindings[0].arguments has half a character, and is no text",
+    ),
     ("flag", b'{"queues": [{"name": "a", "durable": "yes"}]}', ': queues[0].durable is "yes", not true or false'),
     ("table", b'{"queues": [{"name": "a", "arguments": [1]}]}', ": queues[0].arguments is [1], not an object"),
     (
