@@ -94,6 +94,7 @@ class Declaring:
             return
         if method.passive:
             self.found(name)
+            self._operations.queue_used(self._names.queue(name))
             self._channel.last_queue = name
             self._run(method, self._looked_for(name, method.nowait))
             return
@@ -146,7 +147,7 @@ class Declaring:
     ) -> Method | None:
         known = self._names.queue(name)
         if self._is_there(name, declared, settings, said, exclusive=method.exclusive):
-            pass
+            self._operations.queue_used(known)
         elif method.exclusive:
             self._operations.declare_own(known, settings, declared.kept(), self._channel.link.own())
         else:

@@ -34,6 +34,7 @@ SETTINGS: Final = {
     "max_messages": "x-max-length",
     "max_bytes": "x-max-length-bytes",
     "ttl": "x-message-ttl",
+    "expires": "x-expires",
     "overflow": "x-overflow",
 }
 """Settings in which they have to where the queue was declared natively, and how they are said."""
@@ -152,7 +153,7 @@ def _shown_setting(settings: QueueSettings, name: str) -> str:
     value = getattr(settings, name)
     if value is None:
         return "none"
-    return f"'{round(value * _MS) if name == 'ttl' else value}'"
+    return f"'{round(value * _MS) if name in ('ttl', 'expires') else value}'"
 
 
 def _is_usual(field: Field | None) -> bool:
