@@ -13,6 +13,8 @@ NO_DEADLINE: Final = inf
 """In place of a visibility timeout: what is delivered comes back when its receiver returns it or leaves, and at no time."""
 MAX_TTL_SECONDS = 10 * 366 * 24 * 3600.0
 """The longest time to live, ten years: programs that keep a calendar in a queue declare times of years."""
+MAX_QUEUE_EXPIRY_SECONDS = MAX_TTL_SECONDS
+"""The longest for which a queue that is to expire stays unused: as long as a message in it."""
 MAX_SUBSCRIPTION_EXPIRY_SECONDS = 366 * 24 * 3600.0
 """The longest for which a subscription stays that nobody uses, a leap year."""
 

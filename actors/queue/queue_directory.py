@@ -16,6 +16,7 @@ from actors.queue.counts import Counts
 from actors.queue.directory_errors import QueueExistsError, QueueNotFoundError, TooManyQueuesError
 from actors.queue.distribution import Distributor
 from actors.queue.exchange_directory import ExchangeDirectory
+from actors.queue.expiring_queues import ExpiringQueues
 from actors.queue.found_queues import found_queues
 from actors.queue.letters_out import Routes
 from actors.queue.measures import Measures
@@ -25,6 +26,7 @@ from actors.queue.queue_figures import QueueFigures
 from actors.queue.queue_state import QueueState
 from actors.queue.routed_stages import RoutedStages
 from actors.queue.state.log import QueueLog
+from actors.queue.state.use import Use
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.transactions import TransactionDirectory
 from actors.queue.transient_state import TransientQueueState
@@ -68,6 +70,7 @@ class QueueDirectory(QueueFigures):
         distributor: stores in several of them at a time.
         exchanges: those in front of them.
         owned: those that go with their owner.
+        expiring: those that go when nobody uses them.
         changes: which queues have changed, as long as somebody wants to know; one that is made or deleted has.
         measures: how long messages take.
     """
@@ -88,6 +91,7 @@ class QueueDirectory(QueueFigures):
         stages = RoutedStages(self, self.transactions, transaction_timeout)
         self.exchanges = ExchangeDirectory(self, storage, self.distributor, stages)
         self.owned = OwnedQueues(self, os.urandom if random_bytes is None else random_bytes)
+        self.expiring = ExpiringQueues(self)
         self._transaction_timeout = transaction_timeout
         self._wall_clock = wall_clock
         self._max_queues = max_queues
@@ -159,7 +163,15 @@ class QueueDirectory(QueueFigures):
             raise QueueLimitError(
                 "MAX_ARGUMENTS_BYTES", MAX_ARGUMENTS_BYTES, "declare the queue with fewer arguments, or shorter ones"
             )
-        return self._living(name) if name in self._numbers else self._make(name, settings, arguments)
+        if name not in self._numbers:
+            return self._make(name, settings, arguments)
+        self.used(name)
+        return self._living(name)
+
+    def used(self, name: str) -> None:
+        """The queue ``name`` was declared anew, or looked for by whoever relies on it: if it is to expire, that counts from now."""
+        if (state := self._states.get(name)) is not None:
+            state.use.since = asyncio.get_running_loop().time()
 
     def check_declared(self, name: str, settings: QueueSettings) -> None:
         """Whether the queue ``name`` could be declared now; it raises as `declare` does, and changes nothing."""
@@ -201,6 +213,8 @@ class QueueDirectory(QueueFigures):
         settings = self.check_altered(name, changed)
         number = 0 if self._storage is None else self._storage.redeclare(self._numbers[name], settings)
         self._declared[name] = settings
+        self.used(name)
+        self.expiring.look_at(name)
         if name in self._declared_by_broker:
             logger.warning(
                 "queue %s is altered until the next start: the broker's own settings declare it, so alter it there too",
@@ -261,6 +275,7 @@ class QueueDirectory(QueueFigures):
         self.exchanges.queue_deleted(name, self._numbers[name])
         del self._numbers[name]
         self.owned.deleted(name)
+        self.expiring.deleted(name)
         self._declared.pop(name, None)
         self._arguments.pop(name, None)
         self._logs.pop(name, None)
@@ -274,6 +289,11 @@ class QueueDirectory(QueueFigures):
     def values(self) -> list[LoopActorRef[Any]]:
         """Queues, by name; see ``items``."""
         return [queue for _, queue in self.items()]
+
+    def end(self) -> list[LoopActorRef[Any]]:
+        """Delete nothing any more of itself; returns the queues, which are to be stopped."""
+        self.expiring.end()
+        return self.values()
 
     def items(self) -> list[tuple[str, LoopActorRef[Any]]]:
         """Names and queues, by name. One that failed for good is among them until somebody asks for it: it cannot answer."""
@@ -397,6 +417,7 @@ class QueueDirectory(QueueFigures):
             wall_us=int(self._wall_clock() * US_PER_SECOND),
             versions=self.transactions.versions,
             transaction_timeout=self._transaction_timeout,
+            use=Use(partial(self.expiring.look_at, name)),
         )
         if storage is not None and not settings.durable:
             # What it delivers has its number in it, and no other queue may get that: nothing goes out before its declaration is durable.

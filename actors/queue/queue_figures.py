@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from actors.queue.owned_queues import OwnedQueues
     from actors.queue.queue_actor import QueueActor
     from actors.queue.queue_state import QueueState
+    from actors.queue.state.use import Use
     from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.statistics import ConnectionStatistics, QueueStatistics
     from actors.runtime.loop_ref import LoopActorRef
@@ -131,6 +132,11 @@ class QueueFigures:
     def state(self, name: str) -> QueueState | None:
         """A queue's state, to be looked at only, as it stands; None where there is no such queue."""
         return self._states.get(name)
+
+    def use(self, name: str) -> Use | None:
+        """Who uses a queue; None where there is no such queue."""
+        state = self._states.get(name)
+        return None if state is None else state.use
 
     def base(self, name: str) -> Counters:
         """What a queue had counted when it was found at the start."""

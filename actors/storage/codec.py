@@ -222,7 +222,7 @@ def settings_as_stored(settings: QueueSettings, arguments: bytes = b"") -> dict[
     fields = asdict(settings)
     if arguments:
         fields[ARGUMENTS] = arguments
-    for name in ("subscription_expiry", "dead_letter_exchange", "dead_letter_routing_key"):
+    for name in ("subscription_expiry", "dead_letter_exchange", "dead_letter_routing_key", "expires"):
         if fields[name] is None:
             del fields[name]
     if fields["durable"]:

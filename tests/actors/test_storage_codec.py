@@ -156,30 +156,41 @@ def test_a_declaration_comes_back_as_it_was(exclusive: bool, messages: int, dura
 def test_what_an_older_version_refuses_is_stored_only_where_it_says_something() -> None:
     plain, expiring, transient = QueueSettings(), QueueSettings(subscription_expiry=5.0), QueueSettings(durable=False)
     to_exchange = QueueSettings(ttl=1.0, dead_letter_exchange="x")
-    newer = {"subscription_expiry", "durable", "dead_letter_exchange", "dead_letter_routing_key"}
+    newer = {"subscription_expiry", "durable", "dead_letter_exchange", "dead_letter_routing_key", "expires"}
+    passing = QueueSettings(expires=0.5)
     assert not newer & codec.settings_as_stored(plain).keys()
     assert newer & codec.settings_as_stored(to_exchange).keys() == {"dead_letter_exchange"}
     assert codec.settings_as_stored(transient)["durable"] is False
-    for settings in (plain, expiring, transient, to_exchange, replace(to_exchange, dead_letter_routing_key="k")):
+    for settings in (
+        plain,
+        expiring,
+        transient,
+        to_exchange,
+        replace(to_exchange, dead_letter_routing_key="k"),
+        passing,
+    ):
         assert codec.settings_from(codec.settings_as_stored(settings)) == settings
 
 
 def test_an_older_program_refuses_a_queue_whose_dead_letters_go_to_an_exchange_and_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    newer = ("dead_letter_exchange", "dead_letter_routing_key")
+    newer = ("dead_letter_exchange", "dead_letter_routing_key", "expires")
     known = [(one.name, one.type, one.default) for one in fields(QueueSettings) if one.name not in newer]
     declared = {
         name: memoryview(codec.encode_declared(7, name, settings))
         for name, settings in (
             ("plain", QueueSettings(ttl=1.0, dead_letter_queue="d")),
             ("new", QueueSettings(ttl=1.0, dead_letter_exchange="x")),
+            ("passing", QueueSettings(expires=1.0)),
         )
     }
     monkeypatch.setattr(codec, "QueueSettings", make_dataclass("Older", known))
     assert codec.decode_declared(declared["plain"])[1] == "plain"
     with pytest.raises(StorageError, match=r"a queue's declaration cannot be decoded: .*'dead_letter_exchange'"):
         codec.decode_declared(declared["new"])
+    with pytest.raises(StorageError, match=r"a queue's declaration cannot be decoded: .*'expires'"):
+        codec.decode_declared(declared["passing"])
 
 
 def test_a_ledger_of_a_checkpoint_from_before_says_less() -> None:

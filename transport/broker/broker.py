@@ -426,7 +426,7 @@ class Broker:
             listener.close()
 
     async def _stop_queues(self) -> None:
-        for queue in self.queues.values():
+        for queue in self.queues.end():
             await queue.stop(block=False)
 
 

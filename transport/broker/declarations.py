@@ -86,6 +86,13 @@ class Declarations(Asking):
             queues.delete(queue)
             raise
 
+    def queue_used(self, queue: str) -> None:
+        """A queue was declared as it is, or looked for by who relies on it: one that is to expire has all its time again.
+
+        It takes no right more than to find it (`find_queue`), which is asked before.
+        """
+        self._services.queues.used(queue)
+
     def delete_unused(self, queue: str) -> None:
         """Delete a queue that was to go with its last consumer. That was said when it was declared, so it takes no right now."""
         if queue in self._services.queues:

@@ -88,11 +88,12 @@ class QueueCommands(ABC):
         dead_letter_exchange: str | None = None,
         dead_letter_routing_key: str | None = None,
         declared_with: bytes = b"",
+        expires: float | None = None,
     ) -> None:
         """Declare a queue with settings of `QueueSettings`; what is None is the broker's. docs/configuration.md has what each does.
 
-        0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``, and no limit for ``max_messages`` and ``max_bytes``; a
-        ``ttl`` of -1 is one of 0: what nobody can receive as it comes expires. An empty
+        0 is never for ``max_receives``, ``ttl``, ``subscription_expiry`` and ``expires``, and no limit for ``max_messages`` and
+        ``max_bytes``; a ``ttl`` of -1 is one of 0: what nobody can receive as it comes expires. An empty
         ``dead_letter_queue`` is the queue's own, an empty ``dead_letter_exchange`` none, and with an empty ``dead_letter_routing_key`` each
         message has its own. ``declared_with`` is kept with a queue that is made: what another protocol declares it with.
 
@@ -124,11 +125,12 @@ class QueueCommands(ABC):
         subscription_expiry: float | None = None,
         dead_letter_exchange: str | None = None,
         dead_letter_routing_key: str | None = None,
+        expires: float | None = None,
     ) -> None:
         """Give a queue that is there other settings; what is None stays as it is. docs/configuration.md has what follows when.
 
-        0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``, and no limit for ``max_messages`` and ``max_bytes``; a
-        ``ttl`` of -1 is one of 0: what nobody can receive as it comes expires. An empty
+        0 is never for ``max_receives``, ``ttl``, ``subscription_expiry`` and ``expires``, and no limit for ``max_messages`` and
+        ``max_bytes``; a ``ttl`` of -1 is one of 0: what nobody can receive as it comes expires. An empty
         ``dead_letter_queue`` is the queue's own, an empty ``dead_letter_exchange`` none, and with an empty ``dead_letter_routing_key`` each
         message has its own.
 

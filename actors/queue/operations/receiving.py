@@ -68,6 +68,7 @@ def attach_receiver(core: QueueCore, command: commands.AttachReceiver, _now: flo
     connection = is_new_receiver(core, command.connection)
     visibility = max(core.settings.visibility_timeout, command.told_visibility)
     receiver = core.receivers[connection] = Receiver(connection, visibility=visibility)
+    core.use.come()
     core.tell(connection, ReceiverAttached(waits_in_line(core, receiver), core.settings.max_receives is not None))
 
 
@@ -152,12 +153,21 @@ def extend(core: QueueCore, command: commands.Extended, now: float) -> None:
             core.leases.grant(receiver, span, now + seconds)
 
 
-def withdraw_demand(core: QueueCore, command: DemandWithdrawn, _now: float) -> None:
+def withdraw_demand(core: QueueCore, command: DemandWithdrawn, now: float) -> None:
     """Deliver nothing more; what the receiver holds it keeps."""
     receiver = core.receiver(command.connection)
     core.ring.leave(receiver)
     receiver.demand = 0
     receiver.byte_credit = min(0, receiver.byte_credit)
+    if command.ends:
+        consume_no_more(core, receiver, now)
+
+
+def consume_no_more(core: QueueCore, receiver: Receiver, now: float) -> None:
+    """A receiver keeps its queue from expiring no more."""
+    if receiver.consumes:
+        receiver.consumes = False
+        core.use.go(now)
 
 
 def limit_demand(core: QueueCore, command: LimitDemand, now: float) -> None:
@@ -179,6 +189,7 @@ def detach_receiver(core: QueueCore, connection: Connection, now: float, failed:
     if receiver is None:
         return
     core.ring.leave(receiver)
+    consume_no_more(core, receiver, now)
     for take in list((receiver.takes or {}).values()):
         end_wait(core, take)
     give_back(core, core.leases.take_all(receiver), now, failed=failed)

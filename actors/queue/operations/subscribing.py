@@ -65,6 +65,7 @@ def open_subscription(core: QueueCore, command: commands.OpenSubscription, now: 
     if ledger.left_us and core.settings.subscription_expiry is not None:
         core.commit(events.SubscriptionLeft(name, ledger.epoch, 0))
     core.subscribers[connection] = Subscriber(connection, ledger, ledger.epoch, mode == OWN)
+    core.use.come()
     core.tell(connection, replies.SubscriptionOpened(ledger.epoch, ledger.base, ledger.high, core.log.next_sequence))
 
 
@@ -158,6 +159,7 @@ def _delete(core: QueueCore, ledger: Ledger, now: float) -> int:
     # Who still reads for an owner of before is told, not left with a ledger that nobody changes any more.
     for subscriber in [subscriber for subscriber in core.subscribers.values() if subscriber.ledger is ledger]:
         del core.subscribers[subscriber.connection]
+        core.use.go(now)
         core.refuse(subscriber.connection, SubscriptionNotFoundError(name))
     if owner.absence.deadline is not None:
         core.unused.forget(owner.absence)
@@ -186,6 +188,7 @@ def detach_subscriber(core: QueueCore, connection: replies.Connection, now: floa
     subscriber = core.subscribers.pop(connection, None)
     if subscriber is None:
         return
+    core.use.go(now)
     owner = core.owners.get(subscriber.ledger.name)
     if owner is None:
         return

@@ -8,7 +8,7 @@ from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
-from actors.queue.operations.receiving import give_back, is_new_receiver, tell_if_idle, waits_in_line
+from actors.queue.operations.receiving import consume_no_more, give_back, is_new_receiver, tell_if_idle, waits_in_line
 from actors.queue.state.receivers import Receiver, Take
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import MessagesAcknowledged
@@ -35,6 +35,7 @@ def attach_taker(core: QueueCore, command: takes.AttachTaker, _now: float) -> No
     """Make a taker known."""
     connection = is_new_receiver(core, command.connection)
     receiver = core.receivers[connection] = Receiver(connection, by_request=True, takes={})
+    core.use.come()
     # Nobody may ever ask it for anything.
     tell_if_idle(core, receiver)
 
@@ -44,6 +45,8 @@ def take_messages(core: QueueCore, command: takes.TakeMessages, now: float) -> N
     receiver = core.receiver(command.connection)
     if receiver.takes is None:
         receiver.takes = {}
+        consume_no_more(core, receiver, now)
+    core.use.since = now
     waiting = receiver.takes
     visibility = _visibility(core, receiver, command)
     if not 1 <= command.messages <= MAX_TAKE_MESSAGES or command.bytes < 1:

@@ -13,6 +13,7 @@ from actors.queue.state.ready import Outbox, unheld
 from actors.queue.state.receivers import DemandRing, LeaseTable, Receiver
 from actors.queue.state.staged import CommittedVersions, Staged
 from actors.queue.state.subscriptions import Ownership, await_use
+from actors.queue.state.use import Use
 from actors.queue.structures.deadlines import US_PER_SECOND, Clocks, DeadlineHeap, microseconds
 from actors.queue.structures.spans import SpanMap
 from actors.queue.vocabulary.events import LAZY, MessagesAdded, MessagesMoved
@@ -59,10 +60,10 @@ class QueueCore:
         record: puts each event into a journal before it happens, and returns its number; None for a queue in memory.
         record_all: the same for events of this queue and others that happen in one instant, which it has happen in all of them.
         now: the time of the start, from which the timeouts of absent owners count.
-        wall_us: the time of day at the start: what is left of the delays and times to live of what was recovered depends on it. It may
-            be set as it likes afterwards.
+        wall_us: the time of day at the start, which what is left of delays and times to live depends on; it may be set afterwards.
         versions: the last committed version of each writer, which the queues of a broker share; None where nobody commits.
         transaction_timeout: seconds for which a stage stays without a connection.
+        use: who consumes, where others want to know.
 
     Attributes:
         log: the fold over events; changed by ``commit`` only.
@@ -83,8 +84,8 @@ class QueueCore:
         incoming: batches that were accepted and are not stored yet; ``incoming_messages``, ``incoming_bytes`` and, in batches,
             ``incoming_delayed`` say how much of them will be.
         heaps: of all that is due at a time of its own.
-        last_event: the number of the event that must be durable before what a command returned may be seen outside. What it returned may
-            tell of any event so far: of a batch that is stored and not durable, a sender would take for confirmed.
+        last_event: the number of the event that must be durable before what a command returned may be seen outside: it may tell of any
+            event so far, and of a batch that is stored and not durable a sender would take it for confirmed.
         barrier: the number of the last event that all that follows depends on.
         clocks: how the times of day on messages relate to the clock of deadlines.
         ttl_below: messages from this number on have no time to live.
@@ -121,6 +122,7 @@ class QueueCore:
     forgets_from: float
     heaps: tuple[DeadlineHeap[Any], ...]
     parcels: dict[Parcel, Span]
+    use: Use
     effects: list[Effect]
     incoming: list[Incoming]
     incoming_messages: int
@@ -160,11 +162,11 @@ class QueueCore:
         wall_us: int = 0,
         versions: CommittedVersions | None = None,
         transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT,
+        use: Use | None = None,
     ) -> None:
-        self.name = name
+        self.name, self.number = name, number
         self.take_settings(settings or QueueSettings())
         self.log = log = QueueLog() if log is None else log
-        self.number = number
         self._record = record
         self._record_all = record_all
         self.versions = CommittedVersions() if versions is None else versions
@@ -172,8 +174,8 @@ class QueueCore:
         self.last_event = self.barrier = 0
         self.total_out = self.total_redelivered = self.total_rejected = 0
         self.batch_overhead = log.table.overhead
-        self.paused = None
-        self.parcels = {}
+        self.paused, self.parcels = None, {}
+        self.use = use or Use()
         self.wall_us = wall_us
         # What the messages from before the start have for a time to live is known only when they are read.
         self.ttl_below = log.next_sequence if log.stored_messages or log.staged_messages else 0
@@ -209,9 +211,9 @@ class QueueCore:
         # What others wrote is all known from here on, be it that the queue had not noticed.
         self.last_event = max(self.last_event, self.log.added_by)
         self.ttl_below, self.arrived_from = max(self.ttl_below, self.log.ttl_below), self.log.next_sequence
-        self.senders, self.sender_of = {}, {}
-        self.receivers = {}
+        self.senders, self.sender_of, self.receivers = {}, {}, {}
         self.subscribers, self.owners = {}, {}
+        self.use.begin(now)
         self.owner_deadlines = DeadlineHeap()
         self.wait_deadlines, self.unused = DeadlineHeap(), DeadlineHeap()
         self.effects, self.incoming = [], []
@@ -292,15 +294,13 @@ class QueueCore:
 
     def is_committed(self, stage: StageKey) -> bool:
         """Whether a stage's version is committed, which whoever is told learns when it is durable."""
-        committed = self.versions.covers(stage.writer, stage.version)
-        if committed:
+        if committed := self.versions.covers(stage.writer, stage.version):
             self.depend_on(self.versions.last_event)
         return committed
 
     def take_effects(self) -> list[Effect]:
         """What is to be done since the last call, in order."""
-        effects = self.effects
-        if effects:
+        if effects := self.effects:
             self.effects = []
         return effects
 

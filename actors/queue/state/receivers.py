@@ -126,6 +126,7 @@ class Receiver:
         by_request: whether others settle what it holds, by requests that name each delivery: a taker.
         takes: its requests that wait, by their number; of a receiver they are beside its demand.
         messages: how many were delivered to it.
+        consumes: whether it keeps its queue from expiring: not once it takes single messages, or only settles what it holds.
         idle_word: the event behind which it hears, or has heard, that it holds nothing; of one that takes messages by request.
     """
 
@@ -139,6 +140,7 @@ class Receiver:
     by_request: bool = False
     takes: dict[int, Take] | None = None
     messages: int = 0
+    consumes: bool = True
     idle_word: int = 0
 
 

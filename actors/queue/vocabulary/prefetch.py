@@ -13,9 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DemandWithdrawn:
-    """Deliver nothing more, whatever was demanded before; what is held stays held until the connection has left."""
+    """Deliver nothing more, whatever was demanded before; what is held stays held until the connection has left.
+
+    Attributes:
+        ends: whether it never demands again, so that it keeps its queue from expiring no more.
+    """
 
     connection: Ref | None = None
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from actors.limits import (
     MAX_NAME_BYTES,
+    MAX_QUEUE_EXPIRY_SECONDS,
     MAX_SUBSCRIPTION_EXPIRY_SECONDS,
     MAX_TTL_SECONDS,
     MAX_VISIBILITY_SECONDS,
@@ -109,6 +110,8 @@ class QueueSettings:
             others, nothing waits for the disk, and a start forgets it. In a broker without a journal no queue outlives it.
         dead_letter_exchange: where dead letters are published instead; None for none.
         dead_letter_routing_key: by what it routes them, and their key from then on; None for the key that each has, or the queue's name.
+        expires: seconds after which the queue goes that nobody receives from, takes of or declares anew, with all that it holds; None for
+            never. They count anew from each start.
 
     Raises:
         ValueError: a value that cannot be; the text names it.
@@ -129,6 +132,7 @@ class QueueSettings:
     durable: bool = True
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
+    expires: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_messages", "max_bytes", "max_staged_messages", "max_staged_bytes"):
@@ -154,6 +158,11 @@ class QueueSettings:
         if self.subscription_expiry is not None and not 0 < self.subscription_expiry <= most:
             raise ValueError(
                 f"a subscription expiry of {time_text(self.subscription_expiry)} is not above 0 and at most {time_text(most)}"
+            )
+        most = MAX_QUEUE_EXPIRY_SECONDS
+        if self.expires is not None and not 0 < self.expires <= most:
+            raise ValueError(
+                f"the queue expires after {time_text(self.expires)}, which is not above 0 and at most {time_text(most)}"
             )
         if self.dead_letter_queue is not None and self.max_receives is None and self.ttl is None:
             raise ValueError("a dead-letter queue is given, but neither max_receives nor ttl sends anything there")
@@ -208,6 +217,7 @@ def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
         durable=True,
         dead_letter_exchange=None,
         dead_letter_routing_key=None,
+        expires=None,
     )
 
 
@@ -298,6 +308,7 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
         none="",
         label="dead-letter key",
     ),
+    Setting("expires", Unit.SECONDS, "After which a queue that nobody uses is deleted, with what it holds.", none=0),
 )
 """Every setting of a queue, in the order of ``QueueSettings``."""
 UNALTERABLE = {

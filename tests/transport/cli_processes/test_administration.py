@@ -71,8 +71,8 @@ def test_the_tables_show_queues_and_connections_a_row_each(broker: BrokerProcess
     (row,) = [line for line in out.decode().splitlines() if line.startswith(name)]
     assert "12,345" in row
     cells = re.split("  +", row)
-    figures = ["2.5 s", "block", "-", "-", "0 s", "-", "no", "10,000,000", "256 MiB", "-", "yes", "-", "-"]
-    assert cells[-13:] == figures
+    figures = ["2.5 s", "block", "-", "-", "0 s", "-", "no", "10,000,000", "256 MiB", "-", "yes", "-", "-", "-"]
+    assert cells[-14:] == figures
     assert broker.run("queue purge", name) == (
         0,
         f"queue {name} purged of 2 messages at {broker.sending}\n".encode(),
@@ -196,6 +196,7 @@ def test_a_queue_is_created_with_every_setting_and_they_are_listed(broker: Broke
         "--max-staged-messages": "2000",
         "--max-staged-bytes": "2MiB",
         "--subscription-expiry": "1d",
+        "--expires": "1h",
     }
     arguments = [text for option in options.items() for text in option]
     assert broker.run("queue create", queue, *arguments, "--exclusive", "--no-durable") == (
@@ -205,7 +206,7 @@ def test_a_queue_is_created_with_every_setting_and_they_are_listed(broker: Broke
     )
     (row,) = [line for line in broker.run("queue list", "--wide")[1].decode().splitlines() if line.startswith(queue)]
     settings = ["1,000", "1 MiB", "2 min", "reject", "5", "failed", "1 s", "1 h", "yes", "2,000", "2 MiB", "1 d", "no"]
-    settings += ["-", "-"]
+    settings += ["-", "-", "1 h"]
     assert re.split("  +", row)[-len(settings) :] == settings
     code, _, err = broker.run("queue create", queue, *arguments)
     assert code == 1

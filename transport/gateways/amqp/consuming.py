@@ -101,7 +101,7 @@ class Consumer:
     def demand_no_more(self) -> None:
         """Have the queue deliver nothing more; what is held stays held."""
         self.ended = True
-        self._tell(DemandWithdrawn())
+        self._tell(DemandWithdrawn(ends=True))
 
     def take(self, request: TakeMessages) -> None:
         """Ask for what is there now."""

@@ -102,6 +102,7 @@ class Declaring:
             return
         if method.passive:
             self.found(name)
+            self._operations.queue_used(self._names.queue(name))
             self._channel.last_queue = name
             self._run(method, self._looked_for(name, method.nowait))
             return
@@ -155,8 +156,10 @@ class Declaring:
         return True
 
     async def _declared(self, name: str, method: entity.QueueDeclare) -> Method | None:
-        if not self._is_there(name, method):
-            known = self._names.queue(name)
+        known = self._names.queue(name)
+        if self._is_there(name, method):
+            self._operations.queue_used(known)
+        else:
             settings, _ = self._settings(name, method)
             kept = DeclaredWith(method.auto_delete, method.arguments).kept()
             if method.exclusive:

@@ -39,6 +39,7 @@ SETTINGS: Final = {
     "max_messages": "x-max-length",
     "max_bytes": "x-max-length-bytes",
     "ttl": "x-message-ttl",
+    "expires": "x-expires",
     "overflow": "x-overflow",
 }
 """Settings in which they have to where the queue was declared natively, and how they are said."""
@@ -180,7 +181,7 @@ def _shown_setting(settings: QueueSettings, name: str, shown: Callable[[str], st
         return "none"
     if name in _NAMES:
         value = shown(value)
-    return f"'{round(value * _MS) if name == 'ttl' else value}'"
+    return f"'{round(value * _MS) if name in ('ttl', 'expires') else value}'"
 
 
 def _is_usual(field: Field | None) -> bool:

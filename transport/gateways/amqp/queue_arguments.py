@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from actors.limits import MAX_TTL_SECONDS
+from actors.limits import MAX_QUEUE_EXPIRY_SECONDS, MAX_TTL_SECONDS
 from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, REJECT
 from transport.gateways.amqp.equivalence import TYPES_OF_FIELDS
 from transport.gateways.amqp.errors import AmqpError
@@ -22,7 +22,6 @@ LATER: Final = {
     "x-max-priority": "priorities are not there yet: use a queue for each",
     "x-single-active-consumer": "it is not there yet: one consumer with basic.consume's exclusive is",
     "x-delivery-limit": "it is not there yet",
-    "x-expires": "it is not there yet: delete the queue, or declare it with auto_delete",
 }
 """What RabbitMQ knows and this broker does not yet, and what to do."""
 TYPES: Final = ("classic", "quorum")
@@ -128,6 +127,15 @@ def _ttl(field: Field, refuse: Refuse) -> dict[str, Any]:
     return {"ttl": milliseconds / _MS}
 
 
+def _expires(field: Field, refuse: Refuse) -> dict[str, Any]:
+    milliseconds = _integer(field, refuse)
+    if not milliseconds:
+        refuse("{value_zero,0}")
+    if milliseconds > MAX_QUEUE_EXPIRY_SECONDS * _MS:
+        refuse(f"{{value_too_big,{milliseconds}}}")
+    return {"expires": milliseconds / _MS}
+
+
 def _limit(setting: str) -> Callable[[Field, Refuse], dict[str, Any]]:
     def limit(field: Field, refuse: Refuse) -> dict[str, Any]:
         number = _integer(field, refuse)
@@ -155,6 +163,7 @@ def _queue_type(field: Field, refuse: Refuse) -> dict[str, Any]:
 
 _SETTERS: Final[dict[str, Callable[[Field, Refuse], dict[str, Any]]]] = {
     "x-queue-type": _queue_type,
+    "x-expires": _expires,
     "x-message-ttl": _ttl,
     "x-dead-letter-exchange": lambda field, refuse: {"dead_letter_exchange": _text(field, refuse)},
     "x-dead-letter-routing-key": lambda field, refuse: {"dead_letter_routing_key": _text(field, refuse)},

@@ -7,7 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
-from actors.limits import MAX_SUBSCRIPTION_EXPIRY_SECONDS, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from actors.limits import (
+    MAX_QUEUE_EXPIRY_SECONDS,
+    MAX_SUBSCRIPTION_EXPIRY_SECONDS,
+    MAX_TTL_SECONDS,
+    MAX_VISIBILITY_SECONDS,
+)
 from actors.queue.vocabulary.settings import AT_ONCE, BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT, Unit
 from transport.gateways.http import described, requests
 from transport.gateways.http.answers import Answer
@@ -48,6 +53,7 @@ _LIMITS: Final[Mapping[str, Shape]] = {
     "dead_letter_exchange": {"maxLength": MAX_NAME_BYTES},
     "dead_letter_routing_key": {"maxLength": MAX_ROUTING_KEY_BYTES},
     "subscription_expiry": {"minimum": 0, "maximum": _A_LEAP_YEAR},
+    "expires": {"minimum": 0, "maximum": round(MAX_QUEUE_EXPIRY_SECONDS * 1000)},
 }
 """Of settings; those that are not here are 1 or more, or 0 and more where 0 says something else."""
 SETTINGS: Final = {
