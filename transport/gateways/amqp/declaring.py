@@ -307,8 +307,7 @@ class Declaring:
         key = method.routing_key or (name if not method.queue else "")
         self._check_not_default(method.exchange)
         try:
-            self._exchange(method.exchange)
-            self.found(name)
+            self._find_ends(method.exchange, name)
         except AmqpError as error:
             self._not_bound(method, answer, error)
             return
@@ -319,6 +318,22 @@ class Declaring:
             "arguments": json.dumps(plain(method.arguments)),
         }
         self._run(method, self._bound(method.exchange, name, command, said, answer))
+
+    def _find_ends(self, exchange: str, queue: str) -> None:
+        """Both are there. As RabbitMQ has it rights on the queue come first, then the exchange, then the queue itself."""
+        missing: AmqpError | None = None
+        try:
+            self.found(queue)
+        except AmqpError as error:
+            missing = error
+        try:
+            self._exchange(exchange)
+        except ForbiddenError as error:
+            # Of a binding it is the right to read from the exchange.
+            error.right = error.right or "read"
+            raise
+        if missing is not None:
+            raise missing
 
     def _not_bound(self, method: Binding, answer: Method, error: AmqpError) -> None:
         """One end of a binding is not there: what is to be unbound is, and the rest is an error."""
