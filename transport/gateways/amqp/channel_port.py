@@ -58,11 +58,14 @@ class ChannelPort(Protocol):
     def queue_named(self, name: str) -> str:
         """The queue that a method means; raises AmqpError, NOT_FOUND, where it means none."""
 
-    def check_consumed(self, queue: str, *, exclusive: bool) -> None:
-        """Whether one more may receive from a queue, or have it for itself; raises AmqpError."""
+    def check_got(self, queue: str) -> None:
+        """Whether messages of a queue may be asked for; raises AmqpError."""
 
-    def unused(self, queue: str) -> None:
-        """The last consumer of a queue is gone."""
+    def check_consumed(self, queue: str, *, exclusive: bool) -> int:
+        """Whether one more may receive from a queue, or have it for itself; returns the queue's number, and raises AmqpError."""
+
+    def unused(self, queue: str, number: int) -> None:
+        """The last consumer of the queue with this name and number is gone."""
 
     def run(self, method: Method, work: Coroutine[None, None, Method | None]) -> None:
         """Have a command carried out. What the client has said behind it waits."""

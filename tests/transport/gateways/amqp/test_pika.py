@@ -483,6 +483,9 @@ def test_a_consumer_that_wants_its_queue_for_itself_gets_it_or_hears_that_others
     with connected(broker) as connection, pytest.raises(ChannelClosedByBroker) as caught:
         connection.channel().basic_consume(queue, lambda *_: None)
     assert caught.value.reply_text == f"ACCESS_REFUSED - queue '{queue}' in vhost '/' in exclusive use"
+    with connected(broker) as connection:
+        # It is for itself among consumers: RabbitMQ refuses no basic.get for it.
+        assert connection.channel().basic_get(queue) == (None, None, None)
     channel.basic_cancel("only")
     with connected(broker) as connection:
         assert connection.channel().basic_consume(queue, lambda *_: None)
