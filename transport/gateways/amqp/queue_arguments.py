@@ -94,7 +94,7 @@ def _text(field: Field, refuse: Refuse) -> str:
 def _ttl(field: Field, refuse: Refuse) -> dict[str, Any]:
     milliseconds = _integer(field, refuse)
     if milliseconds > MAX_TTL_SECONDS * _MS:
-        refuse(f"{{value_too_big,{milliseconds}}}")
+        refuse(f"{{value_too_large,{milliseconds}}}")
     return {"ttl": milliseconds / _MS}
 
 

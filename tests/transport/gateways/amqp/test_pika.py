@@ -521,7 +521,10 @@ def test_a_message_that_has_expired_is_not_delivered_and_one_without_end_is(
     ("properties", "text"),
     [
         ({"expiration": "soon"}, "invalid expiration 'soon': no_integer"),
-        ({"expiration": "9" * 200}, f"invalid expiration '{'9' * 80}': {{value_too_big,{'9' * 40}}}"),
+        ({"expiration": "9" * 200}, f"invalid expiration '{'9' * 80}': {{value_too_large,{'9' * 40}}}"),
+        ({"expiration": "316224000001"}, "invalid expiration '316224000001': {value_too_large,316224000001}"),
+        ({"expiration": "-01"}, "invalid expiration '-01': {value_negative,-1}"),
+        ({"expiration": "60000 ms"}, "invalid expiration '60000 ms': {leftover_string,\" ms\"}"),
     ],
 )
 def test_a_message_that_cannot_be_published_closes_the_channel(
