@@ -314,8 +314,8 @@ class Channel:
         """As `channel_port.ChannelPort.check_there`."""
         self.declaring.found(queue)
 
-    def check_consumed(self, queue: str, *, exclusive: bool) -> None:
-        """Whether one more may receive from a queue, or have it for itself.
+    def check_consumed(self, queue: str, *, exclusive: bool) -> int:
+        """Whether one more may receive from a queue, or have it for itself; returns the queue's number.
 
         Raises:
             AmqpError: NOT_FOUND: there is none. ACCESS_REFUSED: another has it for itself, or it shall be for one while others receive.
@@ -326,6 +326,7 @@ class Channel:
         others = max(found.receivers - claims.getters[known], claims.consumers(known))
         if not claims.may_consume(known) or (exclusive and others > 0):
             raise AmqpError(ReplyCode.ACCESS_REFUSED, f"{self.names.queue_text(queue)} in exclusive use")
+        return found.number
 
     def answers_due(self) -> None:
         """As `publishing_line.Host.answers_due`."""
@@ -366,9 +367,9 @@ class Channel:
         """As `publishing_line.Host.explained`."""
         self.link.blocked(None if text is None else self.names.shown(text))
 
-    def unused(self, queue: str) -> None:
+    def unused(self, queue: str, number: int) -> None:
         """As `channel_port.ChannelPort.unused`."""
-        self.declaring.unused(queue)
+        self.declaring.unused(queue, number)
 
     def cancelled(self, tag: str) -> None:
         """As `channel_port.ChannelPort.cancelled`."""

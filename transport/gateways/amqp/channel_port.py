@@ -62,11 +62,11 @@ class ChannelPort(Protocol):
     def check_there(self, queue: str) -> None:
         """Whether a queue is there that may be asked for a message, be it consumed exclusively or not; raises AmqpError."""
 
-    def check_consumed(self, queue: str, *, exclusive: bool) -> None:
-        """Whether one more may receive from a queue, or have it for itself; raises AmqpError."""
+    def check_consumed(self, queue: str, *, exclusive: bool) -> int:
+        """Whether one more may receive from a queue, or have it for itself; returns the queue's number, and raises AmqpError."""
 
-    def unused(self, queue: str) -> None:
-        """The last consumer of a queue is gone."""
+    def unused(self, queue: str, number: int) -> None:
+        """The last consumer of the queue with this name and number is gone."""
 
     def run(self, method: Method, work: Coroutine[None, None, Method | None]) -> None:
         """Have a command carried out. What the client has said behind it waits."""

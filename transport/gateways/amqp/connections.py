@@ -27,7 +27,7 @@ from transport.gateways.amqp.errors import AmqpError, short_text
 from transport.gateways.amqp.events import Event, MethodReceived, ProtocolHeader, Published, Refused, Settled
 from transport.gateways.amqp.facts import facts_of
 from transport.gateways.amqp.gateway import Gateway, Owner
-from transport.gateways.amqp.leaving import Remains
+from transport.gateways.amqp.leaving import Remains, Unfinished
 from transport.gateways.amqp.names import Names
 from transport.gateways.amqp.negotiation import Agreed, Negotiation, Password, State
 from transport.gateways.amqp.protocol import AmqpProtocol, Said, Written
@@ -97,11 +97,11 @@ class AmqpConnection(Served[Any]):
         self._leaves: asyncio.TimerHandle | None = None
         self._admission = Admission(host, self)
         # What channels have left that were closed, and in the end all of them; from then on nobody hears any more.
-        self._remains: list[Remains] = []
+        self._remains: dict[ChannelPort, Remains] = {}
+        self._unfinished = Unfinished(lambda channel: channel.busy or channel.publishing.owed)
         self._gone = False
-        self._working = 0
-        # Of all channels, as each has told last.
-        self._waiting = self._consumers = 0
+        # What is under way; and of all channels, as each has told last.
+        self._working = self._waiting = self._consumers = 0
         self.names = Names()
         self.claims = gateway.claims
         self.receivers = Receivers()
@@ -229,12 +229,12 @@ class AmqpConnection(Served[Any]):
         before, channel.counted = channel.counted, channel.counts()
         self._waiting += channel.counted.bytes - before.bytes
         self._consumers += channel.counted.consumers - before.consumers
+        if channel in self._remains and not self._remains[channel].look():
+            del self._remains[channel]
         self._settle()
 
     def _settle(self) -> None:
         """Read on or not, as much as waits; and say whether the client is blocked."""
-        if self._remains:
-            self._remains = [each for each in self._remains if each.look()]
         if self._gone:
             return
         most = MOST_WAITING_CONSUMING if self._consumers else MOST_WAITING_BYTES
@@ -306,7 +306,7 @@ class AmqpConnection(Served[Any]):
     def _leave_behind(self, *channels: Channel) -> None:
         """What these have published is stored all the same, and they end."""
         waiting = sum(channel.counts().bytes for channel in channels)
-        self._remains.append(Remains(self._gateway.leaving, channels, waiting, self._host.loop))
+        self._remains |= dict.fromkeys(channels, Remains(self._gateway.leaving, channels, waiting, self._host.loop))
 
     def _of_closing(self, number: int, method: Method) -> None:
         """Of a channel that was told to close only its own close and the answer to ours are looked at."""
@@ -431,7 +431,7 @@ class AmqpConnection(Served[Any]):
 
     def _settle_end(self) -> None:
         """End, as the client or the broker wants it, once all is done that was said, and stored and told."""
-        if self._working or any(channel.busy or channel.publishing.owed for channel in self._channels.values()):
+        if self._working or self._unfinished.among(self._channels.values()):
             return
         if self._leaving:
             self._left()

@@ -62,6 +62,7 @@ class Consumer:
     Attributes:
         tag: as given.
         queue: likewise.
+        number: the queue's; 0 as long as it is not looked for.
         no_ack: likewise.
         prefetch: messages that it may hold now; 0 for any number.
         actor: what receives, once it is attached.
@@ -71,6 +72,7 @@ class Consumer:
     def __init__(self, host: Host, tag: str, queue: str, *, no_ack: bool, prefetch: int, window: int) -> None:
         self.tag = tag
         self.queue = queue
+        self.number = 0
         self.no_ack = no_ack
         self.actor: Ref | None = None
         self.ended = False

@@ -7,7 +7,7 @@ turn or two of the loop, unless a queue is full. So long such channels stay, wit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -32,6 +32,29 @@ class Leaving:
         self.bytes = 0
 
 
+class Unfinished:
+    """Channels of which something is to be done yet, when nothing new comes to any.
+
+    Each word on one is reason to ask whether that was the last. Of thousands, to look at all for each would be a turn of seconds.
+
+    Args:
+        is_unfinished: whether one is.
+    """
+
+    def __init__(self, is_unfinished: Callable[[Channel], bool]) -> None:
+        self._is_unfinished = is_unfinished
+        self._left: list[Channel] = []
+
+    def among(self, channels: Iterable[Channel]) -> bool:
+        """Whether there is any among these; all are looked at only when none is left of those that there were."""
+        left = self._left
+        while left and not self._is_unfinished(left[-1]):
+            left.pop()
+        if not left:
+            left += filter(self._is_unfinished, channels)
+        return bool(left)
+
+
 class Remains:
     """What is left of one connection, or channel.
 
@@ -48,6 +71,7 @@ class Remains:
         self._leaving, self._channels = leaving, channels
         self._size = size + COUNTED_BYTES
         self._timer: asyncio.TimerHandle | None = None
+        self._unfinished = Unfinished(lambda channel: channel.unstored)
         leaving.bytes += self._size
         for channel in channels:
             channel.receiving.end()
@@ -82,4 +106,4 @@ class Remains:
             channel.waiting_changed()
 
     def _waits(self) -> bool:
-        return any(channel.unstored for channel in self._channels)
+        return self._unfinished.among(self._channels)

@@ -15,7 +15,8 @@ from transport.gateways.amqp.reply_codes import ReplyCode
 LOOKED_AT: Final = EXPIRATION_FLAG | FLAGS["user_id"] | REPLY_TO_FLAG
 """Properties for which a message is looked at by itself; most have none of them."""
 _MS: Final = 1000
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_MOST: Final = int(MAX_TTL_SECONDS * _MS)
+_NUMBER: Final = re.compile("[+-]?[0-9]+")
 
 
 def ttl_of(method: BasicPublish, raw: bytes, user: str | None) -> float | None:
@@ -38,26 +39,30 @@ def ttl_of(method: BasicPublish, raw: bytes, user: str | None) -> float | None:
     if properties.reply_to == REPLY_TO:
         # Where somebody consumes them, it says their queue by now.
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist", BasicPublish.INDEX)
+    seconds = None if properties.expiration is None else _seconds(properties.expiration)
     said = properties.user_id
     if said is not None and user is not None and said != user:
         text = f"user_id property set to '{said}' but authenticated user was '{user}'"
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, BasicPublish.INDEX)
-    return None if properties.expiration is None else _seconds(properties.expiration)
+    return seconds
 
 
 def _seconds(expiration: str) -> float:
     """An expiration is a number of milliseconds, as text."""
-    found = _INTEGER.match(expiration)
-    if found is None:
+    begins = _NUMBER.match(expiration)
+    if begins is None:
         raise _invalid(expiration, "no_integer")
-    if found.end() < len(expiration):
-        raise _invalid(expiration, f'{{leftover_string,"{expiration[found.end() :]:.40}"}}')
-    if found[0].startswith("-") and found[0].strip("-0"):
-        raise _invalid(expiration, f"{{value_negative,{expiration:.40}}}")
-    seconds = int(expiration) / _MS if len(expiration) < len(str(MAX_TTL_SECONDS * _MS)) else MAX_TTL_SECONDS + 1
-    if seconds > MAX_TTL_SECONDS:
-        raise _invalid(expiration, f"{{value_too_large,{expiration:.40}}}")
-    return seconds
+    number, rest = begins[0], expiration[begins.end() :]
+    if rest:
+        raise _invalid(expiration, f'{{leftover_string,"{rest:.40}"}}')
+    digits = number.lstrip("+-").lstrip("0")
+    if digits and number.startswith("-"):
+        raise _invalid(expiration, f"{{value_negative,-{digits:.40}}}")
+    # No number is made of very many digits.
+    milliseconds = int(digits or "0") if len(digits) <= len(str(_MOST)) else _MOST + 1
+    if milliseconds > _MOST:
+        raise _invalid(expiration, f"{{value_too_large,{digits:.40}}}")
+    return milliseconds / _MS
 
 
 def _invalid(expiration: str, why: str) -> AmqpError:

@@ -329,12 +329,12 @@ class Receiving:
     def _let_in(self, consumer: Consumer, *, exclusive: bool) -> None:
         """Attach a consumer. Where it may not be, the place of direct replies goes that was made for it."""
         try:
-            self._channel.check_consumed(consumer.queue, exclusive=exclusive)
+            consumer.number = self._channel.check_consumed(consumer.queue, exclusive=exclusive)
             self._begin(consumer)
         except Exception:
             if is_place(consumer.queue):
                 self._channel.direct_reply.left(consumer.queue)
-                self._channel.unused(consumer.queue)
+                self._channel.unused(consumer.queue, consumer.number)
             raise
 
     def _begin(self, consumer: Consumer) -> None:
@@ -378,7 +378,7 @@ class Receiving:
         self._channel.direct_reply.left(consumer.queue)
         queue = self._channel.names.queue(consumer.queue)
         if self._channel.link.claims.leave(queue, consumer):
-            self._channel.unused(consumer.queue)
+            self._channel.unused(consumer.queue, consumer.number)
 
     def _give_way(self) -> None:
         """Have room for one more queue: what was asked for least lately, and nothing is held of."""

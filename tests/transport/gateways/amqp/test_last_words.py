@@ -80,6 +80,29 @@ def test_a_queue_of_a_clients_own_that_is_declared_when_it_is_gone_goes_at_once(
     run(main)
 
 
+def test_a_queue_that_is_made_anew_does_not_go_with_the_last_consumer_of_the_one_before(run: Any) -> None:
+    """Its consumers heard of the deletion when another queue had its name, and took that with them."""
+
+    def consumes(client: RawClient) -> None:
+        client.declare("passing", auto_delete=True)
+        client.ask(basic.BasicConsume(queue="passing", consumer_tag="c"), basic.BasicConsumeOk)
+
+    async def main() -> None:
+        async with served() as broker:
+            port = broker.addresses(NAME)[0].port
+            with await asyncio.to_thread(lambda: RawClient(port)) as client:
+                await asyncio.to_thread(consumes, client)
+                queues = broker.queues
+                settings, arguments = queues.settings_of("passing"), queues.find("passing").arguments
+                queues.delete("passing")
+                queues.declare("passing", settings, arguments)
+                cancelled = await asyncio.to_thread(client.expect, basic.BasicCancel)
+                assert cancelled.consumer_tag == "c"
+                assert "passing" in queues
+
+    run(main)
+
+
 def test_what_is_dropped_of_a_channel_that_was_closed_counts_as_waiting_no_more(run: Any, jump: Any) -> None:
     """It did for as long as its connection stood: one whose channels had failed often enough was never read again."""
 

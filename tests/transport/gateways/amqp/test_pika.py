@@ -483,6 +483,9 @@ def test_a_consumer_that_wants_its_queue_for_itself_gets_it_or_hears_that_others
     with connected(broker) as connection, pytest.raises(ChannelClosedByBroker) as caught:
         connection.channel().basic_consume(queue, lambda *_: None)
     assert caught.value.reply_text == f"ACCESS_REFUSED - queue '{queue}' in vhost '/' in exclusive use"
+    with connected(broker) as connection:
+        # It is for itself among consumers: RabbitMQ refuses no basic.get for it.
+        assert connection.channel().basic_get(queue) == (None, None, None)
     channel.basic_cancel("only")
     with connected(broker) as connection:
         assert connection.channel().basic_consume(queue, lambda *_: None)
@@ -519,6 +522,9 @@ def test_a_message_that_has_expired_is_not_delivered_and_one_without_end_is(
     [
         ({"expiration": "soon"}, "invalid expiration 'soon': no_integer"),
         ({"expiration": "9" * 200}, f"invalid expiration '{'9' * 80}': {{value_too_large,{'9' * 40}}}"),
+        ({"expiration": "316224000001"}, "invalid expiration '316224000001': {value_too_large,316224000001}"),
+        ({"expiration": "-01"}, "invalid expiration '-01': {value_negative,-1}"),
+        ({"expiration": "60000 ms"}, "invalid expiration '60000 ms': {leftover_string,\" ms\"}"),
     ],
 )
 def test_a_message_that_cannot_be_published_closes_the_channel(
