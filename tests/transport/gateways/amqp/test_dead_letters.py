@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import aio_pika
 import pika
 import pytest
 from hypothesis import given, settings
@@ -14,7 +18,7 @@ from hypothesis import strategies as st
 from pika.adapters.blocking_connection import BlockingChannel
 
 from actors.batch import BinaryColumn, MessageBatch, pack_headers
-from actors.queue.vocabulary.deaths import HISTORY, HISTORY_BYTES, MOST_DEATHS, Death, History
+from actors.queue.vocabulary.deaths import HISTORY, HISTORY_BYTES, MOST_DEATHS, Death, History, history_of
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.replies import ReceivedMessages
 from tests.examples_tried import tried
@@ -230,6 +234,57 @@ def test_what_a_native_sender_has_sent_dies_alike(broker: AmqpBroker, channel: B
         "exchange": "",
         "routing-keys": [source],
     }
+
+
+def test_aio_pika_hears_of_both_deaths_and_native_programs_read_what_is_said_of_them(
+    broker: AmqpBroker, named: Named
+) -> None:
+    source, middle, end, exchange = named("source"), named("middle"), named("end"), named("dlx")
+
+    async def main() -> dict[str, Any]:
+        async with (
+            asyncio.timeout(SECONDS),
+            await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{broker.port}/", timeout=SECONDS) as connection,
+        ):
+            channel = await connection.channel()
+            dlx = await channel.declare_exchange(exchange, "direct")
+            queues = []
+            for name, following in ((source, middle), (middle, end), (end, None)):
+                given = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": following}
+                queue = await channel.declare_queue(name, arguments=given if following else None)
+                await queue.bind(dlx, name)
+                queues.append(queue)
+            sent = aio_pika.Message(b"a", content_type="a/b", headers={"own": 1})
+            await channel.default_exchange.publish(sent, source)
+            for queue in queues[:2]:
+                async with queue.iterator() as messages:
+                    async for message in messages:
+                        await message.reject(requeue=False)
+                        break
+            async with queues[2].iterator() as messages:
+                async for message in messages:
+                    await message.reject(requeue=True)
+                    assert message.content_type == "a/b"
+                    return dict(message.headers)
+        raise AssertionError("nothing has come")
+
+    headers = asyncio.run(main())
+    assert [(each["queue"], each["reason"], each["count"]) for each in headers["x-death"]] == [
+        (middle, "rejected", 1),
+        (source, "rejected", 1),
+    ]
+    assert (headers["own"], headers["x-first-death-queue"], headers["x-last-death-queue"]) == (1, source, middle)
+    code, out, said = broker.run("receive", "--queue", end, "--count", "1", "--jsonl")
+    assert code == 0, said
+    natively = json.loads(out)["headers"]
+    history = history_of({HISTORY: b64decode(natively.pop(HISTORY)["base64"])})
+    assert history is not None
+    assert [(each.queue, each.exchange, each.key) for each in history.deaths] == [
+        (middle, exchange, middle.encode()),
+        (source, "", source.encode()),
+    ]
+    assert natively["penstock-dead-queue"] == middle
+    assert (natively["own"], natively["amqp.content_type"]) == ("1", "a/b")
 
 
 def told(headers: dict[str, Any], key: bytes = b"k", published: Published | None = None) -> dict[str, Any]:
