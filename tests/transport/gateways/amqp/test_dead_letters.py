@@ -166,18 +166,22 @@ def test_what_is_tried_again_and_again_counts_and_has_the_last_death_first(
         channel.basic_reject(method.delivery_tag, requeue=True)
 
 
-def test_what_nobody_tries_does_not_come_round(channel: BlockingChannel, named: Named) -> None:
+@pytest.mark.parametrize("exchange", ["", "amq.direct"])
+def test_what_nobody_tries_does_not_come_round(
+    broker: AmqpBroker, channel: BlockingChannel, named: Named, exchange: str
+) -> None:
     first, second = named("first"), named("second")
     for queue, to in ((first, second), (second, first)):
-        arguments = {"x-message-ttl": 20, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": to}
+        arguments = {"x-message-ttl": 20, "x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": to}
         channel.queue_declare(queue, arguments=arguments)
-    channel.queue_declare(f"{second}.dead")
+        if exchange:
+            channel.queue_bind(queue, exchange, queue)
     channel.basic_publish("", first, b"a")
-    deaths = dead(channel, f"{second}.dead")["x-death"]
-    assert [(each["queue"], each["reason"], each["count"]) for each in deaths] == [
-        (second, "expired", 1),
-        (first, "expired", 1),
-    ]
+    figures = broker.until(second, lambda row: bool(row["total_expired"]))
+    assert (figures["total_in"], figures["total_expired"], figures["stored_messages"]) == (1, 1, 0)
+    assert broker.statistics(first)["total_in"] == 1
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="NOT_FOUND"):
+        channel.queue_declare(f"{second}.dead", passive=True)
 
 
 def test_the_other_keys_of_a_message_route_its_dead_letters_until_they_are_given_another(
