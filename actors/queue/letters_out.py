@@ -28,6 +28,7 @@ from actors.exchanges.errors import ExchangeNotFoundError
 from actors.exchanges.message_tables import further_keys, may_have_further, table_of
 from actors.queue.operations.dead_letters import (
     MOST_BEFORE,
+    drop_letters,
     expired_before,
     readdressed,
     room_for_letters,
@@ -70,7 +71,9 @@ STORING_SECONDS: Final = 0.0025
 """After which a step routes no more, and stores no more, where keys are slow to route, or lead to very many queues: some of both is always
 done."""
 OWN: Final = ("",)
-"""Stands for the queue's own dead-letter queue among the names of queues, which are never empty."""
+"""Stands for the queue's own dead-letter queue among the names of queues, which are never empty;"""
+NOWHERE: Final = ("", "")
+"""and this for none: they are dropped."""
 
 logger = logging.getLogger("penstock.queue")
 
@@ -83,6 +86,9 @@ class Queues(Protocol):
 
     def state(self, name: str) -> QueueState | None:
         """A queue's state; None where there is no such queue."""
+
+    def is_declared_elsewhere(self, name: str) -> bool:
+        """Whether another protocol has declared a queue, in words of its own."""
 
 
 class Routes(NamedTuple):
@@ -274,7 +280,12 @@ class LettersOut:
         self, routes: Routes, letter: DeadLetter, batch: MessageBatch, most: int, time_is_up: Callable[[], bool]
     ) -> Iterator[Names]:
         """Where each message goes, one by one; of those that are looked at singly, the first, for as long as there is time."""
-        exchange = cast("str", letter.exchange)
+        exchange = letter.exchange
+        if exchange is None:
+            yield from repeat(
+                self._round(routes, f"queue {self._state.settings.dead_letter_queue!r} has had them"), len(batch)
+            )
+            return
         common = self._common(letter)
         keys = batch.keys if letter.routing_key is None else None
         by_headers = routes.exchanges.get(exchange) is not None and routes.exchanges.reached(exchange).by_headers
@@ -283,7 +294,7 @@ class LettersOut:
             letter.routing_key is None and batch.headers is not None and may_have_further(bytes(batch.headers.data))
         )
         if keys is None and not by_headers and not again and not several:
-            yield from repeat(self._route(routes, exchange, (common,), None, ()), len(batch))
+            yield from repeat(self._route(routes, letter, (common,), None, ()), len(batch))
             return
         found: dict[tuple[bytes, Names, Names], Names] = {}
         for index in range(min(most, len(batch))):
@@ -294,7 +305,7 @@ class LettersOut:
             queues = None if by_headers else found.get((key, before, more))
             if queues is None:
                 text = key.decode("utf-8", "replace") if key else common
-                queues = self._route(routes, exchange, (text, *more), headers, before)
+                queues = self._route(routes, letter, (text, *more), headers, before)
                 found[key, before, more] = queues
             yield queues
             if time_is_up():
@@ -306,8 +317,9 @@ class LettersOut:
             return letter.routing_key
         return (letter.published and letter.published.routing_key) or self._state.name
 
-    def _route(self, routes: Routes, exchange: str, keys: Names, headers: Table | None, before: Names) -> Names:
+    def _route(self, routes: Routes, letter: DeadLetter, keys: Names, headers: Table | None, before: Names) -> Names:
         """Where a message goes that has expired ``before`` in these queues, one behind the other."""
+        exchange = letter.exchange or ""
         if len(before) >= MOST_BEFORE:
             return self._own("far", f"they have expired in {len(before)} queues before, and nobody has tried them")
         try:
@@ -322,8 +334,19 @@ class LettersOut:
         if others:
             return others
         if there:
-            return self._own("back", f"exchange {exchange!r} leads them only to where they come from")
+            why = f"exchange {exchange!r} leads them only to where they come from"
+            return self._round(routes, why) if letter.expired else self._own("back", why)
         return self._own("unrouted", f"exchange {exchange!r} has no queue for them")
+
+    def _round(self, routes: Routes, why: str) -> Names:
+        """Where what has expired goes that would come round: other protocols, and their queues, have it dropped."""
+        name = self._state.name
+        if not routes.queues.is_declared_elsewhere(name):
+            return self._own("back", why)
+        if "round" not in self._said:
+            self._said.add("round")
+            logger.warning("dead letters of %s are dropped, as they have expired on all of their way: %s", name, why)
+        return NOWHERE
 
     def _own(self, kind: str, why: str) -> Names:
         """The queue's own dead-letter queue; the log is told once for each kind of reason."""
@@ -340,6 +363,9 @@ class LettersOut:
         batch = batches[0] if len(batches) == 1 else joined_batches(batches)
         ranges = merged([(part.up_to - len(part.batch), part.up_to) for part in parts])
         full: str | None = None
+        if names == NOWHERE:
+            drop_letters(self._state, ranges, actor.loop.time())
+            return None
         if names != OWN:
             count, full = self._room(routes, names, batch)
             if not count:

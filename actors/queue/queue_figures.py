@@ -129,6 +129,10 @@ class QueueFigures:
         """Of all queues, in no order: to put very many in one takes a turn of the loop."""
         return list(self._numbers)
 
+    def is_declared_elsewhere(self, name: str) -> bool:
+        """Whether another protocol has declared a queue, in words of its own."""
+        return name in self._arguments
+
     def state(self, name: str) -> QueueState | None:
         """A queue's state, to be looked at only, as it stands; None where there is no such queue."""
         return self._states.get(name)

@@ -189,7 +189,7 @@ class QueueOutput:
     def _beside(self, effect: Effect) -> None:
         """What is no reply to a connection."""
         if type(effect) is DeadLetter:
-            if effect.exchange is None:
+            if effect.exchange is None and not effect.again:
                 self._dead_letter(effect)
             else:
                 self.letters.append(effect)

@@ -171,7 +171,7 @@ def test_both_reasons_are_said_with_queue_time_and_deliveries() -> None:
     ] * 2
 
 
-def test_what_would_expire_back_to_where_it_has_expired_goes_to_the_queues_own() -> None:
+def test_what_would_expire_back_to_where_it_has_expired_does_not_go_there() -> None:
     queue = QueueState("b", 0, QueueSettings(ttl=5.0, dead_letter_queue="a"))
     queue.attach_sender("s", None)
     queue.request_capacity("s", 10, LARGE)
@@ -182,11 +182,10 @@ def test_what_would_expire_back_to_where_it_has_expired_goes_to_the_queues_own()
     )
     queue.send("s", 0, batch, 0.0, 1)
     queue.tick(6.0)
-    assert [(letter.queue, [message.payload for message in letter.batch.messages()]) for letter in letters(queue)] == [
-        ("a", [b"new", b"tried"]),
-        (None, [b"expired", b"expired"]),
-        ("a", [b"new"]),
-    ]
+    assert [
+        (letter.queue, letter.again, [message.payload for message in letter.batch.messages()])
+        for letter in letters(queue)
+    ] == [("a", False, [b"new", b"tried"]), (None, True, [b"expired", b"expired"]), ("a", False, [b"new"])]
 
 
 def test_what_dies_together_and_is_tiny_goes_in_parts_that_fit_a_frame_with_their_headers() -> None:

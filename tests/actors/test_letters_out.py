@@ -436,7 +436,7 @@ async def test_those_of_a_queue_that_fails_and_begins_anew_leave_once(folder: Pa
     await bench.close()
 
 
-async def a_circle(folder: Path, *names: str, plain: tuple[str, ...] = ()) -> Letters:
+async def a_circle(folder: Path | None, *names: str, plain: tuple[str, ...] = (), arguments: bytes = b"") -> Letters:
     """Queues whose messages expire after 5 s, each into the next by its key, and the last into the first."""
     bench = Letters(folder)
     await bench.bound("direct")
@@ -444,12 +444,14 @@ async def a_circle(folder: Path, *names: str, plain: tuple[str, ...] = ()) -> Le
     for name, following in zip(names, (*names[1:], names[0]), strict=True):
         way = {"dead_letter_queue": following} if name in plain else {"dead_letter_exchange": "x"}
         key = {} if name in plain else {"dead_letter_routing_key": following}
-        bench.queues.declare(name, QueueSettings(ttl=5.0, **way, **key))
+        bench.queues.declare(name, QueueSettings(ttl=5.0, **way, **key), arguments)
         await defined(bench, decide.bind("x", name, name))
     return bench
 
 
-@pytest.mark.parametrize(("names", "plain"), [("ab", ()), ("abc", ()), ("abc", ("b",))])
+@pytest.mark.parametrize(
+    ("names", "plain"), [("ab", ()), ("abc", ()), ("abc", ("b",)), ("ab", ("b",)), ("abc", ("a", "b", "c"))]
+)
 def test_what_nobody_has_tried_does_not_come_round(tmp_path: Path, names: str, plain: tuple[str, ...]) -> None:
     async def main() -> None:
         bench = await a_circle(tmp_path / "data", *names, plain=plain)
@@ -466,6 +468,47 @@ def test_what_nobody_has_tried_does_not_come_round(tmp_path: Path, names: str, p
         await bench.close()
 
     run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(("names", "plain"), [("ab", ()), ("abc", ("b",)), ("abc", ("c",)), ("abc", ("a", "b", "c"))])
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_of_queues_that_another_protocol_has_declared_it_is_dropped(
+    tmp_path: Path, names: str, plain: tuple[str, ...], on_disk: bool
+) -> None:
+    async def main() -> None:
+        bench = await a_circle(tmp_path / "data" if on_disk else None, *names, plain=plain, arguments=b"words")
+        bench.store(b"1", b"2", name="a")
+        await turns()
+        with warnings() as told_of:
+            for _ in range(5):
+                await elapse(6.0)
+                bench.time_of_day += 6.0
+                if on_disk:
+                    await bench.settled()
+        assert bench.holds(*names, *(f"{name}.dead" for name in names)) == [[]] * 2 * len(names)
+        *others, last = (bench.figures(name) for name in names)
+        assert [each.total_expired for each in others] == [0] * len(others)
+        assert [each.total_dead_lettered for each in others] == [2] * len(others)
+        assert (last.total_expired, last.total_dead_lettered, last.leaving, last.stored_messages) == (2, 0, 0, 0)
+        (told,) = told_of
+        assert told.startswith(f"dead letters of {names[-1]} are dropped, as they have expired on all of their way: ")
+        await bench.close()
+        if on_disk:
+            again = Letters(tmp_path / "data")
+            assert again.holds(*names) == [[]] * len(names)
+            await again.close()
+
+    run_in_virtual_time(main())
+
+
+@durable
+async def test_what_a_receiver_has_refused_is_kept_where_it_cannot_go_back(folder: Path) -> None:
+    bench = Letters(folder)
+    bench.queues.declare("p", QueueSettings(max_receives=1, dead_letter_exchange="x"), b"words")
+    await bench.bound(p="")
+    await bench.die_of(b"1", name="p")
+    assert bench.holds("p", "p.dead") == [[], [b"1"]]
+    await bench.close()
 
 
 @durable

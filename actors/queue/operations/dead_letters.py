@@ -30,7 +30,7 @@ from actors.queue.vocabulary.deaths import (
     History,
     history_of,
 )
-from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
+from actors.queue.vocabulary.events import MessagesAdded, MessagesExpired, MessagesMoved
 from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, REJECTED, DeadLetter, Tell
 from actors.queue.vocabulary.settings import (
     DEAD_LETTER_PART_BYTES,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from actors.batch import HeaderValue
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Span
+    from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.commands import StoreDeadLetters
     from actors.queue.vocabulary.published import Published
 
@@ -312,24 +313,25 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
     # What it says of earlier deaths is in the batch but for the last of them.
     if batch.headers is not None and _REASON_KEY in bytes(batch.headers.data):
         more += AGAIN_BYTES + (BEFORE_BYTES if facts.expired else 0)
-    count = fitting(batch, more)
+    count, again = fitting(batch, more), False
     if facts.expired and to is not None and entry.ttl_us != 0:
         # It would come round for ever, and nobody would have tried it. What has no time is dropped where it has come round.
-        count, round_again = _leading(batch.slice(0, count), to)
-        to = None if round_again else to
+        count, again = _leading(batch.slice(0, count), to)
     if count < len(batch):
         core.outbox.add(span.part(span.start + count, span.stop))
         span, batch = span.part(span.start, span.start + count), batch.slice(0, count)
     core.outbox.sent.insert(span, now + DEAD_LETTER_TIMEOUT)
     core.effects.append(
         DeadLetter(
-            to,
+            None if again else to,
             with_facts(batch, facts),
             ((span.start, span.stop),),
             max(entry.event, core.barrier),
             entry.published,
             settings.dead_letter_exchange,
             settings.dead_letter_routing_key,
+            facts.expired,
+            again,
         )
     )
 
@@ -396,6 +398,15 @@ def dead_letters_moved(core: QueueCore, command: DeadLettersMoved, now: float) -
     """The dead-letter queue has these messages."""
     core.log.apply(MessagesMoved(command.ranges))
     for start, stop in command.ranges:
+        core.outbox.drop(start, stop)
+    hand_over(core, now)
+    core.grant()
+
+
+def drop_letters(core: QueueCore, ranges: tuple[Range, ...], now: float) -> None:
+    """What was handed over, and is stored nowhere, goes nowhere: it has just expired."""
+    core.commit(MessagesExpired(ranges))
+    for start, stop in ranges:
         core.outbox.drop(start, stop)
     hand_over(core, now)
     core.grant()

@@ -314,6 +314,8 @@ class DeadLetter:
         ranges: their numbers here.
         published: through which exchange they came here; None for none.
         exchange: where they are published instead, by ``routing_key`` or the key of each; None where they go to the queue.
+        expired: whether they have expired, and no receiver has refused them.
+        again: whether they would come round to where they have expired before: then they go to no declared queue.
     """
 
     queue: str | None
@@ -323,6 +325,8 @@ class DeadLetter:
     published: Published | None = None
     exchange: str | None = None
     routing_key: str | None = None
+    expired: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import aio_pika
 import pika
 import pytest
 from hypothesis import given, settings
@@ -14,7 +18,7 @@ from hypothesis import strategies as st
 from pika.adapters.blocking_connection import BlockingChannel
 
 from actors.batch import BinaryColumn, MessageBatch, pack_headers
-from actors.queue.vocabulary.deaths import HISTORY, HISTORY_BYTES, MOST_DEATHS, Death, History
+from actors.queue.vocabulary.deaths import HISTORY, HISTORY_BYTES, MOST_DEATHS, Death, History, history_of
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.replies import ReceivedMessages
 from tests.examples_tried import tried
@@ -162,18 +166,22 @@ def test_what_is_tried_again_and_again_counts_and_has_the_last_death_first(
         channel.basic_reject(method.delivery_tag, requeue=True)
 
 
-def test_what_nobody_tries_does_not_come_round(channel: BlockingChannel, named: Named) -> None:
+@pytest.mark.parametrize("exchange", ["", "amq.direct"])
+def test_what_nobody_tries_does_not_come_round(
+    broker: AmqpBroker, channel: BlockingChannel, named: Named, exchange: str
+) -> None:
     first, second = named("first"), named("second")
     for queue, to in ((first, second), (second, first)):
-        arguments = {"x-message-ttl": 20, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": to}
+        arguments = {"x-message-ttl": 20, "x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": to}
         channel.queue_declare(queue, arguments=arguments)
-    channel.queue_declare(f"{second}.dead")
+        if exchange:
+            channel.queue_bind(queue, exchange, queue)
     channel.basic_publish("", first, b"a")
-    deaths = dead(channel, f"{second}.dead")["x-death"]
-    assert [(each["queue"], each["reason"], each["count"]) for each in deaths] == [
-        (second, "expired", 1),
-        (first, "expired", 1),
-    ]
+    figures = broker.until(second, lambda row: bool(row["total_expired"]))
+    assert (figures["total_in"], figures["total_expired"], figures["stored_messages"]) == (1, 1, 0)
+    assert broker.statistics(first)["total_in"] == 1
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="NOT_FOUND"):
+        channel.queue_declare(f"{second}.dead", passive=True)
 
 
 def test_the_other_keys_of_a_message_route_its_dead_letters_until_they_are_given_another(
@@ -230,6 +238,57 @@ def test_what_a_native_sender_has_sent_dies_alike(broker: AmqpBroker, channel: B
         "exchange": "",
         "routing-keys": [source],
     }
+
+
+def test_aio_pika_hears_of_both_deaths_and_native_programs_read_what_is_said_of_them(
+    broker: AmqpBroker, named: Named
+) -> None:
+    source, middle, end, exchange = named("source"), named("middle"), named("end"), named("dlx")
+
+    async def main() -> dict[str, Any]:
+        async with (
+            asyncio.timeout(SECONDS),
+            await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{broker.port}/", timeout=SECONDS) as connection,
+        ):
+            channel = await connection.channel()
+            dlx = await channel.declare_exchange(exchange, "direct")
+            queues = []
+            for name, following in ((source, middle), (middle, end), (end, None)):
+                given = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": following}
+                queue = await channel.declare_queue(name, arguments=given if following else None)
+                await queue.bind(dlx, name)
+                queues.append(queue)
+            sent = aio_pika.Message(b"a", content_type="a/b", headers={"own": 1})
+            await channel.default_exchange.publish(sent, source)
+            for queue in queues[:2]:
+                async with queue.iterator() as messages:
+                    async for message in messages:
+                        await message.reject(requeue=False)
+                        break
+            async with queues[2].iterator() as messages:
+                async for message in messages:
+                    await message.reject(requeue=True)
+                    assert message.content_type == "a/b"
+                    return dict(message.headers)
+        raise AssertionError("nothing has come")
+
+    headers = asyncio.run(main())
+    assert [(each["queue"], each["reason"], each["count"]) for each in headers["x-death"]] == [
+        (middle, "rejected", 1),
+        (source, "rejected", 1),
+    ]
+    assert (headers["own"], headers["x-first-death-queue"], headers["x-last-death-queue"]) == (1, source, middle)
+    code, out, said = broker.run("receive", "--queue", end, "--count", "1", "--jsonl")
+    assert code == 0, said
+    natively = json.loads(out)["headers"]
+    history = history_of({HISTORY: b64decode(natively.pop(HISTORY)["base64"])})
+    assert history is not None
+    assert [(each.queue, each.exchange, each.key) for each in history.deaths] == [
+        (middle, exchange, middle.encode()),
+        (source, "", source.encode()),
+    ]
+    assert natively["penstock-dead-queue"] == middle
+    assert (natively["own"], natively["amqp.content_type"]) == ("1", "a/b")
 
 
 def told(headers: dict[str, Any], key: bytes = b"k", published: Published | None = None) -> dict[str, Any]:
