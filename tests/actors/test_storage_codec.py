@@ -161,7 +161,14 @@ def test_what_an_older_version_refuses_is_stored_only_where_it_says_something() 
     assert not newer & codec.settings_as_stored(plain).keys()
     assert newer & codec.settings_as_stored(to_exchange).keys() == {"dead_letter_exchange"}
     assert codec.settings_as_stored(transient)["durable"] is False
-    for settings in (plain, expiring, transient, to_exchange, replace(to_exchange, dead_letter_routing_key="k"), passing):
+    for settings in (
+        plain,
+        expiring,
+        transient,
+        to_exchange,
+        replace(to_exchange, dead_letter_routing_key="k"),
+        passing,
+    ):
         assert codec.settings_from(codec.settings_as_stored(settings)) == settings
 
 

@@ -72,6 +72,8 @@ MAX_DRAIN = 3600.0
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 DEFAULT_SMQ_QUEUE = "smq"
+MAX_AMQP_MESSAGE_BYTES = 128 * 2**20
+"""Of one message over AMQP, unless told less: what RabbitMQ 3 takes. It is one record of the journal, and is read and written whole."""
 
 OF_QUEUES = {"max_messages": "max_queue_messages", "max_bytes": "max_queue_bytes"}
 """Settings of queues that have a longer name among a broker's."""
@@ -124,6 +126,7 @@ class BrokerConfig:
         http: where HTTP is spoken, ``host:port``; None for nowhere (docs/http.md). It takes the extra ``http``.
         amqp: where clients of AMQP 0-9-1 connect, ``host:port``, in plain; None for nowhere (docs/amqp.md).
         amqps: where they connect under TLS, which takes ``tls_certificate``.
+        amqp_max_message_bytes: bytes of one message's body over AMQP, at most.
         smq_source: where sources of the simple message queue connect, ``host:port``; None for nowhere (docs/smq.md).
         smq_sink: where its sinks connect, likewise. With them the queue is exclusive.
         smq_queue: the queue that both use.
@@ -181,6 +184,7 @@ class BrokerConfig:
     http: str | None = None
     amqp: str | None = None
     amqps: str | None = None
+    amqp_max_message_bytes: int = MAX_AMQP_MESSAGE_BYTES
     smq_source: str | None = None
     smq_sink: str | None = None
     smq_queue: str = DEFAULT_SMQ_QUEUE
@@ -194,6 +198,7 @@ class BrokerConfig:
             value = getattr(self, name)
             if not value > 0:
                 raise LocalProtocolError(f"{name} is {value}; it must be more than zero")
+        self._check_amqp()
         if not 0 <= self.drain <= MAX_DRAIN:
             raise LocalProtocolError(f"drain is {self.drain} s, not between 0 and {MAX_DRAIN:g}")
         for name, known in (("log_level", LOG_LEVELS), ("log_format", LOG_FORMATS)):
@@ -248,6 +253,12 @@ class BrokerConfig:
         if name == self.dead_letter_queue:
             plain = dead_letter_settings(plain)
         return {**self.queues, name: replace(self.queues.get(name, plain), exclusive=True)}
+
+    def _check_amqp(self) -> None:
+        if not 1 <= self.amqp_max_message_bytes <= MAX_AMQP_MESSAGE_BYTES:
+            raise LocalProtocolError(
+                f"amqp_max_message_bytes is {self.amqp_max_message_bytes}, not between 1 and {MAX_AMQP_MESSAGE_BYTES}"
+            )
 
     def _check_storage(self) -> None:
         if self.directory is not None and not self.directory:

@@ -223,6 +223,7 @@ OPTIONS: tuple[Option, ...] = (
         "amqp", "address", ADDRESS_OR_NONE, "Where AMQP 0-9-1 is spoken in plain; nowhere by default.", name="amqp"
     ),
     _option("amqp", "tls_address", ADDRESS_OR_NONE, "Where it is spoken under TLS; nowhere by default.", name="amqps"),
+    _option("amqp", "max_message_bytes", SIZE, "Of one message's body there, at most.", name="amqp_max_message_bytes"),
     _option("smq", "source", ADDRESS_OR_NONE, "Where SMQ's sources connect; nowhere by default.", name="smq_source"),
     _option("smq", "sink", ADDRESS_OR_NONE, "Where SMQ's sinks connect; nowhere by default.", name="smq_sink"),
     _option("smq", "queue", _text("Q"), "The queue of both; exclusive where sinks connect.", name="smq_queue"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from transport.broker.broker_connection import native_listeners
-from transport.gateways.amqp.connections import amqp_listeners
+from transport.gateways.amqp.gateway import Gateway
+from transport.gateways.amqp.listening import amqp_listeners
 from transport.gateways.http.listener import HttpListener
 from transport.gateways.smq.connections import Place
 
@@ -24,6 +25,6 @@ def configured_listeners(config: BrokerConfig) -> list[Listener[Any]]:
     return [
         *native_listeners(config.send_address, config.receive_address),
         *([HttpListener(config.http)] if config.http else []),
-        *amqp_listeners(config.amqp, config.amqps),
+        *amqp_listeners(config.amqp, config.amqps, Gateway(max_message_bytes=config.amqp_max_message_bytes)),
         *smq.listeners(config.smq_source, config.smq_sink),
     ]

@@ -35,7 +35,10 @@ def test_a_time_that_cannot_be_is_refused_in_rabbitmqs_words(
     with pytest.raises(ChannelClosedByBroker) as caught:
         channel.queue_declare(name, arguments={"x-expires": expires})
     assert caught.value.reply_code == 406
-    assert caught.value.reply_text == f"PRECONDITION_FAILED - invalid arg 'x-expires' for queue '{name}' in vhost '/': {why}"
+    assert (
+        caught.value.reply_text
+        == f"PRECONDITION_FAILED - invalid arg 'x-expires' for queue '{name}' in vhost '/': {why}"
+    )
 
 
 def test_another_time_is_another_queue(broker: AmqpBroker, channel: BlockingChannel, queue: str) -> None:  # noqa: F811 - as above
@@ -57,14 +60,13 @@ def test_a_consumer_keeps_it_and_what_uses_it_gives_it_all_its_time_again() -> N
         assert hosted._broker is not None
         host, port = hosted._broker.addresses("amqp")[0]
         with pika.BlockingConnection(pika.ConnectionParameters(host, port, heartbeat=0)) as connection:
-            channel = connection.channel()  # noqa: F811 - as above
+            channel = connection.channel()
 
             def is_there(name: str = "q") -> bool:
                 looks = connection.channel()
                 try:
                     looks.queue_declare(name, passive=True)
-                except ChannelClosedByBroker as error:
-                    assert error.reply_code == 404
+                except ChannelClosedByBroker:
                     return False
                 looks.close()
                 return True
