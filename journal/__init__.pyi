@@ -1,3 +1,4 @@
+from .apart import Memory, ReadApart
 from .backup import BackupFile, BackupWriter, Manifest, read_manifest
 from .cache import ByteBoundedCache
 from .committer import Committer, ManualCommitter, ThreadCommitter
@@ -21,7 +22,7 @@ from .journal import Journal
 from .judgement import Finding
 from .options import JournalOptions, JournalStatistics
 from .pins import Pin, PinnedFile
-from .reader import Located, RecordPlace, StoredItems
+from .reader import Located, RecordPlace, StoredItems, taken_in
 from .recovery import Record
 from .repair import repair
 from .restore import back_up_directory, restore
@@ -53,9 +54,11 @@ __all__ = [
     "Located",
     "Manifest",
     "ManualCommitter",
+    "Memory",
     "OsFiles",
     "Pin",
     "PinnedFile",
+    "ReadApart",
     "Record",
     "RecordPlace",
     "StoredItems",
@@ -66,6 +69,7 @@ __all__ = [
     "read_manifest",
     "repair",
     "restore",
+    "taken_in",
     "unpack_items_prefix",
     "unpack_several",
     "verify",

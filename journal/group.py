@@ -15,8 +15,10 @@ from journal.segment import Append, Segment
 
 SMALL_RECORD = 4096
 """Bytes up to which a record is joined into one buffer."""
-HOLD_INTERPRETER = 0
+HOLD_INTERPRETER, RELEASE_INTERPRETER = 0, 1
 """Given to crc32c: a checksum takes microseconds, to get the interpreter back from a busy thread can take milliseconds."""
+MUCH = 1 << 20
+"""Bytes of which a checksum takes as long as that: others have the interpreter meanwhile."""
 
 
 def pack_group(segment: Segment, records: Sequence[Append], position: int, epoch: int) -> list[Buffer]:
@@ -42,7 +44,7 @@ def pack_group(segment: Segment, records: Sequence[Append], position: int, epoch
             continue
         crc = crc32c(tail, salt, HOLD_INTERPRETER)
         for part in parts:
-            crc = crc32c(part, crc, HOLD_INTERPRETER)
+            crc = crc32c(part, crc, HOLD_INTERPRETER if len(part) < MUCH else RELEASE_INTERPRETER)
         add(RECORD_HEAD.pack(mark, crc))
         add(tail)
         buffers.append(b"".join(small))

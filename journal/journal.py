@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from journal.alone import AloneCommits
+from journal.apart import ReadApart
 from journal.committer import RESTS, Committer, ManualCommitter, ThreadCommitter
 from journal.directory import claim
 from journal.errors import JournalError, JournalFailedError, JournalFullError, JournalUsageError
@@ -33,7 +34,7 @@ from journal.format import (
 from journal.housekeeping import Housekeeping
 from journal.items import ITEMS_PREFIX_BYTES, Held, pack_several
 from journal.options import JournalOptions, JournalStatistics
-from journal.reader import Located, RecordPlace, StoredItems, located, read_items, spans
+from journal.reader import Located, RecordPlace, StoredItems, located, read_apart, read_items, spans
 from journal.reclaim import Combination, Live
 from journal.recovery import Record, Recovered, recover, replay
 from journal.segment import Segment, new_header
@@ -83,8 +84,7 @@ class Journal:
         self._committer: Committer | None = None
         self._queue: deque[tuple[object, ...] | Task] = deque()
         self._appended_bytes = 0
-        self._checkpoint_lsn = recovered.checkpoint.lsn
-        self._bytes_at_checkpoint = 0
+        self._checkpoint_lsn, self._bytes_at_checkpoint = recovered.checkpoint.lsn, 0
         self._sealed_since_checkpoint = len(recovered.replay_from)
         self._cut: tuple[Checkpoint, list[Path], Combination | None, int] | None = None
         self._housekeeping = Housekeeping(files, directory, options, recovered.catalog, recovered.spares, report)
@@ -249,6 +249,10 @@ class Journal:
         """
         return read_items(self._files, self._catalog, stream, sequence)
 
+    def apart(self, stream: int, sequence: int) -> ReadApart | None:
+        """The same, to be read by another thread and given to `taken_in`; None where it is not on the disk, or there is none."""
+        return read_apart(self._files, self._catalog, stream, sequence)
+
     def spans(self, stream: int, start: int, stop: int) -> Iterator[Located]:
         """The records that hold items of start <= n < stop, ascending."""
         return spans(self._catalog, stream, start, stop)
@@ -279,8 +283,7 @@ class Journal:
             JournalUsageError: one is under way.
             JournalFailedError: a write or a sync has failed.
         """
-        for _ in self.prepare_checkpoint(live):
-            pass
+        deque(self.prepare_checkpoint(live), 0)
         self.cut_checkpoint()
         self.store_checkpoint(payload, done)
 
@@ -301,8 +304,7 @@ class Journal:
         checkpoint = Checkpoint(self.next_lsn, self.epoch, self._next_segment, facts, None)
         self._cut = (checkpoint, dead, combination, combined_segment)
         self._checkpoint_lsn = self.next_lsn
-        self._bytes_at_checkpoint = self._appended_bytes
-        self._sealed_since_checkpoint = 0
+        self._bytes_at_checkpoint, self._sealed_since_checkpoint = self._appended_bytes, 0
 
     def store_checkpoint(self, payload: bytes, done: Callable[[], None] | None = None) -> None:
         """The third step: store a state that contains every record before the cut, and may contain records behind it.
@@ -321,8 +323,7 @@ class Journal:
 
     def statistics(self) -> JournalStatistics:
         """A snapshot."""
-        writer, segments = self._writer, self._catalog.segments
-        spares = len(self._spares)
+        writer, segments, spares = self._writer, self._catalog.segments, len(self._spares)
         syncs = writer.syncs if writer else 0
         return JournalStatistics(
             segments=len(segments),

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
+from journal.apart import Memory, ReadApart
 from journal.catalog import Catalog, Place
 from journal.durable import read_exactly
 from journal.errors import FormatError, JournalDamagedError, UnknownItemError
@@ -71,6 +72,32 @@ def spans(catalog: Catalog, stream: int, start: int, stop: int) -> Iterator[Loca
             return
         yield found
         start = found.stop
+
+
+def read_apart(files: Files, catalog: Catalog, stream: int, sequence: int) -> ReadApart | None:
+    """What reads the record of an item on another thread; None where it is not written yet, or there is none."""
+    place = catalog.find(stream, sequence)
+    if place is None or place.rows.firsts[place.row] > sequence:
+        return None
+    return None if place.rows.offsets[place.row] in place.segment.unwritten else ReadApart(files, place)
+
+
+def taken_in(data: Memory, stream: int, first: int, stop: int) -> StoredItems | None:
+    """The record that was read apart, of the items first <= n < stop; None where it holds others."""
+    _, _, _, kind, flags, _, _, lsn = RECORD.unpack_from(data)
+    view = memoryview(data)
+    where = (-1, 0)  # it may be elsewhere by now
+    try:
+        if flags & SEVERAL:
+            part = part_of(view[RECORD_HEADER_BYTES:], stream)
+            if part is None or part[:3] != (stream, first, stop - first):
+                return None
+            return StoredItems(first, stop, kind, lsn, part.payload, where)
+        if ITEMS_PREFIX.unpack_from(data, RECORD_HEADER_BYTES) != (stream, first, stop - first):
+            return None
+    except FormatError:
+        return None
+    return StoredItems(first, stop, kind, lsn, view[_PAYLOAD_FROM:], where)
 
 
 def read_items(files: Files, catalog: Catalog, stream: int, sequence: int) -> StoredItems:

@@ -17,6 +17,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from spark_bridge.clients import connect
 from spark_bridge.errors import (
     NO_SUBSCRIPTION,
+    OVERSIZED,
+    OversizedMessageError,
     PlanOutdatedError,
     QueueMissingError,
     not_receiving,
@@ -105,6 +107,8 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
             for batch in builder.batches(client.fetch(partition.start, partition.stop)):
                 rows += batch.num_rows
                 yield batch
+        if options.oversized == "skip":
+            return
         if options.subscription and rows != partition.stop - partition.start:
             raise RuntimeError(f"positions {partition.start}-{partition.stop} were read as {rows} rows")
 
@@ -140,6 +144,8 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
                 raise PlanOutdatedError(self._outdated(by)) from error
             if error.code in ("data-loss", "not-found"):
                 raise PlanOutdatedError(self._outdated(error.text)) from error
+            if error.code == OVERSIZED:
+                raise OversizedMessageError(error.text, ", ".join(self._options.brokers)) from error
             raise
 
     def _outdated(self, why: str) -> str:

@@ -44,6 +44,7 @@ def connect(
         take_over=options.take_over,
         owner_wait=options.owner_wait_ms / 1000,
         must_exist=options.missing_queue == "fail",
+        skip_oversized=options.oversized == "skip",
         client_id=client_id or this_program(),
         bind=_bindings(options) if mode == "own" and options.exchange else (),
         access=access_here(options.access),

@@ -30,6 +30,20 @@ class CheckpointError(SparkBridgeError):
     """An offset that is not this subscription's: the checkpoint belongs to something else."""
 
 
+OVERSIZED = "frame-too-large"
+"""The broker's code where a read comes to a message that fits no frame."""
+
+
+class OversizedMessageError(SparkBridgeError):
+    """A read has come to a message that no frame of the broker carries: it came over AMQP."""
+
+    def __init__(self, text: str, broker: str) -> None:
+        super().__init__(
+            f"broker {broker}: {text}. Receive it there, or set option oversized to skip: then the query leaves such messages out, and "
+            "acknowledges them with the others"
+        )
+
+
 SHARED = (
     "Two subscriptions of one queue SHARE it: each message goes to one of them, none to both. Two queries that both need every message "
     "need two queues"

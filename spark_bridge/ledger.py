@@ -19,10 +19,12 @@ from typing import Any, NoReturn
 from spark_bridge import clients
 from spark_bridge.errors import (
     NO_SUBSCRIPTION,
+    OVERSIZED,
     SHARED,
     BrokerUnreachableError,
     DataLossError,
     OtherQueueError,
+    OversizedMessageError,
     QueueMissingError,
     SubscriptionInUseError,
     SubscriptionTakenError,
@@ -125,6 +127,8 @@ def _explain(error: BrokerError, options: SourceOptions, broker: str, position: 
         raise lost(options, broker, error.text, position) from error
     if error.code == "unknown-role":
         raise not_receiving(broker) from error
+    if error.code == OVERSIZED:
+        raise OversizedMessageError(error.text, broker) from error
     error.add_note(f"broker {broker} of queue {options.queue!r}")
     raise error
 

@@ -63,6 +63,7 @@ class SourceOptions:
         starting_offsets: ``earliest`` or ``latest``, when the subscription is created.
         include_headers: whether ``headers`` is among the columns.
         bad_headers: ``null`` reads headers that are none as null, ``fail`` ends the query.
+        oversized: what a message does that fits no frame of a broker, as AMQP lets them be: ``fail`` the query, or ``skip`` it.
         fail_on_data_loss: whether positions that are gone end the query or are reported and skipped.
         ack_on: ``commit`` or ``poll``.
         owner_timeout_ms: how long reservations outlive the query's connection; None for ever.
@@ -91,6 +92,7 @@ class SourceOptions:
     starting_offsets: str = "earliest"
     include_headers: bool = False
     bad_headers: str = "null"
+    oversized: str = "fail"
     fail_on_data_loss: bool = True
     ack_on: str = "commit"
     owner_timeout_ms: int | None = None
@@ -285,6 +287,7 @@ _OPTIONS = (
     Option("starting_offsets", ("startingOffsets",), _starting),
     Option("include_headers", ("includeHeaders",), flag),
     Option("bad_headers", ("badHeaders",), _one_of("null", "fail")),
+    Option("oversized", ("oversized",), _one_of("fail", "skip")),
     Option("fail_on_data_loss", ("failOnDataLoss",), flag),
     Option("ack_on", ("ackOn",), _one_of("commit", "poll")),
     Option("owner_timeout_ms", ("ownerTimeout",), _duration),

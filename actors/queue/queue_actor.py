@@ -25,7 +25,7 @@ from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary import commands, moves, replies, takes
 from actors.queue.vocabulary.commands import Left, OfferBatch
-from actors.queue.vocabulary.distributed import AwaitRoom, RoomMade, RoutesChanged, StoredBeside
+from actors.queue.vocabulary.distributed import AwaitRoom, BatchRead, RoomMade, RoutesChanged, StoredBeside
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_future import LaterReply
 from actors.runtime.supervision import Supervision
@@ -419,6 +419,9 @@ class QueueActor(LoopActor):
     def _durable(self, _message: _Durable) -> None:
         self._output.release()
 
+    def _read(self, _message: BatchRead) -> None:
+        self._state.tick(self.loop.time())
+
     def _tick(self, _message: _Tick) -> None:
         self._timer = None
         self._state.tick(self.loop.time())
@@ -433,6 +436,7 @@ _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
     moves.MoveMessages: QueueActor._move,
     moves.ParcelsStored: QueueActor._moved,
     StoredBeside: QueueActor._stored,
+    BatchRead: QueueActor._read,
     AwaitRoom: QueueActor._await_room,
     RoomMade: QueueActor._room_made,
     RoutesChanged: QueueActor._routes_changed,

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from actors.errors import InvalidRequestError, QueueLimitError
 from actors.queue.changes import Changes
@@ -32,6 +32,7 @@ from actors.queue.transactions import TransactionDirectory
 from actors.queue.transient_state import TransientQueueState
 from actors.queue.vocabulary.commands import AlterQueue, PauseSenders
 from actors.queue.vocabulary.differences import differences
+from actors.queue.vocabulary.distributed import BatchRead
 from actors.queue.vocabulary.settings import (
     DEFAULT_MAX_QUEUES,
     DEFAULT_TRANSACTION_TIMEOUT,
@@ -45,6 +46,7 @@ from actors.runtime.loop_ref import LoopActorRef
 if TYPE_CHECKING:
     from actors.storage import Storage
     from actors.storage.measures import JournalMeasures
+    from actors.storage.table import JournalEntryTable
 
 WallClock = Callable[[], float]
 
@@ -391,6 +393,12 @@ class QueueDirectory(QueueFigures):
             queue = self._queues[name] = self._start(name)
         return queue
 
+    def _wake(self, name: str) -> None:
+        """A large batch may leave a queue that could not."""
+        queue = self._queues.get(name)
+        if queue is not None and queue.is_alive():
+            queue.actor_inbox.offer_beyond_bound(BatchRead())
+
     def start_actor(self, *arguments: Any) -> LoopActorRef[Any]:
         """The actor of a queue, started with the arguments of `QueueActor`; whoever watches queues starts one of another class."""
         return QueueActor.start(*arguments)
@@ -419,6 +427,8 @@ class QueueDirectory(QueueFigures):
             transaction_timeout=self._transaction_timeout,
             use=Use(partial(self.expiring.look_at, name)),
         )
+        if storage is not None:
+            cast("JournalEntryTable", self._logs[name].table).wake = partial(self._wake, name)
         if storage is not None and not settings.durable:
             # What it delivers has its number in it, and no other queue may get that: nothing goes out before its declaration is durable.
             state.depend_on(storage.recorded)

@@ -96,10 +96,13 @@ class QueueState(QueueCore):
             elif self.unfinished_at is not None and waiting in self.ring.waiting:
                 # What it asks for may be there: its turn comes.
                 not_looked_at.append(waiting)
+            elif self.ring.reading and waiting in self.ring.waiting:
+                taking.answer_late(self, waiting)
             else:
                 taking.answer_empty(self, waiting)
         for waiting in not_looked_at:
             self.wait_deadlines.push(waiting, now)
+        taking.answer_those_late(self)
 
     def next_deadline(self) -> float | None:
         """When ``tick`` has something to do; it may have been already, and None is never."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from actors.queue.state.entries import Entry
+from actors.storage.large_batches import LARGE_BYTES, LargeBatches
 from journal import ByteBoundedCache
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from actors.batch import MessageBatch
     from actors.queue.state.entries import EntryTable
-    from journal import RecordPlace
+    from journal import Journal, RecordPlace
 
 Key: TypeAlias = "tuple[int, int] | tuple[int, int, int]"
 """Of one queue's batch the queue's number and the first message; of a shared one the record's place and the lowest of the queues."""
@@ -30,13 +31,14 @@ class JournalEntry(Entry):
         stored: bytes of the record's payload.
     """
 
-    __slots__ = ("_cache", "key", "stored")
+    __slots__ = ("_cache", "key", "large", "stored")
 
     def __init__(self, first: int, stop: int, table: EntryTable, key: Key, cache: EntryCache, stored: int) -> None:
         super().__init__(first, stop, table)
         self._cache = cache
         self.key = key
         self.stored = stored
+        self.large = stored > LARGE_BYTES
 
     @property
     def most_bytes(self) -> int:
@@ -81,11 +83,16 @@ class SharedBatch:
 
 
 class EntryCache:
-    """Entries that have their messages in memory, of at most ``limit`` bytes of batches; one that has to leave forgets them."""
+    """Entries that have their messages in memory, of at most ``limit`` bytes of batches; one that has to leave forgets them.
 
-    __slots__ = ("_shared", "_values")
+    Attributes:
+        large: those that are too large to be kept.
+    """
 
-    def __init__(self, limit: int) -> None:
+    __slots__ = ("_shared", "_values", "large")
+
+    def __init__(self, limit: int, journal: Journal) -> None:
+        self.large = LargeBatches(journal)
         self._values: ByteBoundedCache[Key, JournalEntry | SharedBatch] = ByteBoundedCache(limit, self._evicted)
         # By the record's place and each of the queues.
         self._shared: dict[tuple[int, int, int], SharedBatch] = {}

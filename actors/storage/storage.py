@@ -72,7 +72,7 @@ class Storage(DurableMap, DurableDefinitions, UnawaitedEvents):
         self._journal = journal
         self.directory = directory
         self._cache_bytes = cache_bytes
-        self._cache = EntryCache(cache_bytes)
+        self._cache = EntryCache(cache_bytes, journal)
         self._contents = contents = Contents(self._table)
         self._tables = contents.tables
         self._checkpoints = Checkpoints(journal, contents.snapshot, contents.live, self.fail)
@@ -82,12 +82,11 @@ class Storage(DurableMap, DurableDefinitions, UnawaitedEvents):
         self.measures = JournalMeasures()
         self.failure: StorageError | None = None
         self.on_behind: Callable[[bool], None] | None = None
-        self._behind = False
+        self._behind = self._told = False
         self._failed: Callable[[StorageError], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: dict[Callable[[], None], None] = {}
         self._synced: list[asyncio.Future[None]] = []
-        self._told = False
 
     @classmethod
     def open(
@@ -107,8 +106,7 @@ class Storage(DurableMap, DurableDefinitions, UnawaitedEvents):
         """
         what = "opened"
         try:
-            files = files or OsFiles()
-            measures = JournalMeasures()
+            files, measures = files or OsFiles(), JournalMeasures()
             journal = Journal.open(directory, measures.told(options or storage_options()), files, logger.warning)
             storage = cls(journal, directory, cache_bytes, files, committer)
             storage.measures = measures
@@ -127,6 +125,7 @@ class Storage(DurableMap, DurableDefinitions, UnawaitedEvents):
         self._loop = asyncio.get_running_loop()
         self._failed = failed
         self._checkpoints.start(self._loop)
+        self._cache.large.start(self._loop)
         self._gathered.start(self._loop)
         self._journal.start(self._on_durable, self._on_failure, self._committer)
         if not self.store_id:
@@ -369,6 +368,7 @@ class Storage(DurableMap, DurableDefinitions, UnawaitedEvents):
     def _advance(self) -> None:
         self._told = False
         self.durable = self._journal.durable_lsn - 1
+        self._cache.large.written(self.durable)
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             waiter()

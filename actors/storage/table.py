@@ -37,6 +37,8 @@ class JournalEntryTable:
         lost: gives the error for a message of the queue that is stored and that the journal has no record of.
 
     Attributes:
+        stream: as given.
+        wake: tells the queue that a batch may be had that could not be; None where nobody asks.
         replaying: whether batches are only counted, as their events come from the journal itself.
         deleted: whether the queue is gone, and with it what it held.
         appended: bytes of the payload of the record that was appended last for this queue, which ``add`` is about.
@@ -48,13 +50,15 @@ class JournalEntryTable:
         "_entries",
         "_failed",
         "_journal",
+        "_large",
         "_lost",
-        "_stream",
         "appended",
         "deleted",
         "overhead",
         "replaying",
         "shared",
+        "stream",
+        "wake",
     )
 
     def __init__(
@@ -71,8 +75,10 @@ class JournalEntryTable:
         self.appended = 0
         self.shared: tuple[RecordPlace, Sequence[int]] | None = None
         self._journal = journal
-        self._stream = stream
+        self.stream = stream
         self._cache = cache
+        self._large = cache.large
+        self.wake: Callable[[], None] | None = None
         self._failed = failed
         self._lost = lost
         self._entries: WeakValueDictionary[int, JournalEntry] = WeakValueDictionary()
@@ -94,10 +100,14 @@ class JournalEntryTable:
             published=event.published,
         )
         self._entries[first] = entry
-        if self.shared is None:
+        if entry.large:
+            self._large.fresh[self.stream, first] = event, number
+            entry.forget()
+            self.shared = None
+        elif self.shared is None:
             self._cache.keep(entry)
         else:
-            self._cache.share(*self.shared, self._stream, entry, event.batch)
+            self._cache.share(*self.shared, self.stream, entry, event.batch)
             self.shared = None
         return self.appended
 
@@ -127,15 +137,20 @@ class JournalEntryTable:
             yield Extent(start, entry.stop, entry.stored)
             return
         try:
-            for first, end, size in self._journal.spans(self._stream, start, stop):
+            for first, end, size in self._journal.spans(self.stream, start, stop):
                 yield Extent(first, end, size)
         except (JournalError, OSError) as error:
             raise self._unreadable(error) from error
 
+    def at_hand(self, entry: Entry) -> bool:
+        """See ``EntryTable``."""
+        assert isinstance(entry, JournalEntry)
+        return self._large.at_hand(self, entry.first, entry.stored)
+
     def _locate(self, sequence: int) -> Located | None:
         """Where the record of a message is: that may have to be read too, from a segment's index or from the segment."""
         try:
-            return self._journal.locate(self._stream, sequence)
+            return self._journal.locate(self.stream, sequence)
         except (JournalError, OSError) as error:
             raise self._unreadable(error) from error
 
@@ -146,12 +161,14 @@ class JournalEntryTable:
         return failure
 
     def _entry(self, first: int, stop: int, stored: int) -> JournalEntry:
-        return JournalEntry(first, stop, self, (self._stream, first), self._cache, stored)
+        return JournalEntry(first, stop, self, (self.stream, first), self._cache, stored)
 
     def discard(self, first: int) -> None:
         """See ``EntryTable``; the disk gets the room back when the journal finds nothing alive beside it."""
-        cache = self._cache
-        cache.discard(self._stream, first, self._entries.get(first) if cache.shares else None)
+        cache, large = self._cache, self._large
+        if large.fresh or large.read:
+            large.discard((self.stream, first))
+        cache.discard(self.stream, first, self._entries.get(first) if cache.shares else None)
 
     def load(self, entry: Entry) -> MessageBatch:
         """See ``EntryTable``.
@@ -165,24 +182,33 @@ class JournalEntryTable:
         assert isinstance(entry, JournalEntry)
         first = entry.first
         try:
-            if self._cache.shares and (place := self._journal.place(self._stream, first)) is not None:
-                batch = self._cache.join(place, self._stream, entry)
+            if self._cache.shares and (place := self._journal.place(self.stream, first)) is not None:
+                batch = self._cache.join(place, self.stream, entry)
                 if batch is not None:
                     return batch
-            stored = self._journal.read(self._stream, first)
+            if entry.large and (kept := self._large.fresh.get((self.stream, first))) is not None:
+                event, number = kept
+                return self._known(entry, event, event.batch, number)
+            stored = (self._large.take(self, first, entry.stop) if entry.large else None) or self._journal.read(
+                self.stream, first
+            )
             event = decode_added(first, entry.stop - first, stored.payload)
         except (JournalError, OSError, StorageError) as error:
             raise self._unreadable(error) from error
         # The names of many senders may be in front of few messages, and are not counted.
-        batch = entry.know(
-            event.batch.compact(),
-            event=stored.lsn,
-            enqueued_us=event.enqueued_us,
-            ttl_us=event.ttl_us,
-            published=event.published,
-        )
+        batch = self._known(entry, event, event.batch.compact(), stored.lsn)
+        if entry.large:
+            return batch
         if len(stored.alike) > 1:
-            self._cache.share(stored.place, stored.alike, self._stream, entry, batch)
+            self._cache.share(stored.place, stored.alike, self.stream, entry, batch)
         else:
             self._cache.keep(entry)
+        return batch
+
+    @staticmethod
+    def _known(entry: JournalEntry, event: MessagesAdded, batch: MessageBatch, number: int) -> MessageBatch:
+        """Have an entry know what it is; a large one keeps no messages, for a receiver may hold it for long."""
+        entry.know(batch, event=number, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us, published=event.published)
+        if entry.large:
+            entry.forget()
         return batch

@@ -141,6 +141,7 @@ def _together(events: Mapping[int, Event], version: WriterVersion | None) -> Enc
     other: bytes = msgpack.packb([version, packed])
     together = Encoded(codec.TOGETHER, held, parts, other)
     size = len(other) + sum(map(together.size_of, range(len(parts))))
-    if size > MAX_TOGETHER_BYTES:
+    # What all get alike is read whole by each of them, however large it is.
+    if size > MAX_TOGETHER_BYTES and len(parts) > 1:
         raise TooMuchTogetherError("bytes", size, MAX_TOGETHER_BYTES)
     return together

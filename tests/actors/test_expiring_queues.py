@@ -122,6 +122,7 @@ async def test_who_sends_does_not_keep_it_and_hears_that_it_is_gone(bench: Bench
 @both
 async def test_taking_single_messages_declaring_and_altering_have_it_count_anew(bench: Bench) -> None:
     bench.queues.declare("q", SETTINGS)
+    number = bench.queues.number_of("q")
     getter = await bench.attach("q", told_visibility=NO_DEADLINE)
     for request, use in enumerate(
         (
@@ -134,6 +135,7 @@ async def test_taking_single_messages_declaring_and_altering_have_it_count_anew(
     ):
         await elapse(MINUTE - SHORTLY)
         await use(request)
+        assert bench.queues.number_of("q") == number, "it is the same queue"
     # It holds nothing back that it is connected.
     assert await bench.is_there_for("q", MINUTE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from actors import SubscriptionOptions
 from actors.limits import NO_DEADLINE
@@ -10,8 +11,9 @@ from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.prefetch import DemandWithdrawn
 from transport.broker.binding_port import BindingPort
 from transport.broker.operations import Operations
+from transport.broker.oversized import CODE, is_oversized, oversized_text, skips_oversized
 from transport.broker.port import Client
-from transport.errors import RemoteProtocolError
+from transport.errors import LocalProtocolError, RemoteProtocolError
 from transport.wire import messages as wire
 from transport.wire.cumulative import CumulativeDemand
 from transport.wire.field_checks import MAX_REASON_BYTES, is_uint
@@ -19,6 +21,9 @@ from transport.wire.names import check_name
 from transport.wire.queue_named import EXISTING_QUEUE
 from transport.wire.receiver_bindings import BIND, QUEUE, read_bindings, wants_own_queue
 from transport.wire.receiver_deadlines import NO_VISIBILITY, VISIBILITY, wants_deadline
+
+if TYPE_CHECKING:
+    from actors.batch import MessageBatch
 
 
 class ReceivingPort(BindingPort):
@@ -71,11 +76,14 @@ class ReceivingPort(BindingPort):
         match reply:
             case replies.ReceivedMessages():
                 first, batch, enqueued_us, delivery_count, possibly_replayed, published = reply
-                if published is None:
-                    self._client.send(wire.Deliver(first, enqueued_us, delivery_count, possibly_replayed, batch))
-                    return
-                facts = first, enqueued_us, delivery_count, possibly_replayed, batch
-                self._client.send(wire.Deliver(*facts, *published))
+                try:
+                    if published is None:
+                        self._client.send(wire.Deliver(first, enqueued_us, delivery_count, possibly_replayed, batch))
+                        return
+                    facts = first, enqueued_us, delivery_count, possibly_replayed, batch
+                    self._client.send(wire.Deliver(*facts, *published))
+                except LocalProtocolError as error:
+                    self._does_not_fit(first, batch, error)
             case replies.WaitExplained():
                 self._client.send(wire.Because(reply.request, reply.reason, reply.text[: wire.MAX_ERROR_TEXT]))
             case replies.ReceiverAttached():
@@ -90,6 +98,14 @@ class ReceivingPort(BindingPort):
                     }
                 )
 
+    def _does_not_fit(self, first: int, batch: MessageBatch, error: LocalProtocolError) -> None:
+        """A message that came over AMQP is too large for a frame: it stays, and is no failure of whoever cannot have it."""
+        assert self.actor is not None
+        if not is_oversized(batch):
+            raise error
+        self.actor.deliver(commands.Left(failed=False))
+        self.refused(CODE, oversized_text(self._client.queue or "", first, batch), close=True)
+
 
 class SubscribingPort(BindingPort):
     """Role ``subscription``, and its mode ``browse``, which has none."""
@@ -102,6 +118,7 @@ class SubscribingPort(BindingPort):
         if self._bindings and options.mode != "own":
             raise RemoteProtocolError(f"HELLO: {BIND} belongs to the mode own, which reserves what the queue gets")
         self._queue, self._operations = name, operations
+        self._skips, self._skipped = skips_oversized(hello.options), 0
         self.actor, self._id_prefix, self._created = operations.subscription(name, options, self)
 
     def received(self, frame: wire.Frame) -> None:
@@ -138,7 +155,13 @@ class SubscribingPort(BindingPort):
                 self.attached(asdict(reply) | {"id_prefix": self._id_prefix, "created": self._created})
 
     def fetched(self, request: int, message: replies.FetchedMessages) -> None:
-        """Reserved messages."""
+        """Reserved messages; one that fits no frame is left out, or ends the connection."""
+        if is_oversized(message.batch):
+            if self._skips:
+                self._skipped += len(message.batch)
+            else:
+                self.refused(CODE, oversized_text(self._queue, message.first, message.batch), close=True)
+            return
         self._client.send(
             wire.Fetched(
                 request,
@@ -154,7 +177,8 @@ class SubscribingPort(BindingPort):
 
     def fetch_ended(self, request: int, messages: int) -> None:
         """A fetch is complete."""
-        self._client.send(wire.FetchEnd(request, messages))
+        skipped, self._skipped = self._skipped, 0
+        self._client.send(wire.FetchEnd(request, messages - skipped))
 
 
 def _checked(what: str, text: str | None) -> str | None:

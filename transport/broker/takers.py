@@ -19,6 +19,7 @@ from actors.queue.message_taker import MessageTaker
 from actors.queue.vocabulary.commands import Left
 from actors.queue.vocabulary.replies import MessagesTaken, TakenSettled
 from actors.queue.vocabulary.takes import CancelTake, GiveBackUnseen, Settlement, SettleTaken, TakeMessages, TakenSeen
+from transport.broker.oversized import CODE, is_oversized, oversized_text
 from transport.broker.served import SHUTTING_DOWN, RefusalError
 from transport.errors import LimitExceededError
 
@@ -142,6 +143,10 @@ class Taker:
             self._takes.discard(request)
             self._asked_no_more(request, waiting, answer)
         assert isinstance(answer, MessagesTaken)
+        for each in answer.ranges:
+            if is_oversized(each.batch):
+                self.unseen(answer.ranges)
+                raise RefusalError(CODE, oversized_text(self.name, each.first, each.batch))
         return answer.ranges
 
     async def settle(

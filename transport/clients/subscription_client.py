@@ -174,6 +174,7 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
         take_over: whether the subscription is taken from an owner that lives; otherwise that is waited for, and then refused.
         owner_wait: for how many seconds that is.
         must_exist: whether a queue that does not exist is refused rather than made.
+        skip_oversized: whether `fetch` leaves out messages that fit no frame, which came over AMQP, rather than be refused at one.
         client_id: what this client calls itself, which others are told that find the subscription owned.
         access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.
         token: short for an access with a token alone.
@@ -201,6 +202,7 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
         take_over: bool = False,
         owner_wait: float = OWNER_WAIT,
         must_exist: bool = False,
+        skip_oversized: bool = False,
         client_id: str | None = None,
         access: Access | None = None,
         token: str | None = None,
@@ -225,6 +227,9 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
             self._options["take_over"] = True
         if must_exist:
             self._options["must_exist"] = True
+        if skip_oversized:
+            self._options["oversized"] = "skip"
+        self._may_have_gaps = mode == "browse" or skip_oversized
         if bind:
             from transport.wire.receiver_bindings import BIND, checked_bindings, said_bindings  # noqa: PLC0415 - few want that
 
@@ -278,7 +283,7 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
             try:
                 connection = self._link.connected()
                 self._request += 1
-                for fetched in connection.fetch(self._request, position, stop, gaps=self._mode == "browse"):
+                for fetched in connection.fetch(self._request, position, stop, gaps=self._may_have_gaps):
                     position = fetched.position + len(fetched.batch)
                     patience.renew()
                     yield fetched

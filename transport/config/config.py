@@ -73,6 +73,8 @@ MAX_DRAIN = 3600.0
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 DEFAULT_SMQ_QUEUE = "smq"
+MAX_AMQP_MESSAGE_BYTES = 128 * 2**20
+"""Of one message over AMQP, unless told less: what RabbitMQ 3 takes. It is one record of the journal, and is read and written whole."""
 
 OF_QUEUES = {"max_messages": "max_queue_messages", "max_bytes": "max_queue_bytes"}
 """Settings of queues that have a longer name among a broker's."""
@@ -127,6 +129,7 @@ class BrokerConfig:
         amqps: where they connect under TLS, which takes ``tls_certificate``.
         amqp_virtual_hosts: virtual hosts of AMQP beside ``/``, each with what the broker's names in it begin with: a queue ``orders`` of
             ``{"shop": "shop/"}`` is the broker's ``shop/orders``.
+        amqp_max_message_bytes: bytes of one message's body over AMQP, at most.
         smq_source: where sources of the simple message queue connect, ``host:port``; None for nowhere (docs/smq.md).
         smq_sink: where its sinks connect, likewise. With them the queue is exclusive.
         smq_queue: the queue that both use.
@@ -185,6 +188,7 @@ class BrokerConfig:
     amqp: str | None = None
     amqps: str | None = None
     amqp_virtual_hosts: Mapping[str, str] = field(default_factory=dict, hash=False)
+    amqp_max_message_bytes: int = MAX_AMQP_MESSAGE_BYTES
     smq_source: str | None = None
     smq_sink: str | None = None
     smq_queue: str = DEFAULT_SMQ_QUEUE
@@ -199,6 +203,7 @@ class BrokerConfig:
             value = getattr(self, name)
             if not value > 0:
                 raise LocalProtocolError(f"{name} is {value}; it must be more than zero")
+        self._check_amqp()
         if not 0 <= self.drain <= MAX_DRAIN:
             raise LocalProtocolError(f"drain is {self.drain} s, not between 0 and {MAX_DRAIN:g}")
         for name, known in (("log_level", LOG_LEVELS), ("log_format", LOG_FORMATS)):
@@ -253,6 +258,12 @@ class BrokerConfig:
         if name == self.dead_letter_queue:
             plain = dead_letter_settings(plain)
         return {**self.queues, name: replace(self.queues.get(name, plain), exclusive=True)}
+
+    def _check_amqp(self) -> None:
+        if not 1 <= self.amqp_max_message_bytes <= MAX_AMQP_MESSAGE_BYTES:
+            raise LocalProtocolError(
+                f"amqp_max_message_bytes is {self.amqp_max_message_bytes}, not between 1 and {MAX_AMQP_MESSAGE_BYTES}"
+            )
 
     def _check_storage(self) -> None:
         if self.directory is not None and not self.directory:

@@ -232,6 +232,7 @@ OPTIONS: tuple[Option, ...] = (
         "Virtual hosts beside /, and what names in each begin with if not with its own and /.",
         name="amqp_virtual_hosts",
     ),
+    _option("amqp", "max_message_bytes", SIZE, "Of one message's body there, at most.", name="amqp_max_message_bytes"),
     _option("smq", "source", ADDRESS_OR_NONE, "Where SMQ's sources connect; nowhere by default.", name="smq_source"),
     _option("smq", "sink", ADDRESS_OR_NONE, "Where SMQ's sinks connect; nowhere by default.", name="smq_sink"),
     _option("smq", "queue", _text("Q"), "The queue of both; exclusive where sinks connect.", name="smq_queue"),

@@ -340,7 +340,7 @@ class Connection(Connectable, Generic[E]):
                 self._place.join(self)
         if not receiver.mid_event:
             liveness.frame_began = None
-        elif liveness.frame_began is None:
+        elif liveness.frame_began is None or receiver.renewed:
             liveness.frame_began = liveness.heard
         self._read(not (waits or self._blocked or receiver.stalled))
         # Who is not heard because it does not read has nobody to wait for.

@@ -31,7 +31,8 @@ SMALL_SHARE = 8
 """Small frames have one part in so many of the limit at least, above it: those that are large may have taken all there is."""
 IN_TURN = 4
 """Connections of the line that may go on though there is no room. With those that are complete and wait, it is one more of the largest
-frames above the limit at most."""
+frames above the limit at most. What is larger than a frame, as a message of AMQP may be, counts as so many, and goes on alone where it is
+larger than all of them together."""
 
 LOOK_SECONDS = 0.5
 """Seconds between two looks at who goes on, while somebody waits."""
@@ -88,7 +89,8 @@ class PartialFrames:
         self._small_line: dict[PartialRoom, None] = {}
         # One object for all rooms, to be asked at each receive: it has something while memory is scarce.
         self.scarce: list[None] = []
-        self._in_turn: set[PartialRoom] = set()
+        # Those of the line whose turn it is, each with how many of the largest frames what it has begun is.
+        self._in_turn: dict[PartialRoom, int] = {}
         # Those of the large who brought less than their share at the last look.
         self._behind: set[PartialRoom] = set()
         self._serving = False
@@ -102,8 +104,8 @@ class PartialFrames:
         """``room`` needs ``size`` bytes of a frame of ``whole``. False: it stands in line until ``room_found``, when it may ask again."""
         room.is_small, room.is_complete = whole <= FIRST_PARTIAL_BYTES, False
         if size > room.bytes and room not in self._in_turn and not self._fits(room, size):
-            if self.line or not self._has_place():
-                room.wanted = size
+            if self.line or not self._has_place(whole):
+                room.wanted, room.whole = size, whole
                 self.line[room] = None
                 if room.is_small:
                     self._small_line[room] = None
@@ -111,7 +113,7 @@ class PartialFrames:
                 if len(self.line) == 1 and self._on_wait is not None:
                     self._on_wait()
                 return False
-            self._in_turn.add(room)
+            self._in_turn[room] = _frames(whole)
         self.keep(room, size)
         if not room.is_small or room in self._in_turn:
             # However little of it has come.
@@ -136,7 +138,7 @@ class PartialFrames:
         Whoever waits for this side is asked for no pace (`Owner.waited`); who does not read what it is told has nobody to wait for.
         """
         self._out_of_line(room)
-        self._in_turn.discard(room)
+        self._in_turn.pop(room, None)
         room.is_small, room.is_complete = False, True
         self.keep(room, size)
         # However little it is: all together may take the places of the line.
@@ -147,7 +149,7 @@ class PartialFrames:
         """``room`` has nothing, and waits for nothing."""
         self._out_of_line(room)
         self._large.pop(room, None)
-        self._in_turn.discard(room)
+        self._in_turn.pop(room, None)
         self._behind.discard(room)
         self._resize(room, 0)
         self._note()
@@ -186,9 +188,13 @@ class PartialFrames:
             return True
         return self.bytes + size - room.bytes <= self.limit and (not self.line or size <= FIRST_PARTIAL_BYTES)
 
-    def _has_place(self) -> bool:
-        """Whether one more may go on though there is no room. A peer that does not read what it is told keeps a frame that is complete."""
-        return len(self._in_turn) + self._complete // MAX_FRAME_BYTES < IN_TURN
+    def _has_place(self, whole: int) -> bool:
+        """Whether one more may go on though there is no room. A peer that does not read what it is told keeps a frame that is complete.
+
+        What is ``whole`` more than all of their places goes on alone.
+        """
+        taken = sum(self._in_turn.values()) + self._complete // MAX_FRAME_BYTES
+        return taken + min(_frames(whole), IN_TURN) <= IN_TURN
 
     def _out_of_line(self, room: PartialRoom) -> None:
         self.line.pop(room, None)
@@ -228,8 +234,8 @@ class PartialFrames:
             self.keep(small, small.wanted)
             return small
         first = next(iter(self.line))
-        if self._has_place():
-            self._in_turn.add(first)
+        if self._has_place(first.whole):
+            self._in_turn[first] = _frames(first.whole)
             return first
         if self.bytes + first.wanted - first.bytes <= self.limit:
             self.keep(first, first.wanted)
@@ -250,6 +256,11 @@ class _Seen(NamedTuple):
 
     bytes_in: int
     waited: float
+
+
+def _frames(whole: int) -> int:
+    """How many of the largest frames so many bytes are."""
+    return -(-whole // MAX_FRAME_BYTES) or 1
 
 
 def _share(come: int, free: float, large: int) -> float:
@@ -278,10 +289,22 @@ class PartialRoom(Room):
         complete: the same where the frame is complete, and waits to be handled; 0 where it is not.
         is_small: whether it is of a small frame.
         is_complete: whether it is of a frame that is complete.
-        wanted: what it was last refused.
+        wanted: what it was last refused,
+        whole: and of how much.
     """
 
-    __slots__ = ("_everybody", "bytes", "complete", "is_complete", "is_small", "line", "owner", "small", "wanted")
+    __slots__ = (
+        "_everybody",
+        "bytes",
+        "complete",
+        "is_complete",
+        "is_small",
+        "line",
+        "owner",
+        "small",
+        "wanted",
+        "whole",
+    )
 
     def __init__(self, everybody: PartialFrames, owner: Owner) -> None:
         self._everybody = everybody
@@ -289,7 +312,7 @@ class PartialRoom(Room):
         self.owner = owner
         self.bytes = self.small = self.complete = 0
         self.is_small = self.is_complete = False
-        self.wanted = 0
+        self.wanted = self.whole = 0
 
     def take(self, size: int, whole: int) -> bool:
         """See `PartialFrames.take`."""

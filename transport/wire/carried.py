@@ -125,16 +125,22 @@ class DataProtocol(CarriedProtocol[E]):
         """
         return 0
 
+    @property
+    def pieces(self) -> int:
+        """How many pieces have come whole of events that are made of several: each has the time that an event has to be complete."""
+        return 0
+
 
 class DataReceiver(Receiver):
     """Passes on what it receives to a protocol, and counts what that keeps."""
 
-    __slots__ = ("_protocol", "_rest", "_room", "_target")
+    __slots__ = ("_pieces", "_protocol", "_rest", "_room", "_target")
 
     def __init__(self, protocol: DataProtocol[E]) -> None:
         super().__init__()
         self._protocol: DataProtocol[E] | None = protocol
         self._room: Room = AMPLE
+        self._pieces = 0
         # Bytes that there is room for of the event that has begun; 0 where that is not known.
         self._rest = 0
         self._target = memoryview(b"")
@@ -192,6 +198,13 @@ class DataReceiver(Receiver):
     def mid_event(self) -> bool:
         """As `Receiver.mid_event`."""
         return self._protocol is not None and self._protocol.kept > 0 and not self._protocol.waiting
+
+    @property
+    def renewed(self) -> bool:
+        """As `Receiver.renewed`."""
+        before = self._pieces
+        self._pieces = before if self._protocol is None else self._protocol.pieces
+        return self._pieces != before
 
     def drop(self) -> None:
         """As `Receiver.drop`; without a cycle the protocol is free at once."""

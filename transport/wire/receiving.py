@@ -100,6 +100,11 @@ class Receiver(ABC):
         """Whether an event has begun and is not complete."""
 
     @property
+    def renewed(self) -> bool:
+        """Whether a piece of the event that has begun came whole since this was asked: its time to be complete begins anew."""
+        return False
+
+    @property
     def begun(self) -> int:
         """Bytes that have come of an event that is not complete and has memory of its own; its turn pays for them as they come."""
         return 0

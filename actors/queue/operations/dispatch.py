@@ -8,6 +8,7 @@ receiver holds does not expire; if it comes back too late, it does then.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, cast
 
 from actors.queue.operations.dead_letters import comes_round, hand_over
@@ -23,7 +24,7 @@ from actors.queue.vocabulary.takes import MAX_TAKEN_MESSAGES
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
-    from actors.queue.state.entries import Span
+    from actors.queue.state.entries import Entry, Span
     from actors.queue.state.subscriptions import Reservation
     from actors.queue.structures.ranges import Range
 
@@ -52,13 +53,25 @@ def next_expiry(core: QueueCore) -> float | None:
     span = core.ready.first()
     if span is None or (core.settings.exclusive and core.ready.skips(span)):
         return None
-    return _expires(core, span)
+    expires = _expires(core, span)
+    return None if expires == inf else expires
+
+
+def is_at_hand(core: QueueCore, entry: Entry) -> bool:
+    """Whether the messages of a large entry can be had; where they cannot, nothing leaves until whoever reads them says so."""
+    if entry.at_hand():
+        return True
+    core.ring.reading = True
+    return False
 
 
 def _expires(core: QueueCore, span: Span) -> float | None:
     """When a span expires, on the clock of deadlines."""
     if span.start >= core.ttl_below:
         return None
+    if span.entry.large and not (span.entry.known or is_at_hand(core, span.entry)):
+        # That is known when it is read.
+        return inf
     entry = span.entry.read()
     if entry.ttl_us is None or (entry.ttl_us == 0 and span.start >= core.arrived_from and not span.deliveries):
         return None
@@ -162,7 +175,7 @@ def _dispatch_timed(core: QueueCore, now: float) -> None:
 
 def resume(core: QueueCore, now: float) -> None:
     """Go on with a judging or a dispatch that used up its budget, if there is one, and with whatever can be delivered."""
-    core.unfinished_at = None
+    core.unfinished_at, core.ring.reading = None, False
     judge_on(core, now)
     dispatch(core, now)
 
@@ -176,6 +189,8 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
         if span is None:
             return
         entry, start = span.entry, span.start
+        if entry.large and not is_at_hand(core, entry):
+            return
         count = min(share, span.stop - start)
         if count == entry.stop - entry.first:
             batch = entry.batch
@@ -218,6 +233,8 @@ def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
         if span is None:
             break
         entry, start = span.entry, span.start
+        if entry.large and not is_at_hand(core, entry):
+            break
         batch = entry.part(start, start + min(share, span.stop - start))
         count = _within(batch, room, len(batch), not taken)
         if not count:
@@ -275,15 +292,19 @@ def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -
             if count <= 0:
                 break
         size = entry.most_bytes
-        if size > room or count < entry.stop - entry.first:
+        if entry.large:
+            # It is alone in its batch, and nobody need read it.
+            if size > room and ranges:
+                break
+        elif size > room or count < entry.stop - entry.first:
             # Only what does not fit as a whole is looked at: a reservation of much must not read all of it from the disk.
             batch = entry.part(start, start + count)
             size = batch.nbytes
-        if size > room:
-            count = _within(batch, room, count, not ranges)
-            if not count:
-                break
-            size = batch.prefix_bytes(count)
+            if size > room:
+                count = _within(batch, room, count, not ranges)
+                if not count:
+                    break
+                size = batch.prefix_bytes(count)
         span = ready.take(span, count)
         add_range(ranges, ReservedRange(start, start + count, span.deliveries + 1, span.replayed))
         core.total_out += count

@@ -72,7 +72,10 @@ def take_messages(core: QueueCore, command: takes.TakeMessages, now: float) -> N
         core.ring.join(take)
         dispatch(core, now)
     if command.wait == 0 and command.request in waiting and core.unfinished_at is None:
-        answer_empty(core, take)
+        if core.ring.reading:
+            answer_late(core, take)
+        else:
+            answer_empty(core, take)
 
 
 def _visibility(core: QueueCore, receiver: Receiver, command: takes.TakeMessages) -> float:
@@ -87,6 +90,22 @@ def answer_empty(core: QueueCore, take: Take) -> None:
     end_wait(core, take)
     core.tell(take.receiver.connection, MessagesTaken(take.request, (), core.ready.messages))
     tell_if_idle(core, take.receiver)
+
+
+def answer_late(core: QueueCore, take: Take) -> None:
+    """Its time is over, and what it asks for may be being read: it is answered behind that."""
+    if take.deadline is not None:
+        core.wait_deadlines.forget(take)
+    core.ring.late.append(take)
+
+
+def answer_those_late(core: QueueCore) -> None:
+    """What was read has left: there is nothing for who still waits."""
+    if core.ring.late and not core.ring.reading and core.unfinished_at is None:
+        late, core.ring.late = core.ring.late, []
+        for take in late:
+            if (take.receiver.takes or {}).get(take.request) is take:
+                answer_empty(core, take)
 
 
 def cancel_take(core: QueueCore, command: takes.CancelTake, _now: float) -> None:

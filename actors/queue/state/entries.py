@@ -45,6 +45,9 @@ class Entry:
         "ttl_us",
     )
 
+    large = False
+    """Whether it takes so long to read that this is done beside the loop: see ``EntryTable.at_hand``."""
+
     def __init__(self, first: int, stop: int, table: EntryTable) -> None:
         self.first = first
         self.stop = stop
@@ -106,6 +109,10 @@ class Entry:
         self.ttl_us = ttl_us
         self.published = published
         return batch
+
+    def at_hand(self) -> bool:
+        """Whether its messages can be had now, where it is large; see ``EntryTable``."""
+        return self._table.at_hand(self)
 
     def read(self) -> Entry:
         """The same, with all known but perhaps the messages: read from where it is stored if that was never done."""
@@ -214,6 +221,9 @@ class EntryTable(Protocol):
     def load(self, entry: Entry) -> MessageBatch:
         """Read an entry's messages, which it has no more, and have it know them."""
 
+    def at_hand(self, entry: Entry) -> bool:
+        """Whether the messages of a large entry can be had now; where they cannot, its queue is told when to look again."""
+
     def discard(self, first: int) -> None:
         """Nobody wants a message of the batch that begins with ``first`` any more."""
 
@@ -273,6 +283,10 @@ class MemoryEntryTable:
         elif len(self._firsts) > MIN_COMPACTED and len(self._firsts) > 2 * len(entries):
             # Numbers only grow, so the dict's order of insertion is the ascending one. A new list: an iteration may have the old.
             self._firsts = list(entries)
+
+    def at_hand(self, entry: Entry) -> bool:  # noqa: ARG002 - all are
+        """See ``EntryTable``."""
+        return True
 
     def lost(self, sequence: int) -> StorageError:
         """See ``EntryTable``."""

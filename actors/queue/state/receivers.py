@@ -33,10 +33,14 @@ class DemandRing:
     Attributes:
         waiting: those who wait, in the order of their turns; to be looked at only.
         total: the sum of their demands.
+        reading: whether a large batch is being read, or waits for room: nothing leaves before it.
+        late: takes that would be over, and wait for it.
     """
 
     waiting: OrderedDict[Consumer, None] = field(default_factory=OrderedDict)
     total: int = 0
+    reading: bool = False
+    late: list[Take] = field(default_factory=list)
 
     def join(self, consumer: Consumer) -> None:
         """Wait, with ``consumer.demand``, behind the others; it does not wait already."""

@@ -108,6 +108,11 @@ class RoutesChanged:
     """Exchanges or bindings are others: dead letters that wait for room may go elsewhere."""
 
 
+@dataclass(frozen=True, slots=True)
+class BatchRead:
+    """A large batch is in memory, or there is room for one: what could not leave may."""
+
+
 class Distributed(NamedTuple):
     """What became of a batch for several queues.
 

@@ -352,8 +352,10 @@ class Channel:
             said = basic.BasicReturn(
                 reply_code=ReplyCode.NO_ROUTE, reply_text="NO_ROUTE", exchange=exchange, routing_key=key.decode()
             )
-            properties = properties_of(headers) or NO_PROPERTIES
-            self.link.write(content_frames(self.number, said, properties, body, self.link.frame_max))
+            parts = content_frames(
+                self.number, said, properties_of(headers) or NO_PROPERTIES, body, self.link.frame_max
+            )
+            self.link.write(parts, len(body))
 
     def publishing_failed(self, code: str, text: str) -> None:
         """As `publishing_line.Host.publishing_failed`."""
@@ -362,6 +364,10 @@ class Channel:
     def waiting_changed(self) -> None:
         """As `publishing_line.Host.waiting_changed`."""
         self.link.waiting_changed(self)
+
+    def check_waiting(self, more: int) -> None:
+        """As `publishing_line.Host.check_waiting`."""
+        self.link.waiting_total.check(more, self.number)
 
     def explained(self, text: str | None) -> None:
         """As `publishing_line.Host.explained`."""

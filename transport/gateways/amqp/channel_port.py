@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from transport.gateways.amqp.method import Method
     from transport.gateways.amqp.names import Names
     from transport.gateways.amqp.receivers import Receivers
+    from transport.gateways.amqp.waiting_total import WaitingTotal
     from transport.wire.receiving import Part
 
     Ref = LoopActorRef[Any]
@@ -99,12 +100,14 @@ class Link(Protocol):
         frame_max: bytes of a frame that its client takes.
         capabilities: what its client says it can do.
         claims: who consumes from which queue.
+        waiting_total: what all connections have published that waits for room.
         owner: what the connection's own queues go with; None where it has none.
         receivers: the actors that receive for it.
     """
 
     claims: Claims
     receivers: Receivers
+    waiting_total: WaitingTotal
     owner: Ref | None
     operations: Operations
     names: Names
@@ -117,8 +120,8 @@ class Link(Protocol):
     def say(self, channel: int, method: Method) -> None:
         """Write a method."""
 
-    def write(self, parts: Sequence[Part]) -> None:
-        """Write frames as they are."""
+    def write(self, parts: Sequence[Part], size: int = 0) -> None:
+        """Write frames as they are, with about ``size`` bytes of bodies: much of that is written in slices."""
 
     def run(self, channel: ChannelPort, method: Method, work: Coroutine[None, None, Method | None]) -> None:
         """Have a command carried out; what it returns is said, and meanwhile nothing more of the client is handled."""

@@ -83,7 +83,7 @@ class Publishing:
                 raise NoLineError(_rest(event, start))
             stop = start + len(list(group))
             keys = [method.routing_key.encode() for method in event.methods[start:stop]]
-            payloads = BinaryColumn.from_values(event.bodies[start:stop])
+            payloads = BinaryColumn.from_values(event.bodies[start:stop], own=True)
             headers = headers_column(all_properties[start:stop])
             column = BinaryColumn.from_values(keys) if any(keys) else None
             batch = MessageBatch(payloads, None, column, headers)

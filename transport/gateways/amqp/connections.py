@@ -9,11 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from actors import LoopActorRef
-from transport.broker.listener import Host, Listener
+from transport.broker.listener import Host
 from transport.broker.served import SHUTTING_DOWN, Facts, Served
 from transport.errors import AuthenticationError, TransportError
 from transport.gateways.amqp import connection_methods as methods
 from transport.gateways.amqp.admission import SHRUNK, Admission
+from transport.gateways.amqp.blocked import BlockedWord
 from transport.gateways.amqp.channel import Channel
 from transport.gateways.amqp.connection_limits import (
     ANSWER_SECONDS,
@@ -23,18 +24,20 @@ from transport.gateways.amqp.connection_limits import (
     ROOM_SECONDS,
     WINDOW_BYTES,
 )
-from transport.gateways.amqp.errors import AmqpError, short_text
+from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.events import Event, MethodReceived, ProtocolHeader, Published, Refused, Settled
 from transport.gateways.amqp.facts import facts_of
 from transport.gateways.amqp.gateway import Gateway, Owner
 from transport.gateways.amqp.leaving import Remains, Unfinished
 from transport.gateways.amqp.names import Names
 from transport.gateways.amqp.negotiation import Agreed, Negotiation, Password, State
+from transport.gateways.amqp.outgoing import LARGE_BYTES, Outgoing
 from transport.gateways.amqp.protocol import AmqpProtocol, Said, Written
 from transport.gateways.amqp.receivers import Receivers
 from transport.gateways.amqp.refusals import TROUBLES, refusal_of
 from transport.gateways.amqp.reply_codes import ReplyCode
-from transport.gateways.amqp.virtual_hosts import HostsListener, entered
+from transport.gateways.amqp.virtual_hosts import entered
+from transport.gateways.amqp.writing import method_frame
 from transport.security.principal import Principal
 
 if TYPE_CHECKING:
@@ -50,18 +53,6 @@ TLS_NAME: Final = "amqps"
 """The listeners, in plain and under TLS."""
 
 
-def amqp_listeners(plain: str | None, secured: str | None, gateway: Gateway | None = None) -> list[Listener[Any]]:
-    """Where clients connect in plain, and under TLS."""
-    gateway = gateway or Gateway()
-    return [
-        HostsListener(
-            name, address, AmqpProtocol, partial(AmqpConnection, gateway), gateway.virtual_hosts, protected=tls
-        )
-        for name, address, tls in ((NAME, plain, False), (TLS_NAME, secured, True))
-        if address
-    ]
-
-
 class AmqpConnection(Served[Any]):
     """One connection.
 
@@ -71,7 +62,7 @@ class AmqpConnection(Served[Any]):
         protocol: its protocol.
 
     Attributes:
-        claims: as of the gateway.
+        claims: as of the gateway, and so is ``waiting_total``.
         owner: what its own queues go with; None where it has none.
         names: of what is in its virtual host, once it is open.
         frame_max: as agreed.
@@ -90,9 +81,8 @@ class AmqpConnection(Served[Any]):
         self._channels: dict[int, Channel] = {}
         # Told to close, and not answered yet.
         self._closing: set[int] = set()
-        self._holds = self._draining = self._leaving = self._full = False
-        # Of connection.blocked: whether a queue is asked for the reason, and whether the client is told.
-        self._asks_why = self._told_blocked = False
+        self._holds = self._draining = self._leaving = False
+        self._blocked_word = BlockedWord(partial(self._say, 0), self._explain)
         # The client has said that it closes, or the broker ends; in so long it does, be all stored or not.
         self._leaves: asyncio.TimerHandle | None = None
         self._admission = Admission(host, self)
@@ -100,10 +90,11 @@ class AmqpConnection(Served[Any]):
         self._remains: dict[ChannelPort, Remains] = {}
         self._unfinished = Unfinished(lambda channel: channel.busy or channel.publishing.owed)
         self._gone = False
+        self._outgoing = Outgoing(self._send, self.soon, self._tell_writable)
         # What is under way; and of all channels, as each has told last.
         self._working = self._waiting = self._consumers = 0
         self.names = Names()
-        self.claims = gateway.claims
+        self.claims, self.waiting_total = gateway.claims, gateway.waiting
         self.receivers = Receivers()
         self.owner: LoopActorRef[Any] | None = None
         self.frame_max = 0
@@ -139,9 +130,13 @@ class AmqpConnection(Served[Any]):
         return await facts_of(self._negotiation.client, self.names if running else None, self._channels)
 
     def writable_changed(self, writable: bool) -> None:
-        """Back-pressure from the socket reaches the consumers."""
+        """Back-pressure from the socket reaches the consumers, and what is written in slices."""
+        self._outgoing.writable_changed(writable)
+        self._tell_writable()
+
+    def _tell_writable(self) -> None:
         for channel in self._channels.values():
-            channel.receiving.writable_changed(writable)
+            channel.receiving.writable_changed(self._outgoing.is_free)
 
     def drain(self) -> None:
         """Take nothing more; end when all that was published is stored and told."""
@@ -168,8 +163,10 @@ class AmqpConnection(Served[Any]):
         self._admission.stop()
         if self._leaves is not None:
             self._leaves.cancel()
+        self._outgoing.end()
         if not self._gone:
             self._gone = True
+            self.waiting_total.bytes -= self._waiting
             self._leave_behind(*self._channels.values())
         if self.owner is not None:
             self.owner.stop_nowait()
@@ -192,9 +189,11 @@ class AmqpConnection(Served[Any]):
         """As `channel_port.Link.say`."""
         self._say(channel, method)
 
-    def write(self, parts: Sequence[Part]) -> None:
+    def write(self, parts: Sequence[Part], size: int = 0) -> None:
         """As `channel_port.Link.write`."""
-        if self.connection is not None:
+        if size > LARGE_BYTES or self._outgoing.waiting:
+            self._outgoing.put(parts)
+        elif self.connection is not None:
             self.connection.send(Written(parts))
 
     def window(self) -> int:
@@ -227,7 +226,10 @@ class AmqpConnection(Served[Any]):
     def waiting_changed(self, channel: ChannelPort) -> None:
         """As `channel_port.Link.waiting_changed`. There may be thousands of channels: nobody looks at all of them for one."""
         before, channel.counted = channel.counted, channel.counts()
-        self._waiting += channel.counted.bytes - before.bytes
+        more = channel.counted.bytes - before.bytes
+        self._waiting += more
+        if not self._gone:
+            self.waiting_total.bytes += more
         self._consumers += channel.counted.consumers - before.consumers
         if channel in self._remains and not self._remains[channel].look():
             del self._remains[channel]
@@ -239,29 +241,20 @@ class AmqpConnection(Served[Any]):
             return
         most = MOST_WAITING_CONSUMING if self._consumers else MOST_WAITING_BYTES
         # Of who leaves nothing more is heard, but that it is gone.
-        self._full = full = self._waiting > most
+        full = self._waiting > most
         self._hold(not self._leaving and (full or self._working > 0 or self._draining))
-        self._asks_why &= full
-        self._say_blocked()
+        self._blocked_word.settle(full, wanted="connection.blocked" in self.capabilities)
         if self._draining or self._leaving:
             self._settle_end()
 
     def blocked(self, reason: str | None) -> None:
         """As `channel_port.Link.blocked`."""
-        self._asks_why = False
-        if self._full and not self._told_blocked and reason is not None:
-            self._told_blocked = True
-            self._say(0, methods.ConnectionBlocked(reason=short_text(reason)))
+        self._blocked_word.explained(reason)
 
     # Inside
 
-    def _say_blocked(self) -> None:
-        """Tell a client that wants to know that it is read no more, and why; or that it is read again."""
-        if self._full and not (self._told_blocked or self._asks_why) and "connection.blocked" in self.capabilities:
-            self._asks_why = any(channel.publishing.explain() for channel in self._channels.values())
-        elif self._told_blocked and not self._full:
-            self._told_blocked = False
-            self._say(0, methods.ConnectionUnblocked())
+    def _explain(self) -> bool:
+        return any(channel.publishing.explain() for channel in self._channels.values())
 
     def _method(self, number: int, method: Method) -> None:
         if number == 0:
@@ -445,5 +438,12 @@ class AmqpConnection(Served[Any]):
             self.connection.fail(error)
 
     def _say(self, channel: int, method: Method) -> None:
-        if self.connection is not None:
+        if channel and self._outgoing.waiting:
+            # Of the connection itself nothing waits: that may stand between any two frames.
+            self._outgoing.put([method_frame(channel, method)])
+        elif self.connection is not None:
             self.connection.send(Said(channel, method))
+
+    def _send(self, parts: Sequence[Part]) -> None:
+        if self.connection is not None:
+            self.connection.send(Written(parts))

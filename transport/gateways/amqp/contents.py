@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from actors.batch import Memory
 from transport.gateways.amqp.basic_methods import BasicPublish
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.methods import CLASS_IDS
@@ -89,8 +90,8 @@ class Content:
             self._body = part
             return
         # An array of bytes: a list of small parts would take forty times their size.
-        if type(self._body) is not bytearray:
-            self._body = bytearray(self._body)
+        if type(self._body) is not Memory:
+            self._body = Memory(self._body)
         self._body += part
 
     def unexpected(self) -> AmqpError:

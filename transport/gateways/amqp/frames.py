@@ -81,6 +81,7 @@ class FrameDecoder:
         max_message_bytes: of one message's body.
 
     Attributes:
+        pieces: frames of contents that have come.
         frame_max: the limit in force, with a frame's head and end; as RabbitMQ, a payload of this size passes too.
     """
 
@@ -101,6 +102,7 @@ class FrameDecoder:
         "_unfinished",
         "frame_max",
         "max_message_bytes",
+        "pieces",
     )
 
     def __init__(self, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
@@ -114,7 +116,7 @@ class FrameDecoder:
         self._error: AmqpError | None = None
         # Open channels and what each is putting together; what of it was announced; channels that are being closed.
         self._channels: dict[int, Content | None] = {}
-        self._unfinished = self._held = 0
+        self._unfinished = self._held = self.pieces = 0
         self._discarded: set[int] = set()
         self._methods: dict[bytes, Method] = {}
         self._publishing = PublishReader()
@@ -362,6 +364,7 @@ class FrameDecoder:
 
     def _part(self, kind: int, channel: int, payload: bytes) -> Event | None:
         """A header or a body of a channel's content."""
+        self.pieces += 1
         content = self._channels.get(channel)
         if content is None:
             text = frame_text(kind, payload) if not channel else "expected method frame, got non method frame instead"

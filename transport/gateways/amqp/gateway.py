@@ -8,8 +8,10 @@ from typing import Any
 
 from actors import LoopActor, LoopActorRef
 from transport.gateways.amqp.claims import Claims
+from transport.gateways.amqp.contents import MAX_MESSAGE_BYTES
 from transport.gateways.amqp.leaving import Leaving
 from transport.gateways.amqp.names import DEFAULT
+from transport.gateways.amqp.waiting_total import WaitingTotal
 from transport.wire.version import installed_version
 
 
@@ -22,11 +24,15 @@ class Gateway:
         version: the broker's.
         claims: who consumes from which queue.
         leaving: connections that are gone and have left something.
+        waiting: what was published and waits for room.
+        max_message_bytes: of one message's body.
     """
 
     virtual_hosts: Mapping[str, str] = field(default_factory=lambda: {DEFAULT: ""})
     claims: Claims = field(default_factory=Claims)
     leaving: Leaving = field(default_factory=Leaving)
+    waiting: WaitingTotal = field(default_factory=WaitingTotal)
+    max_message_bytes: int = MAX_MESSAGE_BYTES
     version: str = field(default_factory=lambda: installed_version() or "from source")
 
 

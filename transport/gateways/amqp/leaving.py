@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 LEAVING_SECONDS: Final = 5.0
 """In which it is stored, or dropped: nobody was told that it is."""
-MOST_LEAVING_BYTES: Final = 64 << 20
-"""Of what waits of all that are gone; beyond that, what one of them has is dropped at once."""
+MOST_LEAVING_BYTES: Final = 192 << 20
+"""Of what waits of all that are gone, a largest message among it; beyond that, what one of them has is dropped at once."""
 COUNTED_BYTES: Final = 4_096
 """What each counts as besides."""
 

@@ -6,25 +6,22 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from transport.gateways.amqp.connection_methods import ConnectionClose
+from transport.gateways.amqp.contents import MAX_MESSAGE_BYTES
 from transport.gateways.amqp.errors import AmqpError, WrongProtocolError, short_text
 from transport.gateways.amqp.events import Event, Heartbeat, Published, Settled
 from transport.gateways.amqp.frames import FrameDecoder
 from transport.gateways.amqp.layout import PROTOCOL_HEADER
 from transport.gateways.amqp.method import Method
-from transport.gateways.amqp.negotiation import FRAME_MAX
 from transport.gateways.amqp.refusals import of_connection
 from transport.gateways.amqp.writing import HEARTBEAT, method_frame
 from transport.wire.carried import ANSWERED, Answered, DataProtocol
-from transport.wire.frames import MAX_BODY_BYTES, MAX_FRAME_BYTES
 from transport.wire.receiving import Part
 from transport.wire.work import RECEIVED_BYTES_A_UNIT
 
-MAX_MESSAGE_BYTES: Final = MAX_BODY_BYTES - 2 * FRAME_MAX
-"""Of one message's body: with its properties, which come in one frame, and its key it fits a frame of a native receiver."""
 MESSAGES_A_UNIT: Final = 8
 """Messages, or acknowledgements, that are one unit of work in their connection's share of a turn."""
-MOST_UNSENT_BYTES: Final = 2 * MAX_MESSAGE_BYTES + 3 * MAX_FRAME_BYTES
-"""That may wait for the socket of one connection: a largest message is written at once, and another may be under way."""
+MOST_PAID_BYTES: Final = 256 << 10
+"""Of a message, for which the turn pays that it is handled in: what came before was paid for as it came."""
 SIGNS_A_TIMEOUT: Final = 3
 """A peer that is silent for so many of the shell's intervals is given up. AMQP has it after two of its heartbeats."""
 
@@ -54,7 +51,6 @@ class AmqpProtocol(DataProtocol[Event | Said | Written]):
     """
 
     noun = "frame"
-    most_unsent = MOST_UNSENT_BYTES
     is_open = False
 
     def __init__(self, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
@@ -80,7 +76,9 @@ class AmqpProtocol(DataProtocol[Event | Said | Written]):
             self.error = error
             raise
         if type(event) is Published:
-            self.work = self.due = 1 + len(event.bodies) // MESSAGES_A_UNIT + event.size // RECEIVED_BYTES_A_UNIT
+            self.work = self.due = (
+                1 + len(event.bodies) // MESSAGES_A_UNIT + min(event.size, MOST_PAID_BYTES) // RECEIVED_BYTES_A_UNIT
+            )
         elif type(event) is Settled:
             self.work = self.due = 1 + len(event.tags) // MESSAGES_A_UNIT
         else:
@@ -96,6 +94,11 @@ class AmqpProtocol(DataProtocol[Event | Said | Written]):
     def kept(self) -> int:
         """As `DataProtocol.kept`."""
         return self.frames.kept
+
+    @property
+    def pieces(self) -> int:
+        """As `DataProtocol.pieces`: frames of contents."""
+        return self.frames.pieces
 
     @property
     def whole(self) -> int:

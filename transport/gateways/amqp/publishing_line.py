@@ -14,6 +14,8 @@ from actors.batch import MessageBatch
 from actors.queue.vocabulary.commands import CaughtUp
 from actors.queue.vocabulary.distributed import OfferCopies, Unroutable
 from actors.queue.vocabulary.replies import CapacityGranted, SentMessages, WaitExplained
+from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.waiting_total import LARGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +64,9 @@ class Host(Protocol):
 
     def waiting_changed(self) -> None:
         """`Publishing.waiting_bytes` is other than it was."""
+
+    def check_waiting(self, more: int) -> None:
+        """Whether so many bytes may wait for room; raises AmqpError where others take the memory."""
 
     def explained(self, text: str | None) -> None:
         """Why what was published waits, in a queue's words; None where no queue keeps it waiting."""
@@ -160,11 +165,23 @@ class Line:
         return bool(self._waiting)
 
     def take(self, piece: Piece) -> None:
-        """Offer what has come, when there is room for it."""
+        """Offer what has come, when there is room for it.
+
+        Raises:
+            AmqpError: there is none, and the message is too large to wait beside what others have published. It is not taken.
+        """
         self._waiting.append(piece)
         self._lines.waiting_bytes += piece.size
         self._offer()
-        self._host.waiting_changed()
+        try:
+            if piece.size > LARGE_BYTES and self._waiting and self._waiting[-1] is piece:
+                self._host.check_waiting(piece.size)
+        except AmqpError:
+            self._waiting.pop()
+            self._lines.waiting_bytes -= piece.size
+            raise
+        finally:
+            self._host.waiting_changed()
 
     def mark(self) -> None:
         """Say, by `Lines.marked`, when all is stored that has come until now."""

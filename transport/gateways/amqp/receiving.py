@@ -7,7 +7,7 @@ numbers. Texts of errors are RabbitMQ's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final
@@ -265,14 +265,17 @@ class Receiving:
         tag = self._held.pass_by(count) if consumer.no_ack else self._held.add(consumer, messages.first, count)
         parts: list[Part] = []
         redelivered = messages.delivery_count > 1 or messages.possibly_replayed
-        bodies = messages.batch.payloads.tolist()
+        payloads = messages.batch.payloads
         properties = delivered_properties(messages, self._channel.names.shown_name)
+        # What is alone is written from where it is: it may be large.
+        bodies: Sequence[Part] = [payloads.data] if count == 1 else payloads.tolist()
         exchange, at = self._exchange(messages), 0
         for key, messages_of_it in self._keys(consumer, messages):
             stop = at + messages_of_it
             writer.put(parts, tag + at, redelivered, exchange, key, properties[at:stop], bodies[at:stop])
             at = stop
-        self._channel.link.write([b"".join(parts)] if messages.batch.payloads.nbytes <= JOINED_BYTES else parts)
+        size = payloads.nbytes
+        self._channel.link.write([b"".join(parts)] if size <= JOINED_BYTES else parts, size)
         consumer.written(messages.batch.nbytes)
         if consumer.no_ack:
             consumer.acknowledge(((messages.first, count),))
@@ -298,10 +301,9 @@ class Receiving:
             message_count=answer.ready,
         )
         (properties,) = delivered_properties(messages, self._channel.names.shown_name)
-        body = messages.batch.payloads[0]
-        self._channel.link.write(
-            content_frames(self._channel.number, said, properties, body, self._channel.link.frame_max)
-        )
+        body = messages.batch.payloads.data
+        parts = content_frames(self._channel.number, said, properties, body, self._channel.link.frame_max)
+        self._channel.link.write(parts, len(body))
         if asked.no_ack:
             getter.acknowledge(((messages.first, 1),))
 

@@ -29,6 +29,8 @@ MAX_KNOWN_HEADERS: Final = 64
 """Properties and sizes whose header is remembered while deliveries are written."""
 
 _END: Final = bytes((FRAME_END,))
+BODY_END: Final[Part] = memoryview(_END)
+"""Behind a body: this very object, which no body is, so that whoever writes parts knows where a frame of a body ends."""
 HEARTBEAT: Final = FRAME_HEAD.pack(FRAME_HEARTBEAT, 0, 0) + _END
 _HEADER: Final = Struct(">BHIHHQ")
 _CONFIRM: Final = Struct(">BHIIQBB")
@@ -121,7 +123,7 @@ class Deliveries:
                 known[raw, size] = between
             put(between)
             put(body)
-            put(_END)
+            put(BODY_END)
 
     def _prepare(self, exchange: str, routing_key: str) -> None:
         tail = short_string(exchange) + short_string(routing_key) + _END
@@ -143,9 +145,9 @@ def _put_content(parts: list[Part], channel: int, properties: bytes, body: Part,
     room = frame_max - EMPTY_FRAME_BYTES
     parts.append(_header(channel, properties, size))
     if 0 < size <= room:
-        parts += FRAME_HEAD.pack(FRAME_BODY, channel, size), body, _END
+        parts += FRAME_HEAD.pack(FRAME_BODY, channel, size), body, BODY_END
         return
     view = memoryview(body)
     for at in range(0, size, room):
         part = view[at : at + room]
-        parts += FRAME_HEAD.pack(FRAME_BODY, channel, len(part)), part, _END
+        parts += FRAME_HEAD.pack(FRAME_BODY, channel, len(part)), part, BODY_END

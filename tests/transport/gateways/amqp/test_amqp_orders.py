@@ -12,7 +12,7 @@ from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.channel_publishing import MOST_LINES
-from transport.gateways.amqp.protocol import MAX_MESSAGE_BYTES
+from transport.gateways.amqp.contents import MAX_MESSAGE_BYTES
 from transport.gateways.amqp.tables import Table
 
 Named = Callable[[str], str]
@@ -170,6 +170,7 @@ def test_many_consumers_of_a_long_queue_get_all_of_it(client: RawClient, queue: 
         assert client.content().body == body
 
 
+@pytest.mark.soak
 def test_a_message_as_large_as_it_may_be_comes_back_and_a_larger_one_is_refused(client: RawClient, queue: str) -> None:
     body = bytes(MAX_MESSAGE_BYTES)
     client.write(published(queue, body))

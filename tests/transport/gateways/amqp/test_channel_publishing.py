@@ -105,7 +105,10 @@ class Host:
     def waiting_changed(self) -> None:
         self.changes += 1
 
-    def explained(self, text: str) -> None:
+    def check_waiting(self, more: int) -> None:
+        raise AssertionError(f"{more} bytes are not large")
+
+    def explained(self, text: str | None) -> None:
         raise AssertionError(text)
 
 

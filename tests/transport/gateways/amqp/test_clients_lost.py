@@ -23,7 +23,7 @@ from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import connections
 from transport.gateways.amqp import entity_methods as entity
-from transport.gateways.amqp.connections import amqp_listeners
+from transport.gateways.amqp.listening import amqp_listeners
 from transport.gateways.amqp.tables import Table
 from transport.gateways.amqp.writing import HEARTBEAT as SIGN
 

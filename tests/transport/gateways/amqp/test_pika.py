@@ -18,9 +18,12 @@ from pika.exceptions import (
 )
 
 from tests.transport.gateways.amqp.conftest import AmqpBroker
-from transport.gateways.amqp.protocol import MAX_MESSAGE_BYTES
+from transport.gateways.amqp.contents import MAX_MESSAGE_BYTES
+from transport.wire.frames import MAX_BODY_BYTES
 
 Named = Callable[[str], str]
+NATIVE_BYTES = MAX_BODY_BYTES - (256 << 10)
+"""Of a body that fits a native frame, with its key and its properties."""
 SECONDS = 30
 
 
@@ -100,22 +103,27 @@ def test_a_message_of_several_frames_comes_in_one_piece(channel: BlockingChannel
     assert bodies(channel, queue) == [large]
 
 
-def test_a_message_that_no_native_receiver_could_have_is_refused_at_its_header(
+def test_a_message_that_is_announced_too_large_is_refused_at_its_header(
     broker: AmqpBroker, channel: BlockingChannel, queue: str
 ) -> None:
-    channel.basic_publish("", queue, bytes(MAX_MESSAGE_BYTES))
+    channel.basic_publish("", queue, bytes(NATIVE_BYTES))
     assert channel.queue_declare(queue, passive=True).method.message_count == 1
     code, out, said = broker.run("receive", "--queue", queue, "--count", "1", "--length-prefixed")
-    assert (code, len(out)) == (0, 4 + MAX_MESSAGE_BYTES), said
+    assert (code, len(out)) == (0, 4 + NATIVE_BYTES), said
 
     def publish_too_much() -> None:
-        channel.basic_publish("", queue, bytes(MAX_MESSAGE_BYTES + 1))
+        # Announced, and never sent: its frame is what pika would write.
+        header = pika.frame.Header(channel.channel_number, MAX_MESSAGE_BYTES + 1, pika.BasicProperties())
+        method = pika.frame.Method(channel.channel_number, pika.spec.Basic.Publish(routing_key=queue))
+        channel._impl.connection._output_marshaled_frames([method.marshal(), header.marshal()])
         channel.queue_declare(queue, passive=True)
 
     with pytest.raises(ChannelClosedByBroker) as caught:
         publish_too_much()
     sizes = f"message size {MAX_MESSAGE_BYTES + 1} is larger than configured max size {MAX_MESSAGE_BYTES}"
     assert (caught.value.reply_code, caught.value.reply_text) == (406, f"PRECONDITION_FAILED - {sizes}")
+    # The connection lives on.
+    assert channel.connection.channel().queue_declare(queue, passive=True).method.message_count == 0
 
 
 def test_publishes_are_confirmed_and_what_no_queue_takes_comes_back(channel: BlockingChannel, queue: str) -> None:

@@ -1,0 +1,77 @@
+"""A record that is read on another thread, a piece at a time: a large one would keep the thread that appends for too long.
+
+What is needed of the journal's state is looked up before, where that lives. The file is opened by its name, and what has been read is
+verified as ever. Where the record was copied elsewhere meanwhile, or the file is gone, there is nothing: whoever wants it reads it again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from journal.format import CHECKSUMMED_FROM, RECORD, RECORD_HEADER_BYTES, SEVERAL
+from journal.group import RELEASE_INTERPRETER
+
+if TYPE_CHECKING:
+    from journal.catalog import Place
+    from journal.files import Files
+
+PIECE_BYTES: Final = 1 << 20
+"""Read and verified at a time: between two of them others have the interpreter."""
+
+
+class Memory(bytearray):
+    """Bytes whose end is noticed, by a weak reference; views keep them."""
+
+    __slots__ = ("__weakref__",)
+
+
+class ReadApart:
+    """One record that is to be read.
+
+    Args:
+        files: the file system.
+        place: where it is.
+    """
+
+    def __init__(self, files: Files, place: Place) -> None:
+        segment, rows, row = place
+        self._files = files
+        self._path = segment.path
+        self._mark, self._salt_crc = segment.header.mark, segment.salt_crc
+        self._offset, self._length = rows.offsets[row], rows.lengths[row]
+        self._most = segment.end - self._offset - RECORD_HEADER_BYTES
+
+    def read(self) -> Memory | None:
+        """Header and payload, as they were written; None where they are not there. On any thread."""
+        try:
+            file = self._files.open(self._path)
+        except OSError:
+            return None
+        try:
+            return self._read(file)
+        except OSError:
+            return None
+        finally:
+            self._files.close(file)
+
+    def _read(self, file: int) -> Memory | None:
+        head = self._files.read(file, RECORD_HEADER_BYTES, self._offset)
+        if len(head) < RECORD_HEADER_BYTES:
+            return None
+        mark, crc, length, _, flags, _, _, _ = RECORD.unpack(head)
+        # The index says how long a stream's part is, of a record of several.
+        alike = self._length <= length <= self._most if flags & SEVERAL else length == self._length
+        if mark != self._mark or not alike:
+            return None
+        data, found = Memory(head), crc32c(head[CHECKSUMMED_FROM:], self._salt_crc)
+        at, end = self._offset + RECORD_HEADER_BYTES, self._offset + RECORD_HEADER_BYTES + length
+        while at < end:
+            piece = self._files.read(file, min(PIECE_BYTES, end - at), at)
+            if not piece:
+                return None
+            found = crc32c(piece, found, RELEASE_INTERPRETER)
+            data += piece
+            at += len(piece)
+        return data if found == crc else None
