@@ -22,9 +22,10 @@ from transport.cli.app import app
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
-from transport.gateways.amqp.connections import NAME, amqp_listeners
+from transport.gateways.amqp.connections import NAME
 from transport.gateways.amqp.direct_reply import REPLY_TO
 from transport.gateways.amqp.layout import PROTOCOL_HEADER
+from transport.gateways.amqp.listening import amqp_listeners
 from transport.gateways.amqp.properties import Properties
 from transport.gateways.amqp.reply_codes import ReplyCode
 

@@ -17,8 +17,9 @@ from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.connection_limits import MOST_WAITING_BYTES, ROOM_SECONDS
-from transport.gateways.amqp.connections import NAME, amqp_listeners
+from transport.gateways.amqp.connections import NAME
 from transport.gateways.amqp.leaving import LEAVING_SECONDS
+from transport.gateways.amqp.listening import amqp_listeners
 from transport.gateways.amqp.tables import Table
 
 SECONDS = 10
