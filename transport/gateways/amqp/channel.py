@@ -84,6 +84,8 @@ class Channel:
         self._publishes = self._awaits_stored = False
         self._told_soon = False
         self._over = self._runs = False
+        # Whether the client has said that it closes, and was not answered.
+        self._closes = False
 
     # What the client says.
 
@@ -93,10 +95,11 @@ class Channel:
         Raises:
             AmqpError: the channel is to end with it, or the connection.
         """
-        if self._later and type(self._later[-1]) is connection.ChannelClose:
+        if self._closes:
             raise AmqpError(ReplyCode.CHANNEL_ERROR, "the answer to 'channel.close' is not said yet: wait for it")
         if self.busy:
             # What a client publishes it finds with the method that it says next.
+            self._closes = type(method) is connection.ChannelClose
             self._wait(method)
         else:
             self._do(method)
@@ -263,6 +266,8 @@ class Channel:
             method_id=error.method_id,
         )
         self.say(said)
+        if self._closes:
+            self.say(connection.ChannelCloseOk())
 
     def queue_named(self, name: str) -> str:
         """The queue that a method means: the one of a name, or the one declared last.

@@ -71,6 +71,20 @@ def test_an_acknowledgement_that_cannot_be_ends_the_channel_and_what_was_publish
     assert client.got(queue) == [b"1", b"2"]
 
 
+@pytest.mark.parametrize(
+    "error", [methods(1, entity.QueueDeclare(queue="nowhere", passive=True)), published("q", exchange="nowhere")]
+)
+def test_a_client_that_closes_a_channel_which_fails_is_answered_both(
+    client: RawClient, queue: str, error: bytes
+) -> None:
+    """It waited for an answer to its own close for ever, where that had come before the error was told."""
+    client.write(published(queue) + error + methods(1, CLOSE_CHANNEL))
+    assert client.expect(connection.ChannelClose, 1).reply_code == 404
+    client.expect(connection.ChannelCloseOk, 1)
+    client.write(methods(1, connection.ChannelCloseOk(), connection.ChannelOpen()))
+    client.expect(connection.ChannelOpenOk, 1)
+
+
 def test_commands_of_one_channel_are_carried_out_one_after_another(client: RawClient, queue: str) -> None:
     """They wait together until a publish before them is stored: each found the broker as it was before all of them."""
     new = queue + "-new"
