@@ -1,8 +1,8 @@
-"""``python -m tests.fault.kill_amqp``: kill -9 a broker while aio-pika publishes, consumes and refuses; hold what was seen against it.
+"""``python -m tests.fault.kill_amqp``: kill -9 a broker while aio-pika publishes, consumes and transacts; hold what was seen against it.
 
 Each publish has a body that no other has, so what a client publishes again, for it does not know what became of it, is
 another message. What is confirmed must be delivered until it is acknowledged, or be in the queue of dead letters. What is
-delivered a second time must say so.
+delivered a second time must say so. Beside them are clients that use transactions (`kill_transactions`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Annotated, Any
 
 import aio_pika
 import typer
-from aio_pika.exceptions import AMQPError
 
 from streams.testkit import settle
 from tests.fault.kill_clients import Counter
 from tests.fault.kill_process import Broker, ReservedPort
+from tests.fault.kill_transactions import FEEDERS, MOVERS, Transacted, feed, move, raise_unless_lost, read_places
 
 KILLS, EACH_LIFE = 5, 2_000
 PUBLISHERS, CONSUMERS = 4, 3
@@ -36,8 +36,6 @@ QUIET_SECONDS = 5.0
 WORK, DEAD = "work", "dead"
 REFUSED, RETURNED = 0.05, 0.05
 """Of the deliveries: for good, and to be delivered again."""
-LOST = (AMQPError, ConnectionError, OSError, RuntimeError, asyncio.TimeoutError)
-"""What a client of aio-pika may see of a broker that is killed."""
 
 
 @dataclass(slots=True)
@@ -53,6 +51,7 @@ class Seen:
         refused: bodies whose refusal for good was written, or about to be.
         dead: bodies in the queue of dead letters.
         moments: how much has happened.
+        transacted: what those saw that use transactions.
     """
 
     confirmed: set[bytes] = field(default_factory=set)
@@ -63,6 +62,7 @@ class Seen:
     refused: set[bytes] = field(default_factory=set)
     dead: Counted[bytes] = field(default_factory=Counted)
     moments: Counter = field(default_factory=Counter)
+    transacted: Transacted = field(default_factory=Transacted)
 
     def violations(self) -> list[str]:
         """What must not be."""
@@ -79,13 +79,7 @@ class Seen:
         # An acknowledgement of a life before may have been lost with it, and the message refused since.
         if both := self.dead.keys() & self.acknowledged_last:
             found.append(f"{len(both)} dead letters were in their queue too, one is {min(both).decode()}")
-        return found
-
-
-def raise_unless_lost(error: Exception) -> None:
-    """Raise what is no broker that is gone; aiormq has a bare Exception for that too."""
-    if not isinstance(error, LOST) and type(error) is not Exception:
-        raise error
+        return found + self.transacted.violations()
 
 
 async def _declared(channel: Any) -> Any:
@@ -187,6 +181,11 @@ async def kill_amqp(kills: int, each_life: int, seed: int, directory: Path) -> t
             consumers = [
                 asyncio.create_task(consume(url, seen, Random(f"{seed} c{each}"))) for each in range(CONSUMERS)
             ]
+            transacted = seen.transacted, seen.moments
+            transacting = [
+                asyncio.create_task(feed(url, f"f{each}", *transacted, Random(f"{seed} f{each}"), ends))
+                for each in range(FEEDERS)
+            ] + [asyncio.create_task(move(url, *transacted, Random(f"{seed} m{each}"), ends)) for each in range(MOVERS)]
             for _ in range(kills):
                 await broker.start()
                 async with asyncio.timeout(LIFE_SECONDS):
@@ -196,7 +195,7 @@ async def kill_amqp(kills: int, each_life: int, seed: int, directory: Path) -> t
             await broker.start()
             ends.set()
             async with asyncio.timeout(LIFE_SECONDS):
-                await asyncio.gather(*publishers)
+                await asyncio.gather(*publishers, *transacting)
             for consumer in consumers:
                 consumer.cancel()
             for error in await asyncio.gather(*consumers, return_exceptions=True):
@@ -205,6 +204,7 @@ async def kill_amqp(kills: int, each_life: int, seed: int, directory: Path) -> t
             async with asyncio.timeout(LIFE_SECONDS):
                 await consume(url, seen, random, QUIET_SECONDS)
                 await read_dead(url, seen)
+                await read_places(url, seen.transacted)
             found = seen.violations() + broker.defects
     return seen, found
 
@@ -219,7 +219,8 @@ def main(
         seen, found = asyncio.run(kill_amqp(kills, each_life, seed, Path(folder) / "data"))
     typer.echo(
         f"{kills} kills: {len(seen.confirmed)} messages confirmed, {len(seen.acknowledged)} acknowledged, "
-        f"{len(seen.refused)} refused, {len(seen.dead)} dead"
+        f"{len(seen.refused)} refused, {len(seen.dead)} dead; of transactions {len(seen.transacted.fed)} fed, "
+        f"{seen.transacted.moves} moved, {len(seen.transacted.rolled_back)} rolled back"
     )
     for violation in found:
         typer.echo(violation)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from actors.queue.structures.ranges import RangeSet
@@ -47,13 +47,15 @@ class Deliveries(Generic[H]):
 
     Attributes:
         last_tag: the tag that was given last; 0 before the first.
-        count: messages that are not settled.
+        count: messages that are not settled for good.
     """
 
     def __init__(self) -> None:
         self.last_tag = 0
         self.count = 0
         self._outstanding = RangeSet()
+        # Taken out, and not settled for good: by a transaction, which may put them back.
+        self._withheld = RangeSet()
         # By run: its first tag, and what is added to a tag for the queue's number. Holders are few, so each run names one by its place.
         self._tags = array("q")
         self._offsets = array("q")
@@ -93,11 +95,28 @@ class Deliveries(Generic[H]):
         Raises:
             AmqpError: PRECONDITION_FAILED, as RabbitMQ says it: the tag was never given, or is settled already. Nothing is taken out.
         """
-        if multiple and tag == 0:
-            return self._take(0, self.last_tag + 1)
-        if not self._outstanding.count_within(tag, tag + 1):
-            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
-        return self._take(0 if multiple else tag, tag + 1)
+        taken = self._take(tag, multiple)
+        self._done(taken)
+        return taken
+
+    def withhold(self, tag: int, *, multiple: bool) -> list[Held[H]]:
+        """As `settle`, until either `settle_withheld` or `put_back`: nobody can settle them meanwhile, and they count as if not settled."""
+        taken = self._take(tag, multiple)
+        for each in taken:
+            self._withheld.add(each.tag, each.tag + each.messages)
+        return taken
+
+    def settle_withheld(self, taken: Iterable[Held[H]]) -> None:
+        """What was withheld is settled."""
+        for each in taken:
+            self._withheld.remove(each.tag, each.tag + each.messages)
+        self._done(taken)
+
+    def put_back(self, taken: Iterable[Held[H]]) -> None:
+        """What was withheld is to be settled, as it was."""
+        for each in taken:
+            self._withheld.remove(each.tag, each.tag + each.messages)
+            self._outstanding.add(each.tag, each.tag + each.messages)
 
     def held_by(self, holder: H) -> int:
         """Messages of one holder that are not settled."""
@@ -107,16 +126,21 @@ class Deliveries(Generic[H]):
         """Everything that is not settled, in order."""
         return self._within(0, self.last_tag + 1)
 
-    def _take(self, start: int, stop: int) -> list[Held[H]]:
-        removed = self._outstanding.remove(start, stop)
-        taken = [held for low, high in removed for held in self._runs(low, high)]
-        self.count -= sum(high - low for low, high in removed)
+    def _take(self, tag: int, multiple: bool) -> list[Held[H]]:
+        if multiple and tag == 0:
+            tag = self.last_tag
+        elif not self._outstanding.count_within(tag, tag + 1):
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+        removed = self._outstanding.remove(0 if multiple else tag, tag + 1)
+        return [held for low, high in removed for held in self._runs(low, high)]
+
+    def _done(self, taken: Iterable[Held[H]]) -> None:
         for each in taken:
+            self.count -= each.messages
             self._counts[each.holder] -= each.messages
             if not self._counts[each.holder]:
                 del self._counts[each.holder]
         self._forget()
-        return taken
 
     def _within(self, start: int, stop: int) -> Iterator[Held[H]]:
         for low, high in self._outstanding.meeting(start, stop):
@@ -137,7 +161,7 @@ class Deliveries(Generic[H]):
             return
         if len(self._tags) <= KEPT_RUNS:
             return
-        low = next(iter(self._outstanding))[0]
+        low = min(next(iter(each))[0] for each in (self._outstanding, self._withheld) if each)
         done = bisect_right(self._tags, low) - 1
         if done * 2 > len(self._tags):
             self._drop(done)
@@ -165,7 +189,7 @@ class Deliveries(Generic[H]):
         kept = [
             at
             for at, (tag, stop) in enumerate(zip(self._tags, stops, strict=True))
-            if self._outstanding.count_within(tag, stop)
+            if self._outstanding.count_within(tag, stop) or self._withheld.count_within(tag, stop)
         ]
         # What was between two that are kept is settled, and nobody asks for it any more.
         self._tags = array("q", [self._tags[at] for at in kept])

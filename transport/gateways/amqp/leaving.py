@@ -50,7 +50,7 @@ class Remains:
         self._timer: asyncio.TimerHandle | None = None
         leaving.bytes += self._size
         for channel in channels:
-            channel.receiving.end()
+            channel.leave_behind()
         if leaving.bytes > MOST_LEAVING_BYTES:
             self.end()
         elif self._waits():
