@@ -89,6 +89,10 @@ class PassingTransactions:
         self._writer = self._writer or PASSING + self._random_bytes(NAME_BYTES).hex()
         return PassingTransaction(self, self._writer, next(self._versions))
 
+    def expect(self, key: StageKey) -> None:
+        """As `RoutedStages.expect`."""
+        self._stages.expect(key)
+
     def commit(self, keys: Sequence[StageKey], settlements: Iterable[Settlement]) -> int:
         """As `PassingTransaction.commit`."""
         settled = self._by_queue(settlements)
@@ -209,7 +213,7 @@ class PassingTransaction:
         """Under what the next sender is to stage, to whatever exchange.
 
         Raises:
-            QueueLimitError: there are ``MAX_PASSING_STAGES``.
+            QueueLimitError: there are ``MAX_PASSING_STAGES``, or too many stages of all.
         """
         if len(self._keys) >= MAX_PASSING_STAGES:
             raise QueueLimitError(
@@ -218,6 +222,7 @@ class PassingTransaction:
                 "commit more often, or publish to fewer exchanges, one after another, in a transaction",
             )
         key = StageKey(self._writer, self._version, str(len(self._keys)))
+        self._transactions.expect(key)
         self._keys.append(key)
         return key
 

@@ -155,12 +155,15 @@ class RoutedStages:
 
         Raises:
             QueueLimitError: there are too many stages.
+            StageDiscardedError: it is a passing one, and nobody expects it, or not any more.
         """
         stage = self._stages.get(key)
         if stage is None:
+            if key.passing:
+                # Its transaction is over already.
+                raise StageDiscardedError("", key.name)
             self._check_room()
-            # What goes with its connection nobody has begun before.
-            stage = RoutedStage(key) if key.passing else self._found(key)
+            stage = self._found(key)
         committed = self._transactions.versions.covers(key.writer, key.version)
         if not committed and any(self._lost(key, *each) for each in stage.queues.items()):
             # A half is of no use to anybody: it begins anew, and who had something confirmed learns it by the number.
@@ -237,6 +240,11 @@ class RoutedStages:
 
     # --- those that go with their connection
 
+    def expect(self, key: StageKey) -> None:
+        """Somebody is about to write a stage, and it is there until it is `over`; raises QueueLimitError where there are too many."""
+        self._check_room()
+        self._stages[key] = RoutedStage(key)
+
     def holding(self, keys: Collection[StageKey]) -> dict[str, tuple[QueueLog, list[StageKey]]]:
         """The queues that hold some of these stages, by name, each with its log and which; one that was deleted is passed over.
 
@@ -299,8 +307,9 @@ class RoutedStages:
     def _check_room(self) -> None:
         if len(self._stages) < MAX_STAGES:
             return
-        for stage in [stage for stage in self._stages.values() if stage.sender is None and not self._holding(stage)]:
-            self._forget(stage)
+        for stage in list(self._stages.values()):
+            if stage.sender is None and not (stage.key.passing or self._holding(stage)):
+                self._forget(stage)
         if len(self._stages) >= MAX_STAGES:
             raise QueueLimitError("MAX_STAGES", MAX_STAGES, "commit or abort what is staged, or write fewer partitions")
 

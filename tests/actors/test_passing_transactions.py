@@ -129,6 +129,21 @@ async def test_a_commit_publishes_and_settles_in_all_queues_by_one_record(folder
 
 
 @durable
+async def test_a_receiver_that_leaves_right_behind_the_commit_gives_back_nothing_that_is_settled(folder: Path) -> None:
+    for place in (folder, None):
+        bench = await bench_of(place, b=DEAD)
+        await filled(bench, "b", 4)
+        from_b = await holder(bench, "b")
+        # It says so first, and the queue hears it behind the commit.
+        bench.queues.get("b").tell(commands.Left(connection=from_b.ref))
+        bench.queues.passing.begin().commit([from_b.settlement([0], [1], [2])])
+        await settled(bench)
+        assert await receivable(bench, "b") == [b"b.2!", b"b.3!"]
+        assert await receivable(bench, "dead") == [b"b.1!"]
+        await bench.close()
+
+
+@durable
 async def test_nothing_is_seen_of_a_transaction_before_it_is_durable(folder: Path) -> None:
     bench = await bench_of(folder, a=QueueSettings(), b=QueueSettings())
     await filled(bench, "b", 1)
@@ -229,6 +244,25 @@ async def test_what_is_rolled_back_is_nowhere_and_its_sender_stores_nothing_more
         assert bench.queues.state("a").leases.in_flight == 1  # type: ignore[union-attr]  # it is there
         assert [ready(bench, name) for name in "ab"] == [0, 0]
         await bench.close()
+
+
+@durable
+async def test_a_sender_that_comes_behind_the_end_of_its_transaction_stages_nothing_and_nothing_is_left_of_it(
+    folder: Path,
+) -> None:
+    bench = await bench_of(folder, a=QueueSettings())
+    for ends in (PassingTransaction.roll_back, lambda each: each.commit([])):
+        transaction = bench.queues.passing.begin()
+        key = transaction.stage()
+        ends(transaction)
+        writer = await stager(bench, key)
+        writer.send(keyed(b"a"))
+        await settled(bench)
+        assert [code for code, _ in writer.errors] == ["transaction-incomplete"]
+        await writer.ref.stop(block=False)
+        assert bench.queues.logs()["a"].stages == {}
+        assert bench.queues.exchanges.publishing._stages._stages == {}
+    await bench.close()
 
 
 @durable

@@ -28,6 +28,8 @@ from tests.fault.kill_transactions import FEEDERS, MOVERS, Transacted, feed, mov
 KILLS, EACH_LIFE = 5, 2_000
 PUBLISHERS, CONSUMERS = 4, 3
 MOST_AT_ONCE = 200
+A_TRANSACTION = 50
+"""Of what else happens in a life, for each transaction in it."""
 POLL = 0.02
 LIFE_SECONDS = 120.0
 """In which a life must come to its end."""
@@ -173,7 +175,9 @@ async def kill_amqp(kills: int, each_life: int, seed: int, directory: Path) -> t
     random, seen, ends = Random(seed), Seen(), asyncio.Event()
     with closing(ReservedPort()) as port:
         url = f"amqp://guest:guest@{port.address}/"
-        async with Broker(["--data", str(directory), "--amqp", port.address]) as broker:
+        # Others may have a broker too: its address for HTTP is any.
+        options = ["--data", str(directory), "--amqp", port.address, "--http", "127.0.0.1:0"]
+        async with Broker(options) as broker:
             publishers = [
                 asyncio.create_task(publish(url, f"p{each}", seen, Random(f"{seed} p{each}"), ends))
                 for each in range(PUBLISHERS)
@@ -181,15 +185,22 @@ async def kill_amqp(kills: int, each_life: int, seed: int, directory: Path) -> t
             consumers = [
                 asyncio.create_task(consume(url, seen, Random(f"{seed} c{each}"))) for each in range(CONSUMERS)
             ]
-            transacted = seen.transacted, seen.moments
             transacting = [
-                asyncio.create_task(feed(url, f"f{each}", *transacted, Random(f"{seed} f{each}"), ends))
-                for each in range(FEEDERS)
-            ] + [asyncio.create_task(move(url, *transacted, Random(f"{seed} m{each}"), ends)) for each in range(MOVERS)]
+                *(
+                    asyncio.create_task(feed(url, f"f{each}", seen.transacted, Random(f"{seed} f{each}"), ends))
+                    for each in range(FEEDERS)
+                ),
+                *(
+                    asyncio.create_task(move(url, seen.transacted, Random(f"{seed} m{each}"), ends))
+                    for each in range(MOVERS)
+                ),
+            ]
             for _ in range(kills):
                 await broker.start()
                 async with asyncio.timeout(LIFE_SECONDS):
+                    # One after another: the first transactions come when most others have had their share.
                     await seen.moments.more(random.randint(1, each_life))
+                    await seen.transacted.moments.more(random.randint(0, max(1, each_life // A_TRANSACTION)))
                 await broker.kill()
             seen.last_life = True
             await broker.start()

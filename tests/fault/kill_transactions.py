@@ -46,11 +46,13 @@ class Transacted:
         rolled_back: groups that were taken back, or whose transaction was never committed.
         moves: transactions of movers whose commit was answered.
         found: how often each message was in each place at the end.
+        moments: how many transactions have ended.
     """
 
     fed: set[bytes] = field(default_factory=set)
     rolled_back: set[bytes] = field(default_factory=set)
     moves: int = 0
+    moments: Counter = field(default_factory=Counter)
     found: dict[str, Counted[bytes]] = field(default_factory=lambda: {place: Counted() for place in PLACES})
 
     def violations(self) -> list[str]:
@@ -94,7 +96,7 @@ async def _declared(channel: Any) -> Any:
     return await channel.declare_queue(IN, durable=True, arguments=arguments)
 
 
-async def feed(url: str, name: str, seen: Transacted, moments: Counter, random: Random, ends: asyncio.Event) -> None:
+async def feed(url: str, name: str, seen: Transacted, random: Random, ends: asyncio.Event) -> None:
     """Publish groups, each in a transaction, until it is enough."""
     number = 0
     while not ends.is_set():
@@ -115,14 +117,14 @@ async def feed(url: str, name: str, seen: Transacted, moments: Counter, random: 
                     else:
                         await transaction.commit()
                         seen.fed.add(group_of(bodies[0]))
-                    moments.add(1)
+                    seen.moments.add(1)
                     await settle(random.random() * POLL)
         except Exception as error:  # noqa: BLE001 - what is none of these is raised
             raise_unless_lost(error)
             await settle(POLL)
 
 
-async def move(url: str, seen: Transacted, moments: Counter, random: Random, ends: asyncio.Event) -> None:
+async def move(url: str, seen: Transacted, random: Random, ends: asyncio.Event) -> None:
     """Take messages and publish each to two queues, in transactions, until it is enough."""
     while not ends.is_set():
         try:
@@ -144,7 +146,7 @@ async def move(url: str, seen: Transacted, moments: Counter, random: Random, end
                         await _moved(channel, message, random)
                     await transaction.commit()
                     seen.moves += 1
-                    moments.add(1)
+                    seen.moments.add(1)
         except Exception as error:  # noqa: BLE001 - what is none of these is raised
             raise_unless_lost(error)
             await settle(POLL)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Protocol
 
+from actors.errors import StorageError
 from actors.queue.passing_transactions import TransactionRejectedError
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.distributed import Settlement
@@ -203,6 +204,7 @@ class Transacting:
 
         Raises:
             AmqpError: PRECONDITION_FAILED: a queue does not take what is published there. Nothing of the transaction has happened.
+                INTERNAL_ERROR: the journal takes nothing more.
             QueueError: likewise, for another reason.
         """
         self._wait_no_more()
@@ -211,6 +213,9 @@ class Transacting:
             number = under_way.commit(self._settlements())
         except TransactionRejectedError as error:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{PARTIAL}: {error}", basic.TxCommit.INDEX) from None
+        except StorageError as error:
+            text = f"the broker can store nothing any more and stops: {error}"
+            raise AmqpError(ReplyCode.INTERNAL_ERROR, text, basic.TxCommit.INDEX) from None
         self._under_way = None
         settled, self._settled = self._settled, []
         self._host.receiving.withheld_settled([held for _, held in settled])

@@ -300,6 +300,31 @@ def test_room_in_the_place_of_what_is_acknowledged_counts(client: Transacted, na
     assert client.got(full, channel=2) == [b"2", b"again"]
 
 
+def blocked(client: Transacted, queue: str) -> None:
+    """A queue that is full, and what a transaction publishes there waits."""
+    client.declare(queue, 2, arguments=Table.of({"x-max-length": 1, "x-overflow": "block"}))
+    filled(client, queue, b"1")
+    client.write(published(queue, b"2"))
+
+
+def test_a_commit_waits_for_the_room_of_a_queue_that_blocks(client: Transacted, named: Named) -> None:
+    queue = named("blocks")
+    blocked(client, queue)
+    client.say(COMMIT)
+    assert client.got(queue, most=1, channel=2) == [b"1"]
+    client.expect(basic.TxCommitOk, 1)
+    assert client.got(queue, channel=2) == [b"2"]
+
+
+def test_a_rollback_and_the_end_of_the_channel_wait_for_no_room(client: Transacted, named: Named) -> None:
+    queue = named("blocks")
+    blocked(client, queue)
+    client.roll_back()
+    client.write(published(queue, b"3"))
+    client.ask(CLOSE_CHANNEL, connection.ChannelCloseOk)
+    assert client.got(queue, channel=2) == [b"1"]
+
+
 def test_a_message_has_its_own_expiration_in_a_transaction_too(client: Transacted, queue: str) -> None:
     def expiring(milliseconds: bytes) -> bytes:
         return EXPIRATION_FLAG.to_bytes(2, "big") + bytes([len(milliseconds)]) + milliseconds
