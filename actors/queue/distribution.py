@@ -88,7 +88,7 @@ class Distributor:
             producers: who sent them, with the number behind the last message of each; each queue remembers that, unless one rejects them.
             temporary: the same of those whose name was made up for one run.
             stage: nobody can receive them before this is published. They are judged as what a sender stages that sends to one queue: it
-                is refused rather than rejected, and has the timing that each queue declares.
+                is refused rather than rejected, and has the timing that each queue declares; in a passing one, a time to live of its own.
             numbers: how far each of the queues has the stage with these; whoever gives a stage gives them.
             published: to which exchange, and with which routing key; None for none.
             promised: the queues have said by `refused` that they take it, and the room by `promise` is for it; or none of them rejected
@@ -104,7 +104,7 @@ class Distributor:
             StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
         """
         assert (stage is None) == (numbers is None), "the numbers are the stage's"
-        if stage is not None and (delay is not None or ttl is not None):
+        if stage is not None and (delay is not None or (ttl is not None and not stage.passing)):
             raise InvalidRequestError(NO_TIMING)
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         taking: dict[str, tuple[QueueState, int, int | None]] = {}

@@ -179,7 +179,7 @@ class ExchangeSender(LoopActor):
         self._publishing.offer(self, offer)
 
     def _check(self, offer: OfferThere, count: int, size: int) -> None:
-        if self.stage is not None and (offer.delay is not None or offer.ttl is not None):
+        if self.stage is not None and (offer.delay is not None or (offer.ttl is not None and not self.stage.passing)):
             raise InvalidRequestError(NO_TIMING)
         if self._expected is not None and offer.sequence > self._expected and not self._comes_again:
             raise SequenceGapError(self._expected, offer.sequence)

@@ -21,6 +21,7 @@ from actors.queue.found_queues import found_queues
 from actors.queue.letters_out import Routes
 from actors.queue.measures import Measures
 from actors.queue.owned_queues import OwnedQueues
+from actors.queue.passing_transactions import PassingTransactions
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_figures import QueueFigures
 from actors.queue.queue_state import QueueState
@@ -69,6 +70,7 @@ class QueueDirectory(QueueFigures):
     Attributes:
         settings: what a queue gets that is not declared otherwise.
         transactions: those over these queues.
+        passing: those that go with their connection.
         distributor: stores in several of them at a time.
         exchanges: those in front of them.
         owned: those that go with their owner.
@@ -92,7 +94,9 @@ class QueueDirectory(QueueFigures):
         self.distributor = Distributor(self, storage, wall_clock)
         stages = RoutedStages(self, self.transactions, transaction_timeout)
         self.exchanges = ExchangeDirectory(self, storage, self.distributor, stages)
-        self.owned = OwnedQueues(self, os.urandom if random_bytes is None else random_bytes)
+        random_bytes = random_bytes or os.urandom
+        self.owned = OwnedQueues(self, random_bytes)
+        self.passing = PassingTransactions(self, stages, storage, random_bytes)
         self.expiring = ExpiringQueues(self)
         self._transaction_timeout = transaction_timeout
         self._wall_clock = wall_clock

@@ -119,11 +119,16 @@ class RoutedStages:
         transactions.aborted = self._aborted
 
     def recovered(self) -> None:
-        """What was found at the start has no sender as of now."""
+        """What was found at the start has no sender as of now; what goes with a connection is discarded, for that is gone."""
+        passing = False
         for log in self._queues.logs().values():
             for key, stage in log.stages.items():
-                if stage.numbers is not None and key not in self._stages:
+                if key.passing:
+                    passing = True
+                elif stage.numbers is not None and key not in self._stages:
                     self._await(self._found(key))
+        if passing:
+            self._transactions.discard(lambda key: key.passing)
 
     @property
     def committed_by(self) -> int:
@@ -150,9 +155,13 @@ class RoutedStages:
 
         Raises:
             QueueLimitError: there are too many stages.
+            StageDiscardedError: it is a passing one, and nobody expects it, or not any more.
         """
         stage = self._stages.get(key)
         if stage is None:
+            if key.passing:
+                # Its transaction is over already.
+                raise StageDiscardedError("", key.name)
             self._check_room()
             stage = self._found(key)
         committed = self._transactions.versions.covers(key.writer, key.version)
@@ -175,6 +184,9 @@ class RoutedStages:
         stage = self._stages.get(key)
         if stage is not None and stage.sender is sender:
             stage.sender = None
+            if key.passing:
+                # It ends with its transaction, which somebody ends.
+                return
             if stage.number and not self._transactions.versions.covers(key.writer, key.version):
                 # It may hold nothing, and of what went to no queue only this knows that it came.
                 self._await(stage)
@@ -226,6 +238,42 @@ class RoutedStages:
         found = sorted((name, log.stages[key].messages) for name, log in holding)
         return tuple(found), stage.event
 
+    # --- those that go with their connection
+
+    def expect(self, key: StageKey) -> None:
+        """Somebody is about to write a stage, and it is there until it is `over`; raises QueueLimitError where there are too many."""
+        self._check_room()
+        self._stages[key] = RoutedStage(key)
+
+    def holding(self, keys: Collection[StageKey]) -> dict[str, tuple[QueueLog, list[StageKey]]]:
+        """The queues that hold some of these stages, by name, each with its log and which; one that was deleted is passed over.
+
+        Raises:
+            StageGoneError: a queue has lost what it held of one, and was not deleted.
+        """
+        for key in keys:
+            stage = self._stages.get(key)
+            for number, held in () if stage is None else stage.queues.items():
+                if self._lost(key, number, held):
+                    raise StageGoneError(held[0], key.name)
+        return self.held_by(keys)
+
+    def held_by(self, keys: Iterable[StageKey]) -> dict[str, tuple[QueueLog, list[StageKey]]]:
+        """The same, and what a queue has lost is passed over."""
+        found: dict[str, tuple[QueueLog, list[StageKey]]] = {}
+        for key in keys:
+            stage = self._stages.get(key)
+            for name, log in [] if stage is None else self._holding(stage):
+                found.setdefault(name, (log, []))[1].append(key)
+        return found
+
+    def over(self, keys: Iterable[StageKey]) -> None:
+        """These stages have ended: whoever writes them stores nothing more."""
+        for key in keys:
+            stage = self._stages.pop(key, None)
+            if stage is not None and stage.sender is not None and stage.sender.failed is None:
+                stage.sender.failed = StageDiscardedError("", key.name)
+
     # --- inside
 
     def _found(self, key: StageKey) -> RoutedStage:
@@ -259,8 +307,9 @@ class RoutedStages:
     def _check_room(self) -> None:
         if len(self._stages) < MAX_STAGES:
             return
-        for stage in [stage for stage in self._stages.values() if stage.sender is None and not self._holding(stage)]:
-            self._forget(stage)
+        for stage in list(self._stages.values()):
+            if stage.sender is None and not (stage.key.passing or self._holding(stage)):
+                self._forget(stage)
         if len(self._stages) >= MAX_STAGES:
             raise QueueLimitError("MAX_STAGES", MAX_STAGES, "commit or abort what is staged, or write fewer partitions")
 

@@ -24,7 +24,7 @@ from actors.storage.durable_map import Sections
 from actors.storage.exchange_codec import decode_changes
 from actors.storage.options import UNAWAITED
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encoded
-from actors.storage.together import decode_together
+from actors.storage.together import decode_in_turn, decode_together
 from journal import ITEMS_PREFIX_BYTES, unpack_items_prefix
 
 if TYPE_CHECKING:
@@ -140,6 +140,13 @@ class Contents:
             if queue is not None and (moves or type(event) is not MessagesMoved):
                 queue.log.apply(event, queue.log.added_by if lsn == UNAWAITED else lsn)
 
+    def apply_in_turn(self, events: Iterable[tuple[int, Event]], lsn: int) -> None:
+        """As `apply`, of events that are no messages, any number of each queue's, in order."""
+        for number, event in events:
+            queue = self.queues.get(number)
+            if queue is not None:
+                queue.log.apply(event, queue.log.added_by if lsn == UNAWAITED else lsn)
+
     def _table(self, number: int) -> JournalEntryTable:
         table = self.tables[number] = self._new_table(number)
         return table
@@ -233,6 +240,9 @@ class _Replay:
             ended = ended_stages(contents.logs(), writer, version, winners)
             contents.apply(ended, WriterVersion(writer, version), lsn)
 
+    def _in_turn(self, payload: memoryview, lsn: int) -> None:
+        self._contents.apply_in_turn(decode_in_turn(payload), lsn)
+
     def _created(self, payload: memoryview, _lsn: int) -> None:
         # One that was restored has another in its checkpoint.
         self._contents.store_id = self._contents.store_id or codec.decode_number(payload)
@@ -280,6 +290,7 @@ _APPLY: dict[int, Callable[[_Replay, memoryview, int], None]] = {
     codec.TRANSACTION_COMMITTED: _Replay._committed,
     codec.STORE_CREATED: _Replay._created,
     codec.TOGETHER: _Replay._several,
+    codec.IN_TURN: _Replay._in_turn,
     codec.ENTRY_PUT: _Replay._put,
     codec.EXCHANGES_CHANGED: _Replay._exchanges_changed,
 }

@@ -7,7 +7,7 @@ one record of the kind TOGETHER. A single event is no matter of this module.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgpack
@@ -119,6 +119,26 @@ def decode_together(payload: memoryview) -> tuple[dict[int, Event], WriterVersio
     except (ValueError, TypeError, FormatError, msgpack.UnpackException) as error:
         raise StorageError(f"a record of several queues cannot be decoded: {error}") from error
     return events, version
+
+
+def encode_in_turn(events: Sequence[tuple[int, Event]]) -> Encoded:
+    """Events of queues, by the queues' numbers, in order and any number of each, none of them messages, as one record.
+
+    Raises:
+        TooMuchTogetherError: more bytes than one record may hold.
+    """
+    other: bytes = msgpack.packb([codec.encode(number, event) for number, event in events])
+    if len(other) > MAX_TOGETHER_BYTES:
+        raise TooMuchTogetherError("bytes", len(other), MAX_TOGETHER_BYTES)
+    return Encoded(codec.IN_TURN, [], [], other)
+
+
+def decode_in_turn(payload: memoryview) -> list[tuple[int, Event]]:
+    """The reverse; raises StorageError."""
+    try:
+        return [codec.decode(kind, memoryview(event)) for kind, event in msgpack.unpackb(payload)]
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise StorageError(f"a record of events in turn cannot be decoded: {error}") from error
 
 
 def _together(events: Mapping[int, Event], version: WriterVersion | None) -> Encoded:

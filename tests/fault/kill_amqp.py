@@ -1,8 +1,8 @@
-"""``python -m tests.fault.kill_amqp``: kill -9 a broker while aio-pika publishes, consumes and refuses; hold what was seen against it.
+"""``python -m tests.fault.kill_amqp``: kill -9 a broker while aio-pika publishes, consumes and transacts; hold what was seen against it.
 
 Each publish has a body that no other has, so what a client publishes again, for it does not know what became of it, is
 another message. What is confirmed must be delivered until it is acknowledged, or be in the queue of dead letters. What is
-delivered a second time must say so.
+delivered a second time must say so. Beside them are clients that use transactions (`kill_transactions`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from typing import Annotated, Any
 
 import aio_pika
 import typer
-from aio_pika.exceptions import AMQPError
 
 from streams.testkit import settle
 from tests.fault.kill_clients import Counter
 from tests.fault.kill_process import Broker, ReservedPort
+from tests.fault.kill_transactions import FEEDERS, MOVERS, Transacted, feed, move, raise_unless_lost, read_places
 
 KILLS, EACH_LIFE = 5, 2_000
 PUBLISHERS, CONSUMERS = 4, 3
 MOST_AT_ONCE = 200
+A_TRANSACTION = 50
+"""Of what else happens in a life, for each transaction in it."""
 POLL = 0.02
 LIFE_SECONDS = 120.0
 """In which a life must come to its end."""
@@ -36,8 +38,6 @@ QUIET_SECONDS = 5.0
 WORK, DEAD = "work", "dead"
 REFUSED, RETURNED = 0.05, 0.05
 """Of the deliveries: for good, and to be delivered again."""
-LOST = (AMQPError, ConnectionError, OSError, RuntimeError, asyncio.TimeoutError)
-"""What a client of aio-pika may see of a broker that is killed."""
 
 
 @dataclass(slots=True)
@@ -53,6 +53,7 @@ class Seen:
         refused: bodies whose refusal for good was written, or about to be.
         dead: bodies in the queue of dead letters.
         moments: how much has happened.
+        transacted: what those saw that use transactions.
     """
 
     confirmed: set[bytes] = field(default_factory=set)
@@ -63,6 +64,7 @@ class Seen:
     refused: set[bytes] = field(default_factory=set)
     dead: Counted[bytes] = field(default_factory=Counted)
     moments: Counter = field(default_factory=Counter)
+    transacted: Transacted = field(default_factory=Transacted)
 
     def violations(self) -> list[str]:
         """What must not be."""
@@ -79,13 +81,7 @@ class Seen:
         # An acknowledgement of a life before may have been lost with it, and the message refused since.
         if both := self.dead.keys() & self.acknowledged_last:
             found.append(f"{len(both)} dead letters were in their queue too, one is {min(both).decode()}")
-        return found
-
-
-def raise_unless_lost(error: Exception) -> None:
-    """Raise what is no broker that is gone; aiormq has a bare Exception for that too."""
-    if not isinstance(error, LOST) and type(error) is not Exception:
-        raise error
+        return found + self.transacted.violations()
 
 
 async def _declared(channel: Any) -> Any:
@@ -179,7 +175,9 @@ async def kill_amqp(kills: int, each_life: int, seed: int, directory: Path) -> t
     random, seen, ends = Random(seed), Seen(), asyncio.Event()
     with closing(ReservedPort()) as port:
         url = f"amqp://guest:guest@{port.address}/"
-        async with Broker(["--data", str(directory), "--amqp", port.address]) as broker:
+        # Others may have a broker too: its address for HTTP is any.
+        options = ["--data", str(directory), "--amqp", port.address, "--http", "127.0.0.1:0"]
+        async with Broker(options) as broker:
             publishers = [
                 asyncio.create_task(publish(url, f"p{each}", seen, Random(f"{seed} p{each}"), ends))
                 for each in range(PUBLISHERS)
@@ -187,16 +185,28 @@ async def kill_amqp(kills: int, each_life: int, seed: int, directory: Path) -> t
             consumers = [
                 asyncio.create_task(consume(url, seen, Random(f"{seed} c{each}"))) for each in range(CONSUMERS)
             ]
+            transacting = [
+                *(
+                    asyncio.create_task(feed(url, f"f{each}", seen.transacted, Random(f"{seed} f{each}"), ends))
+                    for each in range(FEEDERS)
+                ),
+                *(
+                    asyncio.create_task(move(url, seen.transacted, Random(f"{seed} m{each}"), ends))
+                    for each in range(MOVERS)
+                ),
+            ]
             for _ in range(kills):
                 await broker.start()
                 async with asyncio.timeout(LIFE_SECONDS):
+                    # One after another: the first transactions come when most others have had their share.
                     await seen.moments.more(random.randint(1, each_life))
+                    await seen.transacted.moments.more(random.randint(0, max(1, each_life // A_TRANSACTION)))
                 await broker.kill()
             seen.last_life = True
             await broker.start()
             ends.set()
             async with asyncio.timeout(LIFE_SECONDS):
-                await asyncio.gather(*publishers)
+                await asyncio.gather(*publishers, *transacting)
             for consumer in consumers:
                 consumer.cancel()
             for error in await asyncio.gather(*consumers, return_exceptions=True):
@@ -205,6 +215,7 @@ async def kill_amqp(kills: int, each_life: int, seed: int, directory: Path) -> t
             async with asyncio.timeout(LIFE_SECONDS):
                 await consume(url, seen, random, QUIET_SECONDS)
                 await read_dead(url, seen)
+                await read_places(url, seen.transacted)
             found = seen.violations() + broker.defects
     return seen, found
 
@@ -219,7 +230,8 @@ def main(
         seen, found = asyncio.run(kill_amqp(kills, each_life, seed, Path(folder) / "data"))
     typer.echo(
         f"{kills} kills: {len(seen.confirmed)} messages confirmed, {len(seen.acknowledged)} acknowledged, "
-        f"{len(seen.refused)} refused, {len(seen.dead)} dead"
+        f"{len(seen.refused)} refused, {len(seen.dead)} dead; of transactions {len(seen.transacted.fed)} fed, "
+        f"{seen.transacted.moves} moved, {len(seen.transacted.rolled_back)} rolled back"
     )
     for violation in found:
         typer.echo(violation)

@@ -122,6 +122,15 @@ def committed(model: Model, version: WriterVersion, winners: Mapping[int, Sequen
                 queue.wanted.update(messages)
 
 
+def settled(model: Model, keys: Iterable[StageKey], gone: Mapping[int, Ranges]) -> None:
+    """Stages were published, wherever they are, and messages acknowledged, in one instant."""
+    for queue in model.queues.values():
+        for key in keys:
+            queue.wanted.update(queue.staged.pop(key, {}))
+    for number, ranges in gone.items():
+        acknowledged(model, number, ranges)
+
+
 def discarded(model: Model, keys: Iterable[StageKey]) -> None:
     """Stages were given up, in all queues."""
     for key in keys:

@@ -1,8 +1,8 @@
 """A program that has one record for several queues, step by step from a seed, through any number of deaths.
 
 It publishes through exchanges of every kind, has dead letters go where they lead, stages and commits transactions over several queues,
-changes exchanges and bindings, and declares and deletes queues, durable ones and transient. Checkpoints are made in slices between all
-that; segments are combined and given back.
+some of which settle too, changes exchanges and bindings, and declares and deletes queues, durable ones and transient. Checkpoints are made
+in slices between all that; segments are combined and given back.
 
 What a start finds must be what the first so many of the records make of everything, and these must be all that was answered. So what
 was answered as durable is in each of its queues, nothing is in some of them only, and definitions are exactly as they were answered. An
@@ -31,11 +31,13 @@ from actors.queue.vocabulary.events import (
     MessagesAdded,
     MessagesExpired,
     MessagesMoved,
+    MessagesReturned,
     QueuePurged,
     StagesDiscarded,
+    StagesEnded,
 )
 from actors.queue.vocabulary.published import Published
-from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.settings import REJECTED_FAILURES, QueueSettings
 from actors.queue.vocabulary.stages import StageKey, StageNumbers, WriterVersion
 from actors.storage import Storage
 from actors.storage.options import UNAWAITED
@@ -60,6 +62,7 @@ from tests.fault.queues_model import (
     defined,
     discarded,
     readable,
+    settled,
     together,
 )
 from tests.fault.store_program import DATA, Opener, StoreProgram, verify_lives
@@ -186,8 +189,10 @@ class QueuesProgram(StoreProgram):
             self._bury()
         elif draw < 0.43:
             self._stage()
-        elif draw < 0.45:
+        elif draw < 0.445:
             self._commit()
+        elif draw < 0.45:
+            self._settle()
         elif draw < 0.455:
             self._discard()
         elif draw < 0.51:
@@ -290,6 +295,28 @@ class QueuesProgram(StoreProgram):
         self._carry_out(
             partial(committed, version=version, winners=winners), lambda: self._storage.commit(version, winners)[0]
         )
+
+    def _settle(self) -> None:
+        """A stage is published wherever it is, and queues have messages acknowledged and refused, all of it in one record."""
+        keys = sorted({key for log in self._logs().values() for key in log.stages})
+        published = self.random.sample(keys, min(len(keys), 1))
+        ended: list[tuple[int, Event]] = [
+            (number, StagesEnded(tuple(published), (), log.next_sequence))
+            for number, log in self._logs().items()
+            if any(key in log.stages for key in published)
+        ]
+        taken: dict[int, Ranges] = {}
+        events = list(ended)
+        for number in self.random.sample(sorted(self._now.queues), self.random.randint(0, 2)):
+            for start, stop in self._logs()[number].stored()[:1]:
+                taken[number] = ((start, min(stop, start + self.random.randint(1, 4))),)
+                events.append((number, MessagesAcknowledged(taken[number])))
+                events.append((number, MessagesReturned(((stop - 1, stop, REJECTED_FAILURES),))))
+        if not events:
+            return
+        self.seen["several events of a queue in one record"] += len(dict(events)) < len(events)
+        self.seen["transaction that publishes and settles"] += bool(ended and taken)
+        self._carry_out(partial(settled, keys=published, gone=taken), lambda: self._storage.record_in_turn(events))
 
     def _discard(self) -> None:
         """A stage is given up, in all queues that have some of it."""

@@ -62,6 +62,8 @@ def test_the_runs_see_what_they_are_meant_to_see() -> None:
         "record of transient queues alone",
         "dead letters to several queues",
         "commit over several queues",
+        "several events of a queue in one record",
+        "transaction that publishes and settles",
         "queue that went with its bindings",
         "transient queue that was forgotten",
     }

@@ -45,6 +45,7 @@ from transport.wire.names import check_name
 
 if TYPE_CHECKING:
     from actors.queue.connection_actor import Port
+    from actors.queue.passing_transactions import PassingTransaction
     from actors.queue.subscription_publisher import SubscriptionPort
     from actors.queue.vocabulary.needed import Needed
     from transport.broker.asked_to_publish import Piece
@@ -129,8 +130,9 @@ class Operations(Declarations):
 
         That the exchange is not there, or takes nothing from outside, its port is told. With ``needed`` it has room for that alone. The
         default exchange leads to the queue whose name is ``within`` and the routing key, and with ``within`` it is a resource for itself.
+        A stage of a `passing_transaction` takes no right of its own.
         """
-        if stage is not None:
+        if stage is not None and not stage.passing:
             self._attach(Right.WRITE, stage.writer, "sender", WRITER)
         resource = to.exchange or within + DEFAULT_EXCHANGE_RESOURCE
         self._attach(Right.WRITE, resource, "sender", EXCHANGE)
@@ -164,9 +166,8 @@ class Operations(Declarations):
         # Of the queue that is there now: when it answers, another may have its name, or none.
         visibility_timeout = self._services.queues.settings_of(queue).visibility_timeout if deadline else NO_DEADLINE
         id_prefix = self._services.id_prefix(queue)
-        return Receiving(
-            ReceiveFromQueuePublisher.start(found, port, visibility_timeout), visibility_timeout, id_prefix
-        )
+        actor = ReceiveFromQueuePublisher.start(found, port, visibility_timeout)
+        return Receiving(actor, visibility_timeout, id_prefix, self._services.queues.number_of(queue))
 
     def own_receiver(self, port: Port, bindings: Iterable[Binding], *, deadline: bool = True) -> tuple[str, Receiving]:
         """Attach what receives from a queue of its own, which is gone with it; its name, and as of `receiver`.
@@ -185,7 +186,7 @@ class Operations(Declarations):
         except BaseException:
             queues.delete(name)
             raise
-        return name, Receiving(actor, timeout, prefix)
+        return name, Receiving(actor, timeout, prefix, queues.number_of(name))
 
     async def bind(self, queue: str, bindings: Iterable[Binding]) -> None:
         """Bind the queue of a receiver to exchanges, with the rights and the errors of ``binding.create``; returns when it is durable.
@@ -283,6 +284,13 @@ class Operations(Declarations):
             attach=lambda queue: self._attach(Right.WRITE, queue, "transaction"),
             release=lambda queues: self._attached.difference_update([(Right.WRITE, queue) for queue in queues]),
         )
+
+    def passing_transaction(self) -> PassingTransaction:
+        """A transaction that goes with the connection, which ends it.
+
+        Who publishes in it, and who receives what it settles, has been let in for that: the commit takes no more rights.
+        """
+        return self._services.queues.passing.begin()
 
     def view(self) -> View:
         """What goes on in the broker, seen over and over: the command ``picture`` that goes on; to be closed.

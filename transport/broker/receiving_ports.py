@@ -40,7 +40,7 @@ class ReceivingPort(BindingPort):
             client.queue = name
         else:
             receiving = operations.receiver(name, self, make=make, deadline=deadline)
-        self.actor, self._visibility_timeout, self._id_prefix = receiving
+        self.actor, self._visibility_timeout, self._id_prefix = receiving[:3]
         self.bind_first(operations, name, bindings)
 
     def received(self, frame: wire.Frame) -> None:

@@ -45,11 +45,15 @@ class Services:
 
 
 class Receiving(NamedTuple):
-    """A receiver that is attached: its actor, its timeout in seconds or `NO_DEADLINE`, and the first bytes of its messages' ids."""
+    """A receiver that is attached: its actor, its timeout in seconds or `NO_DEADLINE`, the first bytes of its messages' ids.
+
+    ``number`` is its queue's.
+    """
 
     actor: Ref
     visibility_timeout: float
     id_prefix: bytes
+    number: int
 
 
 class Subscribing(NamedTuple):

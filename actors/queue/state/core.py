@@ -330,9 +330,9 @@ class QueueCore:
         if self.capacity.note_stored(messages, size):
             messages, size = log.staged_messages + staged.incoming_messages, log.staged_bytes + staged.incoming_bytes
             staged.capacity.grant(messages, size, self.effects)
-            for sender in staged.hopeless():
-                # What they send is refused, which tells them more than waiting for ever.
-                staged.capacity.grant_one(sender.permits, self.effects)
+            staged.grant_hopeless(self.effects)
+        elif self.rejects:
+            staged.grant_passing(self.effects)
 
     def delayed_batches(self) -> int:
         """Batches, or parts of them, that wait for a delay or will when they are published."""

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from actors.queue.state.log import QueueLog, Stage
+    from actors.queue.state.permits import Permits
     from actors.queue.state.senders import Sender
     from actors.queue.structures.ranges import Range
+    from actors.queue.vocabulary.replies import Effect
     from actors.queue.vocabulary.settings import QueueSettings
 
 
@@ -140,6 +142,10 @@ class StagedCapacity(Capacity):
 
     __slots__ = ()
     lends = False
+
+    def grant_wanted(self, permits: Permits, effects: list[Effect]) -> None:
+        """Let a sender have all that it wants, within its window, whatever room there is."""
+        self._give(permits, permits.wanted_messages, permits.wanted_bytes, effects)
 
     def closed(self, stored_messages: int, stored_bytes: int) -> bool:
         """Whether all is staged that may be."""
@@ -333,6 +339,17 @@ class Staged:
             return None
         del self._absent[absence.key]
         return absence.key
+
+    def grant_hopeless(self, effects: list[Effect]) -> None:
+        """Let those who wait in vain send one message: it is refused, which tells them more than waiting for ever."""
+        for sender in self.hopeless():
+            self.capacity.grant_one(sender.permits, effects)
+
+    def grant_passing(self, effects: list[Effect]) -> None:
+        """Let those stage whose transactions go with their connection, be the queue full: it says at their commit that it has no room."""
+        for key, sender in self.senders.items():
+            if key.passing and sender.permits in self.capacity.waiting:
+                self.capacity.grant_wanted(sender.permits, effects)
 
     def hopeless(self) -> Iterator[Sender]:
         """Senders that can send nothing and wait for what only their own transaction could give back."""

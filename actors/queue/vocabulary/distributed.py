@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
+    from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.commands import OfferBatch, Ref
     from actors.queue.vocabulary.stages import StageKey
     from actors.runtime.loop_ref import LoopActorRef
@@ -60,6 +61,33 @@ class DropStages:
     stages: tuple[StageKey, ...]
     below: int
     after: int
+
+
+@dataclass(frozen=True, slots=True)
+class SettledBeside:
+    """A transaction has settled in this queue what a receiver of it held: it delivers what came back, and has room again. No reply."""
+
+
+class Settlement(NamedTuple):
+    """What one receiver held, and a transaction settles when it is committed.
+
+    Attributes:
+        queue: the queue's name.
+        number: its number: one that was made anew under the name has another.
+        receiver: by which the queue knows the receiver.
+        acknowledged: ranges of the queue's numbers that are done with.
+        refused: those that are not wanted again: dead letters, where the queue has a place for these.
+        returned: those that are to be delivered again.
+        reason: why what is refused is.
+    """
+
+    queue: str
+    number: int
+    receiver: LoopActorRef[Any]
+    acknowledged: tuple[Range, ...]
+    refused: tuple[Range, ...]
+    returned: tuple[Range, ...]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

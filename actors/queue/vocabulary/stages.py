@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 MAX_ENLISTED = 100_000
 """Stages that one commit may name: a task of Spark has one for each queue, and a record that names them all takes a few megabytes."""
+PASSING: Final = "passing "
+"""How the writers begin whose transactions go with their connection. There is a blank in it, so no client has such a name."""
 
 
 class StageKey(NamedTuple):
@@ -20,6 +22,11 @@ class StageKey(NamedTuple):
     writer: str
     version: int
     name: str
+
+    @property
+    def passing(self) -> bool:
+        """Whether its transaction goes with the connection that has begun it: nobody comes again for it, and no time ends it."""
+        return self.writer.startswith(PASSING)
 
 
 class StageNumbers(NamedTuple):

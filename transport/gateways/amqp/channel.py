@@ -16,20 +16,19 @@ from transport.errors import TransportError
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
-from transport.gateways.amqp.carried_properties import properties_of
 from transport.gateways.amqp.channel_port import Waiting
 from transport.gateways.amqp.channel_publishing import NoLineError, Publishing
 from transport.gateways.amqp.confirms import Confirms
 from transport.gateways.amqp.declaring import Declaring
 from transport.gateways.amqp.direct_reply import DirectReply
 from transport.gateways.amqp.errors import AmqpError, short_text
-from transport.gateways.amqp.events import Published
-from transport.gateways.amqp.properties import NO_PROPERTIES
+from transport.gateways.amqp.events import Published, Settled
 from transport.gateways.amqp.publishing_line import Returned
 from transport.gateways.amqp.receiving import Receiving
 from transport.gateways.amqp.refusals import of_channel, refusal_of
 from transport.gateways.amqp.reply_codes import ReplyCode
-from transport.gateways.amqp.writing import confirm, content_frames
+from transport.gateways.amqp.transacting import Transacting, commit, roll_back, select
+from transport.gateways.amqp.writing import confirm
 from transport.security.principal import Proof
 from transport.wire.exchange_named import PublishesTo
 
@@ -38,10 +37,10 @@ if TYPE_CHECKING:
     from actors.queue.connection_actor import Port
     from actors.queue.vocabulary.settings import QueueSettings
     from transport.gateways.amqp.channel_port import Link
-    from transport.gateways.amqp.events import Settled
     from transport.gateways.amqp.method import Method
 
     Ref = LoopActorRef[Any]
+    Said = Method | Published | Settled | AmqpError
 
 METHOD_BYTES: Final = 1_024
 """What a method that waits counts as."""
@@ -62,6 +61,7 @@ class Channel:
         receiving: its consumers, and what they hold.
         declaring: what it declares.
         direct_reply: where it hears direct replies.
+        transacting: its transactions; None where it has none.
         last_queue: the queue that was declared last, which a method may mean by an empty name.
         waiting_bytes: of what waits until something before it is stored.
         counted: what its connection has counted of it.
@@ -76,11 +76,12 @@ class Channel:
         self.last_queue = ""
         self.declaring = Declaring(self)
         self.direct_reply = DirectReply(self._declare_own)
+        self.transacting: Transacting | None = None
         self.waiting_bytes = 0
         self.counted = Waiting()
         # What is behind something that is not stored yet; whether anything was published that is not known to be stored; and whether it
         # will be said once it is. Nothing is published while that is awaited.
-        self._later: deque[Method | Published | AmqpError] = deque()
+        self._later: deque[Said] = deque()
         self._publishes = self._awaits_stored = False
         self._told_soon = False
         self._over = self._runs = False
@@ -125,9 +126,12 @@ class Channel:
         else:
             self._wait(error)
 
-    def _do(self, said: Method | Published | AmqpError) -> None:
+    def _do(self, said: Said) -> None:
         if isinstance(said, AmqpError):
             raise said
+        if isinstance(said, Settled):
+            self._guarded(said.method, self.receiving.settled, said)
+            return
         if isinstance(said, Published):
             self._publishes = True
             self._guarded(basic.BasicPublish.INDEX, self.publishing.publish, self.direct_reply.named_in(said))
@@ -137,12 +141,12 @@ class Channel:
             raise AmqpError(ReplyCode.COMMAND_INVALID, "unimplemented method", said.INDEX, self.number)
         self._guarded(said.INDEX, handler, self, said)
 
-    def _wait(self, said: Method | Published | AmqpError) -> None:
+    def _wait(self, said: Said) -> None:
         """What has come waits until all is stored that was published before."""
         if self._fails:
             return
         self._later.append(said)
-        self.waiting_bytes += said.size if isinstance(said, Published) else METHOD_BYTES
+        self.waiting_bytes += _size_of(said)
         if len(self._later) == 1:
             self.go_on()
         self.link.waiting_changed(self)
@@ -163,18 +167,20 @@ class Channel:
         try:
             while self._later and not self._over and not self._waits:
                 said = self._later[0]
-                if not isinstance(said, Published) and self._publishes and self.publishing.unstored:
+                if self._publishes and self._is_behind(said) and self.publishing.unstored:
+                    if self.transacting is not None and type(said) is basic.TxCommit:
+                        self.transacting.awaits_room()
                     if not self._awaits_stored:
                         self._awaits_stored = True
                         self.publishing.when_stored(self._stored)
                     return
                 self._later.popleft()
-                self.waiting_bytes -= said.size if isinstance(said, Published) else METHOD_BYTES
+                self.waiting_bytes -= _size_of(said)
                 self._do(said)
         except AmqpError as error:
             self._later.clear()
             self.waiting_bytes = 0
-            if self._publishes:
+            if self._publishes and self.transacting is None:
                 self.end_with(error)
             else:
                 self.link.channel_failed(self, error)
@@ -182,6 +188,12 @@ class Channel:
             self._wait_for_line(error.rest)
         finally:
             self.link.waiting_changed(self)
+
+    def _is_behind(self, said: Said) -> bool:
+        """Whether all is to be stored first that was published before: but not what makes an end of that."""
+        if isinstance(said, Published | Settled):
+            return False
+        return self.transacting is None or not isinstance(said, _ENDS)
 
     def counts(self) -> Waiting:
         """As `channel_port.ChannelPort.counts`."""
@@ -214,6 +226,10 @@ class Channel:
 
     def settled(self, event: Settled) -> None:
         """Deliveries are acknowledged or rejected, whatever waits: that may be what makes room. Errors as of `method`."""
+        if self.transacting is not None and (self._later or self._waits):
+            # It is of the transaction behind the commit that was said before.
+            self._wait(event)
+            return
         try:
             self._guarded(event.method, self.receiving.settled, event)
         except AmqpError:
@@ -249,6 +265,14 @@ class Channel:
         """It is over: what its client holds goes back, and what waits to be published is dropped."""
         self._end_hearing()
         self.publishing.end()
+        if self.transacting is not None:
+            self.transacting.end()
+
+    def leave_behind(self) -> None:
+        """Nobody hears it any more: what its client holds goes back, and its transaction is over."""
+        self.receiving.end()
+        if self.transacting is not None:
+            self.end()
 
     def _end_hearing(self) -> None:
         self._over = True
@@ -281,8 +305,8 @@ class Channel:
 
     @property
     def unstored(self) -> bool:
-        """Whether something that its client has said waits, or may not be stored yet."""
-        return bool(self._later) or self.publishing.unstored
+        """Whether something that its client has said waits, or may not be stored yet; of a transaction nothing is stored for good."""
+        return self.transacting is None and (bool(self._later) or self.publishing.unstored)
 
     # For its parts.
 
@@ -309,8 +333,8 @@ class Channel:
         """As `publishing_line.Host.publisher`."""
         known = self.names.exchange(exchange)
         self.check_published_to(exchange)
-        to = PublishesTo(known, "", mandatory)
-        return self.link.operations.exchange_sender(to, port, None, within=self.names.beginning)
+        to, stage = PublishesTo(known, "", mandatory), None if self.transacting is None else self.transacting.stage()
+        return self.link.operations.exchange_sender(to, port, None, stage, within=self.names.beginning)
 
     def _declare_own(self, queue: str, settings: QueueSettings, kept: bytes) -> None:
         self.link.operations.declare_own(self.names.queue(queue), settings, kept, self.link.own())
@@ -351,16 +375,17 @@ class Channel:
 
     def returned(self, messages: Sequence[Returned]) -> None:
         """As `publishing_line.Host.returned`."""
+        if self.transacting is None:
+            self.give_back(messages)
+        elif not self._over:
+            self.transacting.returned(messages)
+
+    def give_back(self, messages: Sequence[Returned]) -> None:
+        """As `transacting.Host.give_back`."""
         if self._over:
             return
-        for exchange, key, headers, body in messages:
-            said = basic.BasicReturn(
-                reply_code=ReplyCode.NO_ROUTE, reply_text="NO_ROUTE", exchange=exchange, routing_key=key.decode()
-            )
-            parts = content_frames(
-                self.number, said, properties_of(headers) or NO_PROPERTIES, body, self.link.frame_max
-            )
-            self.link.write(parts, len(body))
+        for each in messages:
+            self.link.write(each.frames(self.number, self.link.frame_max), len(each.body))
 
     def publishing_failed(self, code: str, text: str) -> None:
         """As `publishing_line.Host.publishing_failed`."""
@@ -411,14 +436,25 @@ class Channel:
         self.say(connection.AccessRequestOk(ticket=1))
 
     def _confirm(self, method: basic.ConfirmSelect) -> None:
+        if self.transacting is not None:
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
         if self.publishing.confirms is None:
             self.publishing.confirms = Confirms()
         self.answer(method.nowait, basic.ConfirmSelectOk())
 
-    def _tx(self, method: Method) -> None:
-        if isinstance(method, basic.TxSelect):
-            raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "transactions are not there yet: use confirm.select")
-        raise AmqpError(ReplyCode.PRECONDITION_FAILED, "channel is not transactional")
+    def publishing_over(self) -> None:
+        """As `transacting.Host.publishing_over`."""
+        self.publishing.end()
+        self._publishes = self._awaits_stored = False
+
+
+def _size_of(said: Said) -> int:
+    """What it counts as while it waits, bytes."""
+    return said.size if isinstance(said, Published) else METHOD_BYTES
+
+
+_ENDS: Final = (basic.TxRollback, connection.ChannelClose, AmqpError)
+"""What of a transaction is not stored need not be stored for these."""
 
 
 def _received(name: str) -> Callable[[Channel, Any], None]:
@@ -442,9 +478,9 @@ _HANDLERS: Final[dict[type[Any], Callable[[Channel, Any], None]]] = {
     basic.BasicRecover: _received("recover"),
     basic.BasicRecoverAsync: _received("recover_async"),
     basic.ConfirmSelect: Channel._confirm,
-    basic.TxSelect: Channel._tx,
-    basic.TxCommit: Channel._tx,
-    basic.TxRollback: Channel._tx,
+    basic.TxSelect: select,
+    basic.TxCommit: commit,
+    basic.TxRollback: roll_back,
     entity.ExchangeDeclare: _declared("declare_exchange"),
     entity.ExchangeDelete: _declared("delete_exchange"),
     entity.ExchangeBind: _declared("bind_exchange"),

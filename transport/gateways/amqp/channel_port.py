@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from transport.gateways.amqp.method import Method
     from transport.gateways.amqp.names import Names
     from transport.gateways.amqp.receivers import Receivers
+    from transport.gateways.amqp.transacting import Transacting
     from transport.gateways.amqp.waiting_total import WaitingTotal
     from transport.wire.receiving import Part
 
@@ -42,9 +43,11 @@ class ChannelPort(Protocol):
         last_queue: the queue that was declared last.
         direct_reply: where the channel hears direct replies.
         counted: what its connection has counted of it.
+        transacting: its transactions; None where it has none.
     """
 
     counted: Waiting
+    transacting: Transacting | None
     number: int
     link: Link
     names: Names

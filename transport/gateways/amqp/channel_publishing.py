@@ -7,6 +7,8 @@ so what goes through one exchange stays in order.
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -154,6 +156,13 @@ class Publishing:
         if then is not None:
             then()
 
+    async def all_confirmed(self) -> None:
+        """Return when nothing that was published is on its way any more, or the channel is over. Nothing is published meanwhile."""
+        while self.unstored:
+            free = asyncio.get_running_loop().create_future()
+            self._when_free = partial(_set, free)
+            await free
+
     def explain(self) -> bool:
         """Have a queue say why it has no room for what waits, by `Host.explained`; False where nothing waits."""
         actor = next((line.actor for line in self._lines.values() if line.waits), None)
@@ -169,9 +178,10 @@ class Publishing:
     def end(self) -> None:
         """The channel is over. What was offered is stored all the same; what waits is dropped."""
         lines, self._lines = list(self._lines.values()), {}
-        self._then = self._when_free = None
+        self._then = None
         for line in lines:
             line.end()
+        self.free()
 
     def forget(self, line: Line) -> None:
         """A line has ended; what is published there next begins another."""
@@ -198,6 +208,11 @@ class Publishing:
                 line.end()
                 return True
         return False
+
+
+def _set(free: asyncio.Future[None]) -> None:
+    if not free.done():
+        free.set_result(None)
 
 
 def _rest(event: Published, start: int) -> Published:

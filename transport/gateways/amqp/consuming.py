@@ -8,6 +8,7 @@ holds is its own business.
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from actors.queue.vocabulary.commands import (
@@ -21,7 +22,7 @@ from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, Lim
 from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from actors import LoopActorRef
     from actors.queue.vocabulary.replies import Reply
@@ -32,7 +33,18 @@ if TYPE_CHECKING:
 WITHOUT_END: Final = 1 << 60
 """Messages of who has no limit."""
 
+REASON: Final = "rejected"
+"""Why a message is dead that a consumer does not want again."""
+
 Ranges = tuple[tuple[int, int], ...]
+
+
+class Outcome(Enum):
+    """What becomes of a delivery that is settled."""
+
+    ACKNOWLEDGED = auto()
+    REFUSED = auto()
+    RETURNED = auto()
 
 
 class Host(Protocol):
@@ -65,7 +77,7 @@ class Consumer:
         number: the queue's; 0 as long as it is not looked for.
         no_ack: likewise.
         prefetch: messages that it may hold now; 0 for any number.
-        actor: what receives, once it is attached.
+        actor: what receives, once it is attached; ``number`` is its queue's.
         ended: whether nothing more comes for it.
     """
 
@@ -75,6 +87,7 @@ class Consumer:
         self.number = 0
         self.no_ack = no_ack
         self.actor: Ref | None = None
+        self.number = 0
         self.ended = False
         self._host = host
         # What is written to a client that settles nothing is no more than the socket takes.
@@ -217,3 +230,24 @@ def ranges_of(pairs: Sequence[tuple[int, int]]) -> Ranges:
         else:
             found.append((first, count))
     return tuple(found)
+
+
+def _acknowledge(consumer: Consumer, ranges: Ranges) -> None:
+    consumer.acknowledge(ranges)
+
+
+def _refuse(consumer: Consumer, ranges: Ranges) -> None:
+    consumer.refuse(ranges, REASON)
+
+
+def _give_back(consumer: Consumer, ranges: Ranges) -> None:
+    # Nobody counts how often: a queue of AMQP has no limit unless told.
+    consumer.give_back(ranges, failed=False)
+
+
+TOLD: Final[dict[Outcome, Callable[[Consumer, Ranges], None]]] = {
+    Outcome.ACKNOWLEDGED: _acknowledge,
+    Outcome.REFUSED: _refuse,
+    Outcome.RETURNED: _give_back,
+}
+"""How a consumer tells its queue what has become of deliveries."""

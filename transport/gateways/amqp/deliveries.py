@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from actors.queue.structures.ranges import RangeSet
@@ -48,13 +48,15 @@ class Deliveries(Generic[H]):
 
     Attributes:
         last_tag: the tag that was given last; 0 before the first.
-        count: messages that are not settled.
+        count: messages that are not settled for good.
     """
 
     def __init__(self) -> None:
         self.last_tag = 0
         self.count = 0
         self._outstanding = RangeSet()
+        # Taken out, and not settled for good: by a transaction, which may put them back.
+        self._withheld = RangeSet()
         # By run: its first tag, and what is added to a tag for the queue's number. Holders are few, so each run names one by its place.
         self._tags = array("q")
         self._offsets = array("q")
@@ -98,11 +100,28 @@ class Deliveries(Generic[H]):
         Raises:
             AmqpError: PRECONDITION_FAILED, as RabbitMQ says it: the tag was never given, or is settled already. Nothing is taken out.
         """
-        if multiple and tag == 0:
-            return self._take(0, self.last_tag + 1)
-        if not self._outstanding.count_within(tag, tag + 1):
-            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
-        return self._take(0 if multiple else tag, tag + 1)
+        taken = self._take(tag, multiple)
+        self._done(taken)
+        return taken
+
+    def withhold(self, tag: int, *, multiple: bool) -> list[Held[H]]:
+        """As `settle`, until either `settle_withheld` or `put_back`: nobody can settle them meanwhile, and they count as if not settled."""
+        taken = self._take(tag, multiple)
+        for each in taken:
+            self._withheld.add(each.tag, each.tag + each.messages)
+        return taken
+
+    def settle_withheld(self, taken: Iterable[Held[H]]) -> None:
+        """What was withheld is settled."""
+        for each in taken:
+            self._withheld.remove(each.tag, each.tag + each.messages)
+        self._done(taken)
+
+    def put_back(self, taken: Iterable[Held[H]]) -> None:
+        """What was withheld is to be settled, as it was."""
+        for each in taken:
+            self._withheld.remove(each.tag, each.tag + each.messages)
+            self._outstanding.add(each.tag, each.tag + each.messages)
 
     def settle_each(self, tags: Sequence[int]) -> Iterator[list[Held[H]]]:
         """Take out tags, each by itself, in order: those in a row at a time. Errors as of `settle`, once those before are taken out."""
@@ -113,7 +132,9 @@ class Deliveries(Generic[H]):
                 stop += 1
             after = first + stop - at
             if self._outstanding.count_within(first, after) == stop - at:
-                yield self._take(first, after)
+                taken = self._removed(first, after)
+                self._done(taken)
+                yield taken
             else:
                 for tag in range(first, after):
                     yield self.settle(tag, multiple=False)
@@ -127,16 +148,24 @@ class Deliveries(Generic[H]):
         """Who holds something that is not settled."""
         return iter(self._counts)
 
-    def _take(self, start: int, stop: int) -> list[Held[H]]:
+    def _take(self, tag: int, multiple: bool) -> list[Held[H]]:
+        if multiple and tag == 0:
+            tag = self.last_tag
+        elif not self._outstanding.count_within(tag, tag + 1):
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+        return self._removed(0 if multiple else tag, tag + 1)
+
+    def _removed(self, start: int, stop: int) -> list[Held[H]]:
         removed = self._outstanding.remove(start, stop)
-        taken = [held for low, high in removed for held in self._runs(low, high)]
-        self.count -= sum(high - low for low, high in removed)
+        return [held for low, high in removed for held in self._runs(low, high)]
+
+    def _done(self, taken: Iterable[Held[H]]) -> None:
         for each in taken:
+            self.count -= each.messages
             self._counts[each.holder] -= each.messages
             if not self._counts[each.holder]:
                 del self._counts[each.holder]
         self._forget()
-        return taken
 
     def _runs(self, start: int, stop: int) -> Iterator[Held[H]]:
         """What a range of tags is, run by run."""
@@ -153,7 +182,7 @@ class Deliveries(Generic[H]):
             return
         if len(self._tags) <= KEPT_RUNS:
             return
-        low = next(iter(self._outstanding))[0]
+        low = min(next(iter(each))[0] for each in (self._outstanding, self._withheld) if each)
         done = bisect_right(self._tags, low) - 1
         if done * 2 > len(self._tags):
             self._drop(done)
@@ -181,7 +210,7 @@ class Deliveries(Generic[H]):
         kept = [
             at
             for at, (tag, stop) in enumerate(zip(self._tags, stops, strict=True))
-            if self._outstanding.count_within(tag, stop)
+            if self._outstanding.count_within(tag, stop) or self._withheld.count_within(tag, stop)
         ]
         # What was between two that are kept is settled, and nobody asks for it any more.
         self._tags = array("q", [self._tags[at] for at in kept])

@@ -74,7 +74,7 @@ class Remains:
         self._unfinished = Unfinished(lambda channel: channel.unstored)
         leaving.bytes += self._size
         for channel in channels:
-            channel.receiving.end()
+            channel.leave_behind()
         if leaving.bytes > MOST_LEAVING_BYTES:
             self.end()
         elif self._waits():

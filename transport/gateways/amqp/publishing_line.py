@@ -14,8 +14,13 @@ from actors.batch import MessageBatch
 from actors.queue.vocabulary.commands import CaughtUp
 from actors.queue.vocabulary.distributed import OfferCopies, Unroutable
 from actors.queue.vocabulary.replies import CapacityGranted, SentMessages, WaitExplained
+from transport.gateways.amqp.basic_methods import BasicReturn
+from transport.gateways.amqp.carried_properties import properties_of
 from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.properties import NO_PROPERTIES
+from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.waiting_total import LARGE_BYTES
+from transport.gateways.amqp.writing import content_frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from actors.queue.connection_actor import Port
     from actors.queue.vocabulary.replies import Reply
     from transport.gateways.amqp.confirms import Confirms
+    from transport.wire.receiving import Part
 
     Ref = LoopActorRef[Any]
 
@@ -38,6 +44,16 @@ class Returned(NamedTuple):
     routing_key: bytes
     headers: bytes
     body: bytes
+
+    def frames(self, channel: int, frame_max: int) -> list[Part]:
+        """It, as its client has it back on a channel."""
+        said = BasicReturn(
+            reply_code=ReplyCode.NO_ROUTE,
+            reply_text="NO_ROUTE",
+            exchange=self.exchange,
+            routing_key=self.routing_key.decode(),
+        )
+        return content_frames(channel, said, properties_of(self.headers) or NO_PROPERTIES, self.body, frame_max)
 
 
 class Host(Protocol):

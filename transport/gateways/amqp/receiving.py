@@ -6,7 +6,7 @@ numbers. Texts of errors are RabbitMQ's.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from secrets import token_urlsafe
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from actors.queue.vocabulary.takes import TakeMessages
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp.carried_properties import delivered_properties
-from transport.gateways.amqp.consuming import Consumer, Ranges, ranges_of
+from transport.gateways.amqp.consuming import TOLD, Consumer, Outcome, Ranges, ranges_of
 from transport.gateways.amqp.deliveries import Deliveries, Held
 from transport.gateways.amqp.direct_reply import REPLY_TO, is_place
 from transport.gateways.amqp.errors import AmqpError
@@ -36,8 +36,6 @@ MOST_GETTERS: Final = 64
 """Queues of which one channel may hold what it has asked for by ``basic.get``: each has an actor."""
 JOINED_BYTES: Final = 256 << 10
 """Messages of no more bytes together are written as one piece."""
-REASON: Final = "rejected"
-"""Why a message is dead that a consumer does not want again."""
 
 
 class Receiving:
@@ -217,19 +215,38 @@ class Receiving:
         Raises:
             AmqpError: PRECONDITION_FAILED: a tag that is not there. Those before it are settled.
         """
-        how: Callable[[Consumer, Ranges], None] = _acknowledge
+        outcome = Outcome.ACKNOWLEDGED
         if event.method != basic.BasicAck.INDEX:
-            how = _give_back if event.requeue else _refuse
+            outcome = Outcome.RETURNED if event.requeue else Outcome.REFUSED
+        transacting = self._channel.transacting
+        take = self._held.settle if transacting is None else self._held.withhold
         found: list[Held[Consumer]] = []
         try:
-            if event.multiple:
+            if event.multiple or transacting is not None:
                 for tag in event.tags:
-                    found += self._held.settle(tag, multiple=True)
+                    found += take(tag, multiple=event.multiple)
             else:
                 for row in self._held.settle_each(event.tags):
                     found += row
         finally:
-            self._settle(found, how)
+            if transacting is None:
+                self._settle(found, TOLD[outcome])
+            else:
+                transacting.settled(outcome, found)
+
+    def withheld_settled(self, taken: Sequence[Held[Consumer]]) -> None:
+        """What a transaction has withheld is settled, and the queues know."""
+        self._held.settle_withheld(taken)
+        messages: Counter[Consumer] = Counter()
+        for each in taken:
+            messages[each.holder] += each.messages
+        for holder, count in messages.items():
+            self._holds_less(holder, count)
+        self._hand_over()
+
+    def withheld_put_back(self, taken: Sequence[Held[Consumer]]) -> None:
+        """What a transaction has withheld is to be settled, as it was."""
+        self._held.put_back(taken)
 
     # Told by consumers
 
@@ -342,7 +359,8 @@ class Receiving:
     def _begin(self, consumer: Consumer) -> None:
         operations = self._channel.link.operations
         name = self._channel.names.queue(consumer.queue)
-        consumer.actor = operations.receiver(name, consumer, make=False, deadline=False).actor
+        receiving = operations.receiver(name, consumer, make=False, deadline=False)
+        consumer.actor, consumer.number = receiving.actor, receiving.number
         self._channel.link.receivers.come(name, consumer.actor)
 
     def _stop(self, consumer: Consumer) -> None:
@@ -398,7 +416,7 @@ class Receiving:
     def _recover(self, requeue: bool) -> None:
         if not requeue:
             raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
-        self._settle(self._held.settle(0, multiple=True), _give_back)
+        self._settle(self._held.settle(0, multiple=True), TOLD[Outcome.RETURNED])
 
     def _settle(self, found: list[Held[Consumer]], how: Callable[[Consumer, Ranges], None]) -> None:
         """Tell each queue, in ranges, and have each consumer demand as much again."""
@@ -407,11 +425,14 @@ class Receiving:
             by_holder.setdefault(holder, []).append((first, count))
         for holder, pairs in by_holder.items():
             how(holder, ranges_of(sorted(pairs)))
-            holder.settled(sum(count for _, count in pairs))
-            if holder in self._lingering and not self._held.held_by(holder):
-                # It was cancelled, and this was the last of what it held.
-                self._leave(holder)
+            self._holds_less(holder, sum(count for _, count in pairs))
         self._hand_over()
+
+    def _holds_less(self, holder: Consumer, messages: int) -> None:
+        holder.settled(messages)
+        if holder in self._lingering and not self._held.held_by(holder):
+            # It was cancelled, and this was the last of what it held.
+            self._leave(holder)
 
     def _exchange(self, messages: ReceivedMessages) -> str:
         """To which exchange messages were published; the default one has those that were sent to the queue itself."""
@@ -441,16 +462,3 @@ def split(messages: ReceivedMessages, count: int) -> tuple[ReceivedMessages, Rec
         return messages, None
     later = messages._replace(first=messages.first + count, batch=batch.slice(count, len(batch)))
     return messages._replace(batch=batch.slice(0, count)), later
-
-
-def _acknowledge(consumer: Consumer, ranges: Ranges) -> None:
-    consumer.acknowledge(ranges)
-
-
-def _refuse(consumer: Consumer, ranges: Ranges) -> None:
-    consumer.refuse(ranges, REASON)
-
-
-def _give_back(consumer: Consumer, ranges: Ranges) -> None:
-    # Nobody counts how often: a queue of AMQP has no limit unless told.
-    consumer.give_back(ranges, failed=False)

@@ -25,6 +25,8 @@ class Model(RuleBasedStateMachine):
         self.subject: Deliveries[str] = Deliveries()
         self.last = 0
         self.held: dict[int, tuple[str, int]] = {}
+        self.withheld: dict[int, tuple[str, int]] = {}
+        self.taken: list[Held[str]] = []
         self.next_number: dict[str, int] = {}
         self.consumers = 0
 
@@ -45,17 +47,21 @@ class Model(RuleBasedStateMachine):
         assert self.subject.pass_by(count) == self.last + 1
         self.last += count
 
-    @rule(back=st.integers(-2, 12), multiple=st.booleans())
-    def settle(self, back: int, multiple: bool) -> None:
+    @rule(back=st.integers(-2, 12), multiple=st.booleans(), withholds=st.booleans())
+    def settle(self, back: int, multiple: bool, withholds: bool) -> None:
+        does = self.subject.withhold if withholds else self.subject.settle
         tag = max(0, self.last - back)
         if tag not in self.held and not (multiple and tag == 0):
             with pytest.raises(AmqpError) as caught:
-                self.subject.settle(tag, multiple=multiple)
+                does(tag, multiple=multiple)
             assert caught.value.reply_code is ReplyCode.PRECONDITION_FAILED
             assert str(caught.value) == f"PRECONDITION_FAILED - unknown delivery tag {tag}"
             return
         wanted = [each for each in sorted(self.held) if (multiple and (each <= tag or tag == 0)) or each == tag]
-        taken = self.subject.settle(tag, multiple=multiple)
+        taken = does(tag, multiple=multiple)
+        if withholds:
+            self.taken += taken
+            self.withheld |= {each: self.held[each] for each in wanted}
         assert _one_by_one(taken) == [(each, *self.held.pop(each)) for each in wanted]
 
     @rule(backs=st.lists(st.integers(-1, 8), min_size=1, max_size=4), count=COUNTS)
@@ -79,15 +85,26 @@ class Model(RuleBasedStateMachine):
             assert told is None
         assert _one_by_one(taken) == settled
 
+    @rule(backwards=st.booleans(), comes=st.booleans())
+    def a_transaction_ends(self, backwards: bool, comes: bool) -> None:
+        taken = self.taken[::-1] if backwards else self.taken
+        if comes:
+            self.subject.settle_withheld(taken)
+        else:
+            self.subject.put_back(taken)
+            self.held |= self.withheld
+        self.withheld, self.taken = {}, []
+
     @invariant()
     def everything_that_is_not_settled_is_there_in_order(self) -> None:
         assert self.subject.last_tag == self.last
-        assert self.subject.count == len(self.held)
+        assert self.subject.count == len(self.held) + len(self.withheld)
         assert _one_by_one(deepcopy(self.subject).settle(0, multiple=True)) == [
             (tag, *self.held[tag]) for tag in sorted(self.held)
         ]
         for name in self.next_number:
-            assert self.subject.held_by(name) == sum(holder == name for holder, _ in self.held.values())
+            unsettled = (self.held | self.withheld).values()
+            assert self.subject.held_by(name) == sum(holder == name for holder, _ in unsettled)
 
 
 def _one_by_one(held: object) -> list[tuple[int, str, int]]:

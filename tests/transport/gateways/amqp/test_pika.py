@@ -410,8 +410,56 @@ def test_what_cannot_be_closes_its_channel_with_rabbitmqs_code_and_text(
 
 def test_what_is_not_there_closes_the_connection_and_says_so(broker: AmqpBroker, queue: str) -> None:
     with connected(broker) as connection, pytest.raises(ConnectionClosedByBroker) as caught:
-        connection.channel().tx_select()
+        connection.channel().flow(False)
     assert caught.value.reply_code == 540
+
+
+def test_a_transaction_publishes_and_settles_at_its_commit_and_a_rollback_undoes_it(
+    broker: AmqpBroker, channel: BlockingChannel, queue: str, named: Named
+) -> None:
+    done = channel.queue_declare(named("done")).method.queue
+    for body in (b"one", b"two", b"three"):
+        channel.basic_publish("", queue, body)
+    assert channel.queue_declare(queue, passive=True).method.message_count == 3
+    with connected(broker) as connection:
+        transacted = connection.channel()
+        transacted.tx_select()
+        for _ in range(3):
+            transacted.basic_get(queue)
+        transacted.basic_publish("", done, b"never")
+        transacted.basic_ack(3, multiple=True)
+        transacted.tx_rollback()
+        transacted.basic_publish("", done, b"one done")
+        transacted.basic_ack(1)
+        transacted.basic_nack(2, requeue=True)
+        transacted.basic_reject(3, requeue=False)
+        assert channel.queue_declare(done, passive=True).method.message_count == 0
+        assert channel.queue_declare(queue, passive=True).method.message_count == 0
+        transacted.tx_commit()
+        assert bodies(channel, done) == [b"one done"]
+        assert bodies(channel, queue) == [b"two"]
+        transacted.basic_publish("", done, b"never")
+    assert bodies(channel, done) == []
+
+
+def test_a_transaction_excludes_confirms_and_what_no_queue_takes_comes_back_with_its_commit(
+    broker: AmqpBroker, named: Named
+) -> None:
+    with connected(broker) as connection:
+        transacted = connection.channel()
+        transacted.tx_select()
+        returned: list[tuple[str, bytes]] = []
+        transacted.add_on_return_callback(lambda _, method, __, body: returned.append((method.routing_key, body)))
+        nobody = named("nobody")
+        transacted.basic_publish("", nobody, b"lost", mandatory=True)
+        connection.process_data_events(0)
+        assert returned == []
+        transacted.tx_commit()
+        connection.process_data_events(0)
+        assert returned == [(nobody, b"lost")]
+        with pytest.raises(ChannelClosedByBroker) as caught:
+            transacted.confirm_delivery()
+        assert caught.value.reply_text == "PRECONDITION_FAILED - cannot switch from tx to confirm mode"
 
 
 def test_an_exclusive_queue_is_its_connections_alone_and_gone_with_it(

@@ -407,3 +407,28 @@ def test_it_comes_by_tls(secured: Secured, named: Named) -> None:
         channel.queue_declare(named("tls"), auto_delete=False)
         channel.basic_publish(amqp.Message("x" * 200_000), routing_key=named("tls"))
         assert bodies(channel, named("tls")) == ["x" * 200_000]
+
+
+def test_a_transaction_is_seen_whole_or_not_at_all(broker: AmqpBroker, named: Named) -> None:
+    queue, done = named("work"), named("done")
+    with connected(broker.port) as connection, connected(broker.port) as looking:
+        channel, other = connection.channel(), looking.channel()
+        for name in (queue, done):
+            other.queue_declare(name, auto_delete=False)
+        for body in ("a", "b"):
+            other.basic_publish(amqp.Message(body), routing_key=queue)
+        assert other.queue_declare(queue, passive=True).message_count == 2
+        channel.tx_select()
+        for _ in range(2):
+            channel.basic_get(queue)
+        channel.basic_ack(1)
+        channel.basic_publish(amqp.Message("a done"), routing_key=done)
+        assert other.basic_get(done) is None
+        channel.tx_rollback()
+        channel.basic_ack(2, multiple=True)
+        channel.basic_publish(amqp.Message("both done"), routing_key=done)
+        channel.tx_commit()
+        assert other.basic_get(done, no_ack=True).body == "both done"
+        assert other.queue_declare(queue, passive=True).message_count == 0
+        with pytest.raises(PreconditionFailed, match="cannot switch from tx to confirm mode"):
+            channel.confirm_select()
