@@ -15,10 +15,9 @@ from actors.errors import QueueError
 from transport.errors import TransportError
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
-from transport.gateways.amqp import entity_methods as entity
+from transport.gateways.amqp.channel_methods import HANDLERS
 from transport.gateways.amqp.channel_port import Waiting
 from transport.gateways.amqp.channel_publishing import NoLineError, Publishing
-from transport.gateways.amqp.confirms import Confirms
 from transport.gateways.amqp.declaring import Declaring
 from transport.gateways.amqp.direct_reply import DirectReply
 from transport.gateways.amqp.errors import AmqpError, short_text
@@ -27,7 +26,6 @@ from transport.gateways.amqp.publishing_line import Returned
 from transport.gateways.amqp.receiving import Receiving
 from transport.gateways.amqp.refusals import of_channel, refusal_of
 from transport.gateways.amqp.reply_codes import ReplyCode
-from transport.gateways.amqp.transacting import Transacting, commit, roll_back, select
 from transport.gateways.amqp.writing import confirm
 from transport.security.principal import Proof
 from transport.wire.exchange_named import PublishesTo
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.settings import QueueSettings
     from transport.gateways.amqp.channel_port import Link
     from transport.gateways.amqp.method import Method
+    from transport.gateways.amqp.transacting import Transacting
 
     Ref = LoopActorRef[Any]
     Said = Method | Published | Settled | AmqpError
@@ -136,7 +135,7 @@ class Channel:
             self._publishes = True
             self._guarded(basic.BasicPublish.INDEX, self.publishing.publish, self.direct_reply.named_in(said))
             return
-        handler = _HANDLERS.get(type(said))
+        handler = HANDLERS.get(type(said))
         if handler is None:
             raise AmqpError(ReplyCode.COMMAND_INVALID, "unimplemented method", said.INDEX, self.number)
         self._guarded(said.INDEX, handler, self, said)
@@ -417,31 +416,6 @@ class Channel:
         if not self._over:
             self.link.channel_failed(self, error)
 
-    # Methods that are its own.
-
-    def _close(self, _: connection.ChannelClose) -> None:
-        self.end()
-        self.link.channel_closed(self)
-        self.say(connection.ChannelCloseOk())
-
-    def _open(self, _: connection.ChannelOpen) -> None:
-        raise AmqpError(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen")
-
-    def _flow(self, method: connection.ChannelFlow) -> None:
-        if not method.active:
-            raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "active=false")
-        self.say(connection.ChannelFlowOk(active=True))
-
-    def _access(self, _: connection.AccessRequest) -> None:
-        self.say(connection.AccessRequestOk(ticket=1))
-
-    def _confirm(self, method: basic.ConfirmSelect) -> None:
-        if self.transacting is not None:
-            raise AmqpError(ReplyCode.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
-        if self.publishing.confirms is None:
-            self.publishing.confirms = Confirms()
-        self.answer(method.nowait, basic.ConfirmSelectOk())
-
     def publishing_over(self) -> None:
         """As `transacting.Host.publishing_over`."""
         self.publishing.end()
@@ -455,40 +429,3 @@ def _size_of(said: Said) -> int:
 
 _ENDS: Final = (basic.TxRollback, connection.ChannelClose, AmqpError)
 """What of a transaction is not stored need not be stored for these."""
-
-
-def _received(name: str) -> Callable[[Channel, Any], None]:
-    return lambda channel, method: getattr(channel.receiving, name)(method)
-
-
-def _declared(name: str) -> Callable[[Channel, Any], None]:
-    return lambda channel, method: getattr(channel.declaring, name)(method)
-
-
-_HANDLERS: Final[dict[type[Any], Callable[[Channel, Any], None]]] = {
-    connection.ChannelOpen: Channel._open,
-    connection.ChannelClose: Channel._close,
-    connection.ChannelFlow: Channel._flow,
-    connection.AccessRequest: Channel._access,
-    basic.BasicQos: _received("qos"),
-    basic.BasicConsume: _received("consume"),
-    basic.BasicCancel: _received("cancel"),
-    basic.BasicCancelOk: _received("cancel_answered"),
-    basic.BasicGet: _received("get"),
-    basic.BasicRecover: _received("recover"),
-    basic.BasicRecoverAsync: _received("recover_async"),
-    basic.ConfirmSelect: Channel._confirm,
-    basic.TxSelect: select,
-    basic.TxCommit: commit,
-    basic.TxRollback: roll_back,
-    entity.ExchangeDeclare: _declared("declare_exchange"),
-    entity.ExchangeDelete: _declared("delete_exchange"),
-    entity.ExchangeBind: _declared("bind_exchange"),
-    entity.ExchangeUnbind: _declared("unbind_exchange"),
-    entity.QueueDeclare: _declared("declare_queue"),
-    entity.QueueBind: _declared("bind_queue"),
-    entity.QueueUnbind: _declared("unbind_queue"),
-    entity.QueuePurge: _declared("purge_queue"),
-    entity.QueueDelete: _declared("delete_queue"),
-}
-"""What each method has done."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from actors.queue.vocabulary.takes import TakeMessages
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp.carried_properties import delivered_properties
 from transport.gateways.amqp.consuming import TOLD, Consumer, Outcome, Ranges, ranges_of
+from transport.gateways.amqp.delivered import exchange_of, keys_of, split
 from transport.gateways.amqp.deliveries import Deliveries, Held
 from transport.gateways.amqp.direct_reply import REPLY_TO, is_place
 from transport.gateways.amqp.errors import AmqpError
@@ -286,8 +286,8 @@ class Receiving:
         properties = delivered_properties(messages, self._channel.names.shown_name)
         # What is alone is written from where it is: it may be large.
         bodies: Sequence[Part] = [payloads.data] if count == 1 else payloads.tolist()
-        exchange, at = self._exchange(messages), 0
-        for key, messages_of_it in self._keys(consumer, messages):
+        exchange, at = exchange_of(messages, self._channel.names), 0
+        for key, messages_of_it in keys_of(messages, consumer.queue):
             stop = at + messages_of_it
             writer.put(parts, tag + at, redelivered, exchange, key, properties[at:stop], bodies[at:stop])
             at = stop
@@ -313,8 +313,8 @@ class Receiving:
         said = basic.BasicGetOk(
             delivery_tag=tag,
             redelivered=messages.delivery_count > 1 or messages.possibly_replayed,
-            exchange=self._exchange(messages),
-            routing_key=self._keys(getter, messages)[0][0],
+            exchange=exchange_of(messages, self._channel.names),
+            routing_key=keys_of(messages, getter.queue)[0][0],
             message_count=answer.ready,
         )
         (properties,) = delivered_properties(messages, self._channel.names.shown_name)
@@ -434,31 +434,9 @@ class Receiving:
             # It was cancelled, and this was the last of what it held.
             self._leave(holder)
 
-    def _exchange(self, messages: ReceivedMessages) -> str:
-        """To which exchange messages were published; the default one has those that were sent to the queue itself."""
-        return "" if messages.published is None else self._channel.names.shown_name(messages.published.exchange)
-
-    def _keys(self, consumer: Consumer, messages: ReceivedMessages) -> list[tuple[str, int]]:
-        """Their routing keys, each with how many in a row have it."""
-        published, keys, count = messages.published, messages.batch.keys, len(messages.batch)
-        if published is None:
-            return [(consumer.queue, count)]
-        if keys is None:
-            return [(published.routing_key, count)]
-        return [(published.key_of(key), len(list(same))) for key, same in groupby(keys.tolist())]
-
     def _unanswered(self, getter: Consumer) -> None:
         """A queue that is gone has nothing."""
         if self._asked is not None and getter is self._asks_of:
             self._asked = None
             self._channel.say(basic.BasicGetEmpty())
             self._channel.go_on()
-
-
-def split(messages: ReceivedMessages, count: int) -> tuple[ReceivedMessages, ReceivedMessages | None]:
-    """The first ``count`` messages, and the others if there are any."""
-    batch = messages.batch
-    if count >= len(batch):
-        return messages, None
-    later = messages._replace(first=messages.first + count, batch=batch.slice(count, len(batch)))
-    return messages._replace(batch=batch.slice(0, count)), later
