@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pykka
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.stages import StageKey, StageNumbers
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
+
+SYNCED_BYTES: Final = 16 * 1024
+"""What is staged for a commit that is about to come is synced with that, unless it is more: then much may come before the commit."""
 
 logger = logging.getLogger("penstock.queue")
 
@@ -147,7 +150,8 @@ class Distributor:
             )
             for name, (state, delay_us, ttl_us) in taking.items()
         }
-        event = self._record(added, now, wall_us)
+        soon = stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES
+        event = self._record(added, now, wall_us, soon=soon)
         if stage is not None:
             for state, _, _ in taking.values():
                 state.staged.stored_beside(stage, len(batch), batch.nbytes + state.log.table.overhead)
@@ -256,8 +260,10 @@ class Distributor:
         now: float,
         wall_us: int,
         left: tuple[QueueState, MessagesMoved] | None = None,
+        *,
+        soon: bool = False,
     ) -> int:
-        """Have all of it happen, and the queues act on it; returns the event's number."""
+        """Have all of it happen, and the queues act on it; returns the event's number. With ``soon`` a commit is about to sync it."""
         if not taking:
             return 0
         unaware = [name for name, (state, added) in taking.items() if state.ready.known == added.first]
@@ -268,7 +274,7 @@ class Distributor:
             events[left[0].number] = left[1]
         event = 0
         if self._storage is not None:
-            event = self._storage.record_all(events)
+            event = self._storage.record_staged(events) if soon else self._storage.record_all(events)
         else:
             for state, added in taking.values():
                 state.log.apply(added)

@@ -320,7 +320,7 @@ class ExchangePublishing:
         groups: list[Group] = []
         steps = grouping(routed, groups)
         alone = not any(time_is_up() for _ in steps) and len(groups) == 1
-        alone = alone and self._distributor.waits(groups[0].queues)
+        alone = alone and self._distributor.waits(groups[0].queues) and not groups[0].passing
         return _Round(items, self._storing.store_all(steps, groups, came), alone)
 
     def _is_routed(self, offered: Offered, first: bool, time_is_up: Callable[[], bool]) -> bool:

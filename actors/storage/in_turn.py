@@ -9,17 +9,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.storage.options import UNAWAITED
-from actors.storage.together import encode_in_turn
+from actors.storage.together import encode_all, encode_in_turn, encode_one
 from actors.storage.unawaited import UnawaitedEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from actors.queue.vocabulary.events import Event
 
 
 class EventsInTurn(UnawaitedEvents):
     """What a storage does for transactions that settle."""
+
+    def record_staged(self, events: Mapping[int, Event]) -> int:
+        """As ``record_all``, of messages that wait for a commit, which makes them durable with it: they cause no sync of their own soon."""
+        contents = self._contents
+        if contents.all_transient(events):
+            return self._record_all_unawaited(events)
+        if not contents.takes(events):
+            return 0
+        lsn = self._record_together(
+            encode_all(events, None) if len(events) > 1 else encode_one(*next(iter(events.items()))), lazy=True
+        )
+        contents.apply(events, None, lsn)
+        return lsn
 
     def record_in_turn(self, events: Sequence[tuple[int, Event]]) -> int:
         """Have events of queues happen, by the queues' numbers, in order; none of them is messages, and each log has them at once.

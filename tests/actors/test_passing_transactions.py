@@ -14,6 +14,7 @@ from actors.batch import Message, MessageBatch
 from actors.errors import QueueLimitError, StageGoneError, StorageError, UnknownAcknowledgementError
 from actors.limits import NO_DEADLINE
 from actors.queue import passing_transactions
+from actors.queue.distribution import SYNCED_BYTES
 from actors.queue.passing_transactions import PassingTransaction, TransactionRejectedError
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.distributed import Settlement
@@ -161,6 +162,27 @@ async def test_nothing_is_seen_of_a_transaction_before_it_is_durable(folder: Pat
     await bench.commit()
     assert told.done()
     assert from_a.payloads == [b"a!"]
+    await bench.close()
+
+
+@durable
+async def test_what_little_is_staged_is_synced_with_its_commit_and_no_sooner(folder: Path) -> None:
+    bench = await bench_of(folder, a=QueueSettings(), b=QueueSettings())
+    transaction = bench.queues.passing.begin()
+    writer = await staging(bench, transaction)
+    recorded = bench.storage._journal._append
+    with mock.patch.object(bench.storage._journal, "_append", side_effect=recorded) as appends:
+        writer.send(keyed(b"a"))
+        writer.send(keyed(b"a.b"))
+        await turns()
+        writer.send(MessageBatch.from_messages([Message(b"!" * SYNCED_BYTES, b"a.b")]))
+        await turns()
+        transaction.commit([])
+    lazy = [call.args[-1] for call in appends.call_args_list]
+    assert lazy == [True, True, False, False]
+    await settled(bench)
+    assert writer.confirmed == [1, 2, 3]
+    assert [ready(bench, name) for name in "ab"] == [3, 2]
     await bench.close()
 
 

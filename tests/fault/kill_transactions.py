@@ -23,7 +23,7 @@ from tests.fault.kill_clients import Counter
 IN, LEFT, RIGHT, REFUSED = "tx-in", "tx-left", "tx-right", "tx-dead"
 PLACES = (IN, LEFT, RIGHT, REFUSED)
 FEEDERS, MOVERS = 2, 2
-MOST_IN_A_GROUP, MOST_MOVED = 20, 30
+MOST_IN_A_GROUP, MOST_MOVED = 20, 8
 ROLLED_BACK, REFUSES, RETURNS = 0.1, 0.05, 0.1
 """Of the transactions, and of the deliveries."""
 POLL = 0.02

@@ -18,7 +18,7 @@ from actors.queue import found_queues
 from actors.queue.vocabulary.events import MessagesAdded
 from actors.storage import Storage, codec, contents
 from actors.storage.durable_definitions import DurableDefinitions
-from actors.storage.together import decode_together
+from actors.storage.together import decode_in_turn, decode_together
 from journal import housekeeping
 from journal.reclaim import weigh
 from tests.fault.disk import SimulatedDisk
@@ -286,7 +286,17 @@ def commits_that_one_queue_misses() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def settlements_that_a_start_has_by_half() -> Iterator[None]:
+    def halved(payload: memoryview) -> Any:
+        return decode_in_turn(payload)[:1]
+
+    with mock.patch.object(contents, "decode_in_turn", halved):
+        yield
+
+
 DEFECTS = [
+    settlements_that_a_start_has_by_half,
     record_without_one_of_its_queues,
     one_queue_by_a_record_of_its_own,
     definitions_answered_before_they_are_durable,

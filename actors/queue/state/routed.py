@@ -101,6 +101,12 @@ class Group:
         """Where it goes."""
         return self.parts[0].queues
 
+    @property
+    def passing(self) -> bool:
+        """Whether it is held back for a commit that somebody is about to make."""
+        stage = self.parts[0].stage
+        return stage is not None and stage.passing
+
     def takes(self, part: Routed) -> bool:
         """Take one that goes to the same queues, if it fits; returns whether it does. Nothing is joined to what is large."""
         count, size = len(part.batch), part.size

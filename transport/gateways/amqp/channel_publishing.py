@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from actors.batch import BinaryColumn, MessageBatch
+from actors.exchanges.errors import StoppingError
 from actors.queue.vocabulary.commands import ExplainWait
 from transport.gateways.amqp.carried_properties import headers_column
 from transport.gateways.amqp.errors import AmqpError
@@ -59,11 +60,13 @@ class Publishing:
 
     Attributes:
         confirms: what the client is to be told; None where it does not ask for confirms.
+        transacted: whether what is published is a transaction's, of which not a part may be left out.
         waiting_bytes: of what waits for room.
     """
 
     def __init__(self, host: Host) -> None:
         self.confirms: Confirms | None = None
+        self.transacted = False
         self.waiting_bytes = 0
         self._host = host
         self._lines: dict[tuple[str, bool], Line] = {}
@@ -172,6 +175,10 @@ class Publishing:
 
     def wait_no_more(self) -> None:
         """The broker ends: what waits for room is rejected; of what was offered and waits its sender says that it is not stored."""
+        if self.transacted and any(line.waits for line in self._lines.values()):
+            error = StoppingError()
+            self._host.publishing_failed(error.code, str(error))
+            return
         for line in list(self._lines.values()):
             line.wait_no_more()
 

@@ -57,6 +57,7 @@ class Published(Protocol):
     """What the channel publishes; see ``Publishing``."""
 
     confirms: Confirms | None
+    transacted: bool
 
     async def all_confirmed(self) -> None:
         """Return when nothing is owed any more of what was published, or it is over."""
@@ -122,6 +123,7 @@ def select(channel: Host, _: basic.TxSelect) -> None:
     if channel.transacting is None:
         # What was published before is stored, and belongs to none.
         channel.publishing_over()
+        channel.publishing.transacted = True
         channel.transacting = Transacting(channel)
     channel.say(basic.TxSelectOk())
 

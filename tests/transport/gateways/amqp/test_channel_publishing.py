@@ -352,3 +352,22 @@ def test_what_waits_for_room_when_the_broker_ends_is_rejected_and_what_was_offer
     sender.answer()
     assert [(each.tag, each.stored) for each in subject.confirms.answers()] == [(1, True)]
     assert not subject.owed
+
+
+def test_of_a_transaction_nothing_that_waits_is_left_out_at_the_brokers_end() -> None:
+    host = Host()
+    subject = Publishing(cast("Any", host))
+    subject.transacted = True
+    for number in range(2):
+        subject.publish(published(("a", b"%d" % number)))
+    sender = host.senders["a"]
+    sender.grant(1)
+    subject.wait_no_more()
+    assert host.failures == [("shutting-down", "the broker is stopping; connect again later")]
+    assert [type(each) for each in sender.offers] == [OfferBatch]
+    # What has come where it goes waits for the disk alone.
+    host.failures.clear()
+    sender.grant(1)
+    subject.wait_no_more()
+    assert host.failures == []
+    assert [type(each) for each in sender.offers] == [OfferBatch, OfferBatch, CaughtUp]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.transport.gateways.amqp.conftest import AmqpBroker
+from tests.transport.gateways.amqp.peers import lasting
 from tests.transport.gateways.amqp.raw_amqp import CLOSE, CLOSE_CHANNEL, RawClient, methods, published
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
@@ -398,6 +400,24 @@ def test_a_commit_that_was_said_before_the_connection_is_closed_is_done(
         other.expect(basic.TxCommitOk, 1)
         other.expect(connection.ConnectionCloseOk, 0)
     assert client.got(queue, channel=2) == [b"a"]
+
+
+def test_what_was_committed_is_there_after_a_kill_and_nothing_of_what_was_not(tmp_path: Path) -> None:
+    with lasting(tmp_path / "data") as broker:
+        with Transacted(broker.port) as client:
+            for queue in ("in", "out"):
+                client.declare(queue, 2, durable=True)
+            filled(client, "in", b"1", b"2")
+            for tag in (1, 2):
+                client.taken("in")
+                client.write(published("out", b"%d done" % tag) + methods(1, basic.BasicAck(delivery_tag=tag)))
+                if tag == 1:
+                    client.commit()
+            # It is stored by now, and held back.
+            assert client.ready("out") == 1
+            broker.restart()
+        with RawClient(broker.port) as client:
+            assert (client.got("in"), client.got("out")) == ([b"2"], [b"1 done"])
 
 
 def test_a_transaction_publishes_to_more_exchanges_than_a_channel_has_lines(
