@@ -62,12 +62,6 @@ class Message:
         return self.key or (self.routing_key or "").encode()
 
 
-class Memory(bytearray):
-    """Bytes whose end is noticed, by a weak reference: large ones are counted as long as anybody has a view of them."""
-
-    __slots__ = ("__weakref__",)
-
-
 class BinaryColumn:
     """Immutable sequence of byte strings in Arrow's binary layout.
 

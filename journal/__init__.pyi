@@ -1,4 +1,4 @@
-from .apart import Memory, ReadApart
+from .apart import ReadApart
 from .backup import BackupFile, BackupWriter, Manifest, read_manifest
 from .cache import ByteBoundedCache
 from .committer import Committer, ManualCommitter, ThreadCommitter
@@ -54,7 +54,6 @@ __all__ = [
     "Located",
     "Manifest",
     "ManualCommitter",
-    "Memory",
     "OsFiles",
     "Pin",
     "PinnedFile",

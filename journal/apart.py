@@ -6,6 +6,7 @@ verified as ever. Where the record was copied elsewhere meanwhile, or the file i
 
 from __future__ import annotations
 
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
 
 PIECE_BYTES: Final = 1 << 20
 """Read and verified at a time: between two of them others have the interpreter."""
-
-
-class Memory(bytearray):
-    """Bytes whose end is noticed, by a weak reference; views keep them."""
-
-    __slots__ = ("__weakref__",)
 
 
 class ReadApart:
@@ -43,8 +38,8 @@ class ReadApart:
         self._offset, self._length = rows.offsets[row], rows.lengths[row]
         self._most = segment.end - self._offset - RECORD_HEADER_BYTES
 
-    def read(self) -> Memory | None:
-        """Header and payload, as they were written; None where they are not there. On any thread."""
+    def read(self) -> mmap | None:
+        """Header and payload, as they were written; None where they are not there, or there is no memory. On any thread."""
         try:
             file = self._files.open(self._path)
         except OSError:
@@ -56,7 +51,7 @@ class ReadApart:
         finally:
             self._files.close(file)
 
-    def _read(self, file: int) -> Memory | None:
+    def _read(self, file: int) -> mmap | None:
         head = self._files.read(file, RECORD_HEADER_BYTES, self._offset)
         if len(head) < RECORD_HEADER_BYTES:
             return None
@@ -65,13 +60,15 @@ class ReadApart:
         alike = self._length <= length <= self._most if flags & SEVERAL else length == self._length
         if mark != self._mark or not alike:
             return None
-        data, found = Memory(head), crc32c(head[CHECKSUMMED_FROM:], self._salt_crc)
-        at, end = self._offset + RECORD_HEADER_BYTES, self._offset + RECORD_HEADER_BYTES + length
-        while at < end:
-            piece = self._files.read(file, min(PIECE_BYTES, end - at), at)
+        # A mapping is the system's again when nobody has it any more; of a buffer as large the C library might keep some.
+        data = mmap(-1, RECORD_HEADER_BYTES + length, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+        data[:RECORD_HEADER_BYTES] = head
+        at, found = RECORD_HEADER_BYTES, crc32c(head[CHECKSUMMED_FROM:], self._salt_crc)
+        while at < len(data):
+            piece = self._files.read(file, min(PIECE_BYTES, len(data) - at), self._offset + at)
             if not piece:
                 return None
             found = crc32c(piece, found, RELEASE_INTERPRETER)
-            data += piece
+            data[at : at + len(piece)] = piece
             at += len(piece)
         return data if found == crc else None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from mmap import mmap
 from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
-from journal.apart import Memory, ReadApart
+from journal.apart import ReadApart
 from journal.catalog import Catalog, Place
 from journal.durable import read_exactly
 from journal.errors import FormatError, JournalDamagedError, UnknownItemError
@@ -82,7 +83,7 @@ def read_apart(files: Files, catalog: Catalog, stream: int, sequence: int) -> Re
     return None if place.rows.offsets[place.row] in place.segment.unwritten else ReadApart(files, place)
 
 
-def taken_in(data: Memory, stream: int, first: int, stop: int) -> StoredItems | None:
+def taken_in(data: mmap, stream: int, first: int, stop: int) -> StoredItems | None:
     """The record that was read apart, of the items first <= n < stop; None where it holds others."""
     _, _, _, kind, flags, _, _, lsn = RECORD.unpack_from(data)
     view = memoryview(data)

@@ -12,11 +12,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import ref
 
-from journal import Memory, StoredItems, taken_in
+from journal import StoredItems, taken_in
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
+    from mmap import mmap
 
     from actors.batch import MessageBatch
     from actors.queue.vocabulary.events import MessagesAdded
@@ -62,7 +63,7 @@ class LargeBatches:
         self.limit = limit
         self._journal = journal
         self.fresh: dict[Key, tuple[MessagesAdded, int]] = {}
-        self.read: dict[Key, Memory] = {}
+        self.read: dict[Key, mmap] = {}
         self._reading: set[Key] = set()
         # What could not be read so, be it that it was copied elsewhere: the next attempt says why.
         self._failed: set[Key] = set()
@@ -120,7 +121,7 @@ class LargeBatches:
 
     # Inside
 
-    def _came(self, table: Table, key: Key, size: int, done: asyncio.Future[Memory | None]) -> None:
+    def _came(self, table: Table, key: Key, size: int, done: asyncio.Future[mmap | None]) -> None:
         self._reading.discard(key)
         self.bytes -= size
         data = None if done.cancelled() else done.result()
@@ -135,7 +136,7 @@ class LargeBatches:
         if table.wake is not None:
             table.wake()
 
-    def _untaken(self, key: Key, data: ref[Memory]) -> None:
+    def _untaken(self, key: Key, data: ref[mmap]) -> None:
         if data() is not None and self.read.get(key) is data():
             del self.read[key]
 

@@ -13,7 +13,7 @@ from weakref import ref as weak
 
 import pytest
 
-from actors.batch import BinaryColumn, Memory, MessageBatch
+from actors.batch import BinaryColumn, MessageBatch
 from actors.limits import NO_DEADLINE
 from actors.queue.vocabulary import commands, replies, takes
 from actors.queue.vocabulary.settings import QueueSettings
@@ -31,6 +31,12 @@ DEMAND = 1 << 30
 def _little_is_large() -> Iterator[None]:
     with mock.patch.object(entry_cache, "LARGE_BYTES", 1_000):
         yield
+
+
+class Memory(bytearray):
+    """Bytes whose end is noticed, as that of a mapping is."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Reader:

@@ -125,6 +125,9 @@ class DataProtocol(CarriedProtocol[E]):
         """
         return 0
 
+    def let_go(self) -> None:
+        """Nothing more is read of this stream: what is kept of it is to be free, whoever still knows this protocol."""
+
     @property
     def pieces(self) -> int:
         """How many pieces have come whole of events that are made of several: each has the time that an event has to be complete."""
@@ -208,6 +211,8 @@ class DataReceiver(Receiver):
 
     def drop(self) -> None:
         """As `Receiver.drop`; without a cycle the protocol is free at once."""
+        if self._protocol is not None:
+            self._protocol.let_go()
         self._protocol = None
         self._target = memoryview(b"")
         self._rest = 0

@@ -5,14 +5,15 @@ A content takes the memory that has come of it, never what was announced. The te
 
 from __future__ import annotations
 
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Final
 
-from actors.batch import Memory
 from transport.gateways.amqp.basic_methods import BasicPublish
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.methods import CLASS_IDS
 from transport.gateways.amqp.properties import check_properties
 from transport.gateways.amqp.reply_codes import ReplyCode
+from transport.wire.frames import MAPPED_BYTES
 from transport.wire.receiving import Part
 
 MAX_MESSAGE_BYTES: Final = 128 << 20
@@ -34,23 +35,24 @@ class Content:
         kept: bytes that are held of it.
     """
 
-    __slots__ = ("_body", "left", "method", "properties")
+    __slots__ = ("_body", "_come", "left", "method", "properties")
 
     def __init__(self, method: BasicPublish, properties: bytes | None = None, left: int = 0) -> None:
         self.method = method
         self.properties = properties
         self.left = left
-        self._body: Part = b""
+        self._body: Part | mmap = b""
+        self._come = 0
 
     @property
     def kept(self) -> int:
         """Bytes that are held of it."""
-        return len(self.properties or b"") + len(self._body)
+        return len(self.properties or b"") + self._come
 
     @property
     def body(self) -> Part:
         """What has come of the body."""
-        return self._body
+        return memoryview(self._body)[: self._come] if isinstance(self._body, mmap) else self._body
 
     def header(self, payload: bytes, class_id: int, weight: int, size: int) -> None:
         """The header has come, ``payload`` with its properties behind twelve bytes.
@@ -85,14 +87,19 @@ class Content:
         if len(part) > self.left:
             text = "content body frame exceeds remaining content size"
             raise AmqpError(ReplyCode.FRAME_ERROR, text, self.method.INDEX)
+        come, whole = self._come, self._come + self.left
+        self._come += len(part)
         self.left -= len(part)
-        if not self._body:
+        if not come and not self.left:
             self._body = part
             return
-        # An array of bytes: a list of small parts would take forty times their size.
-        if type(self._body) is not Memory:
-            self._body = Memory(self._body)
-        self._body += part
+        # One buffer: a list of small parts would take forty times their size.
+        if not come:
+            self._body = bytearray() if whole < MAPPED_BYTES else _mapping(whole)
+        if isinstance(self._body, mmap):
+            self._body[come : self._come] = part
+        elif isinstance(self._body, bytearray):
+            self._body += part
 
     def unexpected(self) -> AmqpError:
         """The error for a frame that is not what is expected."""
@@ -101,6 +108,14 @@ class Content:
         else:
             text = "expected content body, got non content body frame instead"
         return AmqpError(ReplyCode.UNEXPECTED_FRAME, text, self.method.INDEX)
+
+
+def _mapping(size: int) -> mmap | bytearray:
+    """Memory that takes a page when it is written to, and is the system's again at its end; a buffer that grows where it maps no more."""
+    try:
+        return mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    except OSError:
+        return bytearray()
 
 
 HEADER_BYTES: Final = 12

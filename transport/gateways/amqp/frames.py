@@ -174,6 +174,11 @@ class FrameDecoder:
             return max(kept - len(self._rest) + self._need, kept + left)
         return kept + left if left else 0
 
+    def let_go(self) -> None:
+        """Keep nothing: the stream is read no more."""
+        self.discard_all()
+        self._buffer, self._at, self._rest = b"", 0, bytearray()
+
     def discard_channel(self, channel: int) -> None:
         """A channel was told to close: all that comes there is passed over, but its own close and the answer to ours."""
         self._close(channel)

@@ -95,6 +95,10 @@ class AmqpProtocol(DataProtocol[Event | Said | Written]):
         """As `DataProtocol.kept`."""
         return self.frames.kept
 
+    def let_go(self) -> None:
+        """As `DataProtocol.let_go`: a message that has begun may be large."""
+        self.frames.let_go()
+
     @property
     def pieces(self) -> int:
         """As `DataProtocol.pieces`: frames of contents."""

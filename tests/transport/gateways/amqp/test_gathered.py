@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import chain, repeat
 from struct import pack
+from weakref import ref as weak
 
 import pytest
 
@@ -116,6 +117,18 @@ def test_each_frame_of_a_message_has_the_time_that_one_has_to_be_complete() -> N
     publisher.bring(frame[50:])
     assert publisher.receiver.renewed
     assert publisher.receiver.mid_event
+
+
+def test_what_has_come_of_a_message_is_free_when_its_stream_is_over_whoever_knows_the_connection() -> None:
+    publisher = Publisher(PartialFrames())
+    publisher.goes_on()
+    (content,) = publisher.protocol.frames._channels.values()
+    assert content is not None
+    ended: list[object] = []
+    told_of = weak(content.body.obj, ended.append)  # type: ignore[union-attr, arg-type]  # a view of a mapping
+    del content
+    publisher.receiver.drop()
+    assert (ended, publisher.protocol.kept) == ([told_of], 0)
 
 
 def test_a_large_message_waits_beside_others_up_to_a_limit_of_all_and_is_refused_then() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pika
 import pytest
@@ -18,6 +21,7 @@ from tests.transport.gateways.amqp.peers import lasting
 from tests.transport.gateways.amqp.test_pika import SECONDS, channel, connected  # noqa: F401 - a fixture
 from transport.clients.subscription_client import SubscriptionClient
 from transport.errors import BrokerError
+from transport.testing import HostedBroker
 from transport.wire.frames import MAX_BODY_BYTES
 
 Named = Callable[[str], str]
@@ -154,3 +158,26 @@ def test_a_broker_may_be_told_to_take_less(named: Named) -> None:
         text = "PRECONDITION_FAILED - message size 1001 is larger than configured max size 1000"
         assert (caught.value.reply_code, caught.value.reply_text) == (406, text)
         assert other.queue_declare(name, passive=True).method.message_count == 1
+
+
+def test_a_take_over_http_is_refused_with_its_name_and_it_stays_as_if_nobody_had_asked(named: Named) -> None:
+    queue = named("q")
+    with HostedBroker(amqp="127.0.0.1:0", http="127.0.0.1:0") as hosted:
+        assert hosted._broker is not None
+        host, port = hosted._broker.addresses("amqp")[0]
+        with pika.BlockingConnection(pika.ConnectionParameters(host, port, heartbeat=0)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare(queue)
+            channel.basic_publish("", queue, large(5))
+            address = f"http://{hosted._broker.addresses('http')[0]}/api/v1/queues/{queue}/take"
+            asks = Request(address, b'{"wait": 0}', {"Content-Type": "application/json"})
+            with pytest.raises(HTTPError) as caught:
+                urlopen(asks, timeout=SECONDS)
+            problem = json.loads(caught.value.read())
+            assert (caught.value.code, problem["code"]) == (413, "frame-too-large")
+            assert problem["detail"].startswith(f"message 0 of queue '{queue}' has 178")
+            figures = hosted.figures(queue)
+            assert (figures["ready"], figures["total_out"]) == (1, 0)
+            method, _, body = channel.basic_get(queue)
+            assert (body == large(5), method.redelivered) == (True, False)
