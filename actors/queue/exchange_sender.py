@@ -53,6 +53,8 @@ class ExchangeSender(LoopActor):
         stage: what the client sends is held back under this until its transaction is committed, and the numbers are the stage's; the
             producer is not looked at. None for what can be received at once.
         needed: what it is to have room for, and where; None for one that goes on sending.
+        in_parts: where a queue rejects some of a batch, nothing of it is stored in any, for the client sends it again in parts, down to
+            single messages. Without that the other queues have what one rejects, which is right for a message that comes alone.
     """
 
     def __init__(
@@ -67,9 +69,11 @@ class ExchangeSender(LoopActor):
         mandatory: bool = False,
         stage: StageKey | None = None,
         needed: Needed | None = None,
+        in_parts: bool = False,
     ) -> None:
         super().__init__()
         self.exchange = exchange
+        self.in_parts = in_parts
         self.routing_key = routing_key
         self.producer = producer if stage is None else None
         self.stage = stage

@@ -123,10 +123,12 @@ class Operations(Declarations):
         *,
         temporary: bool = False,
         needed: Needed | None = None,
+        in_parts: bool = False,
     ) -> Ref:
         """Attach what publishes to an exchange; ``port``, ``producer``, ``stage`` and ``temporary`` are as of `sender`.
 
         That the exchange is not there, or takes nothing from outside, its port is told. With ``needed`` it has room for that alone.
+        With ``in_parts`` its client sends again in parts what a queue rejects.
         """
         if stage is not None:
             self._attach(Right.WRITE, stage.writer, "sender", WRITER)
@@ -141,6 +143,7 @@ class Operations(Declarations):
             temporary=temporary,
             mandatory=to.mandatory,
             needed=needed,
+            in_parts=in_parts,
         )
 
     def receiver(

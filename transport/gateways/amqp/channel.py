@@ -275,7 +275,7 @@ class Channel:
         """As `publishing_line.Host.publisher`."""
         known = self.names.exchange(exchange)
         self.check_published_to(exchange)
-        return self.link.operations.exchange_sender(PublishesTo(known, "", mandatory), port, None)
+        return self.link.operations.exchange_sender(PublishesTo(known, "", mandatory), port, None, in_parts=True)
 
     def _declare_own(self, queue: str, settings: QueueSettings, kept: bytes) -> None:
         self.link.operations.declare_own(self.names.queue(queue), settings, kept, self.link.own())
