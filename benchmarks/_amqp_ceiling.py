@@ -110,8 +110,8 @@ class _Served:
         one = b"".join(map(bytes, content_frames(channel, method, properties, bytes(self._size), FRAME_MAX)))
         place = _HEAD.size + 4 + 1 + len(consumed.consumer_tag.encode())
         frames = bytearray(one * self._window)
-        sent = acknowledged = 0
-        left = 0
+        sent = acknowledged = received = 0
+        data = self._rest
         while acknowledged < self._messages:
             count = min(self._window - (sent - acknowledged), self._messages - sent)
             for number in range(count):
@@ -119,9 +119,12 @@ class _Served:
                 struct.pack_into(">Q", frames, number * len(one) + place, sent)
             if count:
                 self._socket.sendall(memoryview(frames)[: count * len(one)])
-            more, left = divmod(left + len(self._received()), SETTLED.size)
-            acknowledged += more
-        self._rest = b""
+            data = self._received()
+            received += len(data)
+            acknowledged = min(self._messages, received // SETTLED.size)
+        # Behind the last acknowledgement the client may have said that it goes.
+        beyond = received - self._messages * SETTLED.size
+        self._rest = data[len(data) - beyond :]
 
     # Bytes
 

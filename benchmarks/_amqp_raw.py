@@ -38,8 +38,6 @@ SETTLED: Final = struct.Struct(">BHIIQBB")
 """A frame of ``basic.ack`` or ``basic.nack``: type, channel, size, method, tag, bits, end."""
 _HEAD: Final = struct.Struct(">BHI")
 _PERSISTENT: Final = Properties.of(delivery_mode=2).raw
-_HEADER_BYTES: Final = 14
-"""Of a content header without properties."""
 
 
 def message_frames(queue: str, body: bytes) -> bytes:
@@ -145,7 +143,7 @@ class RawConnection:
         return ends[-1], _HEAD.size + 4 + 1 + self.rest[_HEAD.size + 4]
 
     def _frame_bytes(self, at: int) -> int:
-        return _HEAD.unpack_from(self.rest, at)[2] + EMPTY_FRAME_BYTES
+        return int(_HEAD.unpack_from(self.rest, at)[2]) + EMPTY_FRAME_BYTES
 
 
 def declare(port: int, queue: str, kind: str) -> None:
@@ -265,7 +263,7 @@ def consume(parent: Parent, port: int, queue: str, messages: int, window: int) -
         size, place = opened.first_delivery()
         cpu = time.process_time()
         left = len(opened.rest)
-        data = opened.rest
+        data, opened.rest = opened.rest, b""
         while True:
             came, left = divmod(left, size)
             if came:

@@ -83,7 +83,7 @@ class RabbitServer:
             self.port, distribution, names = _free_ports(3)
             environment = self._environment(distribution, names)
             listing = subprocess.Popen(
-                [NAMES, "-address", HOST, "-port", str(names)],
+                [*_ends_with_us("KILL"), NAMES, "-address", HOST, "-port", str(names)],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -91,7 +91,7 @@ class RabbitServer:
             )
             stack.callback(_end, listing)
             self._process = subprocess.Popen(
-                [str(script)],
+                [*_ends_with_us("TERM"), str(script)],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -107,9 +107,12 @@ class RabbitServer:
                 said = b"".join(self._said).decode("utf-8", "replace").strip()
                 raise BenchmarkError(f"{PROGRAM} ended or was silent before it was ready: {said}")
             self.pid = _virtual_machine(self._process.pid)
-            if not self.version:
-                raise BenchmarkError(f"{PROGRAM} does not say which version it is")
-            self._stack = stack.pop_all()
+            self._check_version()
+            self._stack: ExitStack = stack.pop_all()
+
+    def _check_version(self) -> None:
+        if not self.version:
+            raise BenchmarkError(f"{PROGRAM} does not say which version it is")
 
     def __enter__(self) -> Self:
         return self
@@ -172,6 +175,12 @@ class RabbitServer:
         self._reader.join(STOP_TIMEOUT)
         if self._process.stdout is not None:
             self._process.stdout.close()
+
+
+def _ends_with_us(how: str) -> list[str]:
+    """Words before a command that have it end when this process is killed, be it without a word: the script ends the server with it."""
+    program = shutil.which("setpriv")
+    return [] if program is None else [program, "--pdeathsig", how]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

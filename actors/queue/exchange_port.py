@@ -61,6 +61,7 @@ class Publisher(Protocol):
     stage: StageKey | None
     temporary: bool
     mandatory: bool
+    in_parts: bool
     failed: QueueError | None
     answers: int
 

@@ -54,6 +54,8 @@ class ExchangeSender(LoopActor):
             producer is not looked at. None for what can be received at once.
         needed: what it is to have room for, and where; None for one that goes on sending.
         within: through the default exchange, what stands before a routing key in the name of its queue.
+        in_parts: where a queue rejects some of a batch, nothing of it is stored in any, for the client sends it again in parts, down to
+            single messages. Without that the other queues have what one rejects, which is right for a message that comes alone.
     """
 
     def __init__(
@@ -69,10 +71,12 @@ class ExchangeSender(LoopActor):
         stage: StageKey | None = None,
         needed: Needed | None = None,
         within: str = "",
+        in_parts: bool = False,
     ) -> None:
         super().__init__()
         self.exchange = exchange
         self.within = within if exchange == DEFAULT_EXCHANGE else ""
+        self.in_parts = in_parts
         self.routing_key = routing_key
         self.producer = producer if stage is None else None
         self.stage = stage

@@ -81,6 +81,10 @@ class Storing:
             groups = []
             yield from grouping(parts, groups)
             refused = self._judged(offered, amounts)
+            if refused and offered.sender.in_parts and len(offered.offer.batch) > 1:
+                # It comes again in parts: what was stored of it now would be there twice.
+                offered.refuse(next(iter(refused.values())))
+                continue
             promised = len(groups) > 1 and not refused
             if promised:
                 self._distributor.promise(amounts)

@@ -2,7 +2,7 @@
 
 Operations come in episodes, each with names of its own. Both brokers are told an operation, and both are asked what there is then: answers,
 reply codes and texts, deliveries with their tags and order, returns, confirms, and counts must be the same. A difference says the seed and
-the episode by which it comes again, and what was done before it. What is known to differ is in `amqp_known`.
+the episode by which it comes again, and what was done before it. What is known to differ is listed in docs/amqp.md.
 """
 
 from __future__ import annotations

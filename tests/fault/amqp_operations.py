@@ -1,7 +1,7 @@
 """Random operations of AMQP clients, of what is there: what a broker has said last is known, and made use of.
 
 Names are few, so that operations meet. What two brokers may rightly do in another order is left out: a queue has one
-consumer, and a channel too; what is known to differ is left out likewise (`amqp_known`).
+consumer, and a channel too. What is known to differ is left out likewise: docs/amqp.md lists it.
 """
 
 from __future__ import annotations

@@ -125,12 +125,14 @@ class Operations(Declarations):
         temporary: bool = False,
         needed: Needed | None = None,
         within: str = "",
+        in_parts: bool = False,
     ) -> Ref:
         """Attach what publishes to an exchange; ``port``, ``producer``, ``stage`` and ``temporary`` are as of `sender`.
 
         That the exchange is not there, or takes nothing from outside, its port is told. With ``needed`` it has room for that alone. The
         default exchange leads to the queue whose name is ``within`` and the routing key, and with ``within`` it is a resource for itself.
-        A stage of a `passing_transaction` takes no right of its own.
+        A stage of a `passing_transaction` takes no right of its own. With
+        ``in_parts`` its client sends again in parts what a queue rejects.
         """
         if stage is not None and not stage.passing:
             self._attach(Right.WRITE, stage.writer, "sender", WRITER)
@@ -147,6 +149,7 @@ class Operations(Declarations):
             mandatory=to.mandatory,
             needed=needed,
             within=within,
+            in_parts=in_parts,
         )
 
     def receiver(

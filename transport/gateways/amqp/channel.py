@@ -333,7 +333,7 @@ class Channel:
         known = self.names.exchange(exchange)
         self.check_published_to(exchange)
         to, stage = PublishesTo(known, "", mandatory), None if self.transacting is None else self.transacting.stage()
-        return self.link.operations.exchange_sender(to, port, None, stage, within=self.names.beginning)
+        return self.link.operations.exchange_sender(to, port, None, stage, within=self.names.beginning, in_parts=True)
 
     def _declare_own(self, queue: str, settings: QueueSettings, kept: bytes) -> None:
         self.link.operations.declare_own(self.names.queue(queue), settings, kept, self.link.own())

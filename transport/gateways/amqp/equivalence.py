@@ -144,7 +144,7 @@ def check_same(name: str, present: object, declared: object, text: str) -> None:
 
 def check_same_text(name: str, present: str | None, declared: str | None, text: str) -> None:
     """The same of an argument that is a text, and may not be there."""
-    there, said = (None if value is None else Field("S", value) for value in (present, declared))
+    there, said = (None if value is None else Field("S", str(value)) for value in (present, declared))
     _check_argument(name, there, said, text)
 
 
