@@ -383,6 +383,8 @@ class ExchangePublishing:
             if not each.parts and each.rejected is None and not each.failed:
                 # It goes nowhere, and is rejected all the same behind what is.
                 each.rejected = each.sender.rejects(each.offer.sequence)
+            # Each part knows the batch: without a cycle it is free when it is confirmed.
+            each.parts.clear()
             if each.sender.stage is not None and each.sender.failed is None:
                 self._stages.came(each.sender.stage, each.up_to)
             each.sender.answers += 1

@@ -81,7 +81,7 @@ class Channel:
         self._later: deque[Method | Published | AmqpError] = deque()
         self._publishes = self._awaits_stored = False
         self._told_soon = False
-        self._over = self._runs = False
+        self._over = self._runs = self._gone = False
 
     # What the client says.
 
@@ -178,6 +178,8 @@ class Channel:
 
     def counts(self) -> Waiting:
         """As `channel_port.ChannelPort.counts`."""
+        if self._gone:
+            return Waiting()
         return Waiting(self.waiting_bytes + self.publishing.waiting_bytes, self.receiving.consumers)
 
     def run(self, method: Method, work: Coroutine[None, None, Method | None]) -> None:
@@ -215,8 +217,13 @@ class Channel:
 
     def end(self) -> None:
         """It is over: what its client holds goes back, and what waits to be published is dropped."""
+        if self._gone:
+            return
         self._end_hearing()
         self.publishing.end()
+        self._gone = True
+        # Each of them knows the channel: without a cycle all are free at once.
+        del self.publishing, self.receiving, self.declaring, self.direct_reply
 
     def _end_hearing(self) -> None:
         self._over = True
@@ -248,7 +255,7 @@ class Channel:
     @property
     def unstored(self) -> bool:
         """Whether something that its client has said waits, or may not be stored yet."""
-        return bool(self._later) or self.publishing.unstored
+        return not self._gone and (bool(self._later) or self.publishing.unstored)
 
     # For its parts.
 
@@ -296,8 +303,8 @@ class Channel:
 
     def _tell(self) -> None:
         self._told_soon = False
-        confirms = self.publishing.confirms
-        if confirms is None or self._over:
+        confirms = None if self._over else self.publishing.confirms
+        if confirms is None:
             return
         answers = [confirm(self.number, tag, multiple, stored=stored) for tag, multiple, stored in confirms.answers()]
         if answers:

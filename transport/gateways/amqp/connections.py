@@ -89,13 +89,12 @@ class AmqpConnection(Served[Any]):
         self._asks_why = self._told_blocked = False
         # The client has said that it closes; in so long it does, be all stored or not.
         self._leaves: asyncio.TimerHandle | None = None
-        self._admission = Admission(host, self)
+        self._admission = Admission(host)
         # What channels have left that were closed, and in the end all of them; from then on nobody hears any more.
         self._remains: list[Remains] = []
         self._gone = False
         self._working = 0
-        # Of all channels, as each has told last.
-        self._waiting = self._consumers = 0
+        self._waiting = self._consumers = 0  # of all channels, as each has told last
         self.names = Names(DEFAULT)
         self.claims = gateway.claims
         self.owner: LoopActorRef[Any] | None = None
@@ -164,6 +163,7 @@ class AmqpConnection(Served[Any]):
         if not self._gone:
             self._gone = True
             self._leave_behind(*self._channels.values())
+            self._channels.clear()
         if self.owner is not None:
             self.owner.stop_nowait()
 
@@ -346,7 +346,7 @@ class AmqpConnection(Served[Any]):
         proof = self._negotiation.proof(method)
         self.capabilities = self._negotiation.client.capabilities
         self.client_id = self._negotiation.client.name or None
-        self._admission.judge(proof, self._let_in, self._turn_away)
+        self._admission.judge(self, proof, self._let_in, self._turn_away)
 
     def _turn_away(self) -> None:
         """Who wants to be told why is told; others see the end of the connection, as with RabbitMQ."""
@@ -378,7 +378,7 @@ class AmqpConnection(Served[Any]):
     def _renew(self, method: methods.ConnectionUpdateSecret) -> None:
         """A new password of the same user, who has its rights by that from then on."""
         proof = Password(self.operations.principal.name, method.new_secret.decode("utf-8", "replace"))
-        self._admission.judge(proof, self._renewed, self._not_renewed)
+        self._admission.judge(self, proof, self._renewed, self._not_renewed)
 
     def _renewed(self, principal: Principal) -> None:
         if self.operations.renew(principal):
