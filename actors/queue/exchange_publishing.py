@@ -383,8 +383,8 @@ class ExchangePublishing:
                 # It goes nowhere, and is rejected all the same behind what is.
                 each.rejected = each.sender.rejects(each.offer.sequence)
             each.sender.settled(each.offer.batch, each.records, rejected=each.rejected is not None)
-            # They know it too: what is stored would be in memory until the collector comes by, and may be large.
-            each.parts = []
+            # Each part knows the batch: without a cycle it is free when it is confirmed.
+            each.parts.clear()
             if each.sender.stage is not None and each.sender.failed is None:
                 self._stages.came(each.sender.stage, each.up_to)
             each.sender.answers += 1

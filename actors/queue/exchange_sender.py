@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 from pykka import ActorDeadError
 
@@ -85,9 +87,11 @@ class ExchangeSender(LoopActor):
         self._publishing = publishing
         self._port = port
         self._needed = needed
-        self._room = Room(
-            self.actor_ref, publishing.queue, self.watch, stage, needed, self._queue_gone, self._room_has_come
+        # It is this actor's alone: without a cycle both are free at once.
+        watch, gone, come = (
+            partial(_of, WeakMethod(each)) for each in (self.watch, self._queue_gone, self._room_has_come)
         )
+        self._room = Room(self.actor_ref, publishing.queue, watch, stage, needed, gone, come)
         self._generation = -1
         self._unanswered = Unanswered()
         self._expected: int | None = None
@@ -381,3 +385,9 @@ class ExchangeSender(LoopActor):
             granted = self._room.grant(self._unanswered.messages, self._unanswered.bytes)
             if granted is not None:
                 self._port.tell(granted)
+
+
+def _of(method: WeakMethod[Any], *arguments: Any) -> Any:
+    """Call a method of who has a room, as long as it is there."""
+    found = method()
+    return None if found is None else found(*arguments)

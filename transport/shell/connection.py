@@ -47,8 +47,7 @@ class Connection(Connectable, Generic[E]):
         unsent: shared by all connections that are bounded together in what waits for their sockets; not bounded by default.
 
     Attributes:
-        bytes_in: bytes received so far.
-        bytes_out: bytes written so far.
+        bytes_in, bytes_out: bytes received, and written, so far.
         peer: the peer's address as text.
     """
 
@@ -148,8 +147,7 @@ class Connection(Connectable, Generic[E]):
         """Handle ``least`` events, and as many as the share has room for."""
         self._working = True
         protocol, receiver = self._protocol, self._receiver
-        units = 0
-        left = share if least == 0 else ANY_SHARE
+        units, left = 0, share if least == 0 else ANY_SHARE
         try:
             while not (self._blocked or self._discarding):
                 paid = False
@@ -170,6 +168,8 @@ class Connection(Connectable, Generic[E]):
             units += 0 if paid else protocol.due
             self.fail(error)
         self._working = False
+        if units:  # what is not complete has begun since
+            self._liveness.frame_began = None
         if self._opening:
             self._look_whether_open()
         if not (receiver.idle and self._calm):

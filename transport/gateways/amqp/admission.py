@@ -43,33 +43,46 @@ class Admission:
 
     Args:
         host: what the broker gives.
-        applicant: the connection.
     """
 
-    def __init__(self, host: Host, applicant: Applicant) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
-        self._applicant = applicant
         self._judging: asyncio.Task[None] | None = None
 
     def judge(
-        self, proof: Password | Certificate, welcome: Callable[[Principal], None], refuse: Callable[[], None]
+        self,
+        applicant: Applicant,
+        proof: Password | Certificate,
+        welcome: Callable[[Principal], None],
+        refuse: Callable[[], None],
     ) -> None:
         """Have one of these two called: it is who it says, or not. A wrong password takes a while; without users everybody is welcome."""
         if self._host.entrance.users is None:
             welcome(ANYONE)
             return
-        self._applicant.begin_work()
-        self._judging = self._host.loop.create_task(self._judge(proof, welcome, refuse), name="amqp login")
+        applicant.begin_work()
+        work = self._judge(applicant, proof, welcome, refuse)
+        self._judging = self._host.loop.create_task(work, name="amqp login")
+        self._judging.add_done_callback(self._judged)
 
     def stop(self) -> None:
         """The connection ends."""
         if self._judging is not None:
             self._judging.cancel()
 
+    def _judged(self, judging: asyncio.Task[None]) -> None:
+        """Forget the task: it knows its connection, which knows this."""
+        if self._judging is judging:
+            self._judging = None
+
     async def _judge(
-        self, proof: Password | Certificate, welcome: Callable[[Principal], None], refuse: Callable[[], None]
+        self,
+        applicant: Applicant,
+        proof: Password | Certificate,
+        welcome: Callable[[Principal], None],
+        refuse: Callable[[], None],
     ) -> None:
-        connection = self._applicant.connection
+        connection = applicant.connection
         assert connection is not None, "it stands"
         try:
             found = await self._principal(proof, connection)
@@ -78,11 +91,11 @@ class Admission:
             else:
                 welcome(found)
         except LimitExceededError as error:
-            self._applicant.end(AmqpError(ReplyCode.RESOURCE_ERROR, str(error)))
+            applicant.end(AmqpError(ReplyCode.RESOURCE_ERROR, str(error)))
         except Exception as error:  # noqa: BLE001 - a defect of ours ends this connection only
             connection.fail(error)
         finally:
-            self._applicant.end_work()
+            applicant.end_work()
 
     async def _principal(self, proof: Password | Certificate, connection: Connection[Any]) -> Principal | None:
         entrance = self._host.entrance

@@ -83,7 +83,7 @@ class Channel:
         self._later: deque[Said] = deque()
         self._publishes = self._awaits_stored = False
         self._told_soon = False
-        self._over = self._runs = False
+        self._over = self._runs = self._gone = False
         # Whether the client has said that it closes, and was not answered.
         self._closes = False
 
@@ -196,6 +196,8 @@ class Channel:
 
     def counts(self) -> Waiting:
         """As `channel_port.ChannelPort.counts`."""
+        if self._gone:
+            return Waiting()
         return Waiting(self.waiting_bytes + self.publishing.waiting_bytes, self.receiving.consumers)
 
     def run(self, method: Method, work: Coroutine[None, None, Method | None]) -> None:
@@ -262,9 +264,16 @@ class Channel:
 
     def end(self) -> None:
         """It is over: what its client holds goes back, and what waits to be published is dropped."""
+        if self._gone:
+            return
         self._end_hearing()
         self.publishing.end()
-        if self.transacting is not None:
+        self._gone = True
+        if self.transacting is None:
+            # Each of them knows the channel: without a cycle all are free at once.
+            del self.publishing, self.receiving, self.declaring, self.direct_reply
+        else:
+            # A commit that is under way asks them once more.
             self.transacting.end()
 
     def leave_behind(self) -> None:
@@ -305,7 +314,12 @@ class Channel:
     @property
     def unstored(self) -> bool:
         """Whether something that its client has said waits, or may not be stored yet; of a transaction nothing is stored for good."""
-        return self.transacting is None and (bool(self._later) or self.publishing.unstored)
+        return not self._gone and self.transacting is None and (bool(self._later) or self.publishing.unstored)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether its client is to be told of something yet, when nothing new is said."""
+        return not self._gone and (self.busy or self.publishing.owed)
 
     # For its parts.
 
@@ -364,8 +378,8 @@ class Channel:
 
     def _tell(self) -> None:
         self._told_soon = False
-        confirms = self.publishing.confirms
-        if confirms is None or self._over:
+        confirms = None if self._over else self.publishing.confirms
+        if confirms is None:
             return
         answers = [confirm(self.number, tag, multiple, stored=stored) for tag, multiple, stored in confirms.answers()]
         if answers:

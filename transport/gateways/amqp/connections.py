@@ -85,10 +85,10 @@ class AmqpConnection(Served[Any]):
         self._blocked_word = BlockedWord(partial(self._say, 0), self._explain)
         # The client has said that it closes, or the broker ends; in so long it does, be all stored or not.
         self._leaves: asyncio.TimerHandle | None = None
-        self._admission = Admission(host, self)
+        self._admission = Admission(host)
         # What channels have left that were closed, and in the end all of them; from then on nobody hears any more.
         self._remains: dict[ChannelPort, Remains] = {}
-        self._unfinished = Unfinished(lambda channel: channel.busy or channel.publishing.owed)
+        self._unfinished = Unfinished(lambda channel: channel.unfinished)
         self._gone = False
         self._outgoing = Outgoing(self._send, self.soon, self._tell_writable)
         # What is under way; and of all channels, as each has told last.
@@ -168,6 +168,7 @@ class AmqpConnection(Served[Any]):
             self._gone = True
             self.waiting_total.bytes -= self._waiting
             self._leave_behind(*self._channels.values())
+            self._channels.clear()
         if self.owner is not None:
             self.owner.stop_nowait()
 
@@ -345,7 +346,7 @@ class AmqpConnection(Served[Any]):
         proof = self._negotiation.proof(method)
         self.capabilities = self._negotiation.client.capabilities
         self.client_id = self._negotiation.client.name or None
-        self._admission.judge(proof, self._let_in, self._turn_away)
+        self._admission.judge(self, proof, self._let_in, self._turn_away)
 
     def _turn_away(self) -> None:
         """Who wants to be told why is told; others see the end of the connection, as with RabbitMQ."""
@@ -375,7 +376,7 @@ class AmqpConnection(Served[Any]):
     def _renew(self, method: methods.ConnectionUpdateSecret) -> None:
         """A new password of the same user, who has its rights by that from then on."""
         proof = Password(self.operations.principal.name, method.new_secret.decode("utf-8", "replace"))
-        self._admission.judge(proof, self._renewed, self._not_renewed)
+        self._admission.judge(self, proof, self._renewed, self._not_renewed)
 
     def _renewed(self, principal: Principal) -> None:
         if self.operations.renew(principal):

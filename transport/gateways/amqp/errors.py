@@ -54,6 +54,8 @@ class AmqpError(RemoteProtocolError):
         """The same with the method and the channel, where it has none yet."""
         self.index = self.index or index
         self.channel = self.channel or channel
+        # Whoever keeps it is mostly in the way that it came through: without a cycle all of that is free at once.
+        self.__traceback__ = None
         return self
 
 

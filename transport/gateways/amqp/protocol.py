@@ -123,6 +123,9 @@ class AmqpProtocol(DataProtocol[Event | Said | Written]):
     def last_words(self, code: str, text: str) -> Sequence[Part]:
         """``connection.close``; where it was not AMQP that began, the header of what is spoken here (AMQP 0-9-1, 4.2.2)."""
         error = self.error
+        if error is not None:
+            # It is kept where it was raised: what it came through leads back there, and nobody looks at that any more.
+            error.__traceback__ = error.__context__ = None
         if isinstance(error, WrongProtocolError):
             return [PROTOCOL_HEADER]
         if error is None or str(error) != text:

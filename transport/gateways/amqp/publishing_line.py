@@ -226,8 +226,11 @@ class Line:
     def end(self) -> None:
         """Nothing more is offered."""
         self._over = True
+        self.marking = False
         self._drop()
         self.actor.stop_nowait()
+        # It knows this line: without a cycle both are free at once.
+        del self.actor
 
     # Told by the actor
 

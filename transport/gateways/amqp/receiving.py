@@ -116,6 +116,8 @@ class Receiving:
         consumers = list(self._consumers.values())
         self._consumers.clear()
         self._getters.clear()
+        # They know this: without a cycle all are free at once.
+        self._asks_of, self._held = None, Deliveries()
         for consumer in consumers:
             self._consumes_no_more(consumer)
 

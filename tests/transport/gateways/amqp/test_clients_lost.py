@@ -175,3 +175,22 @@ def test_what_a_blocked_publisher_held_that_was_killed_is_back_within_two_heartb
             watcher.transport.abort()
 
     run(main)
+
+
+def test_who_publishes_without_a_pause_is_not_taken_for_one_that_does_not_go_on(run: Any) -> None:
+    """Whatever is received ends within a message: it is another one each time."""
+
+    async def main(loop: SimulatedLoop) -> None:
+        async with serving():
+            client = await AsyncClient.open("broker", PORT, heartbeat=HEARTBEAT)
+            await client.ask(entity.QueueDeclare(queue="orders"), entity.QueueDeclareOk)
+            whole = published("orders", bytes(100_000))
+            client.transport.write(whole[:50])
+            for _ in range(20):
+                await elapse(HEARTBEAT / 4)
+                client.transport.write(whole[50:] + whole[:50])
+            await elapse(A_WHILE)
+            assert not client.gone
+            client.transport.abort()
+
+    run(main)
