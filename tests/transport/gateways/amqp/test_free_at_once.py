@@ -22,9 +22,10 @@ from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.admission import Admission
 from transport.gateways.amqp.channel import Channel
-from transport.gateways.amqp.connections import AmqpConnection, amqp_listeners
+from transport.gateways.amqp.connections import AmqpConnection
 from transport.gateways.amqp.consuming import Consumer
 from transport.gateways.amqp.frames import FrameDecoder
+from transport.gateways.amqp.listening import amqp_listeners
 from transport.gateways.amqp.publishing_line import Line
 
 LEFT = (AmqpConnection, Admission, Channel, Consumer, Line, Offered, ExchangeSender, FrameDecoder)
