@@ -200,6 +200,11 @@ class Channel:
         """Whether something is not done that the client has said, or not stored that it has published."""
         return bool(self._later) or self._waits or self.publishing.unstored
 
+    @property
+    def owes(self) -> bool:
+        """Whether it is busy, or has not told all that is stored."""
+        return self.busy or self.publishing.owed
+
     def settled(self, event: Settled) -> None:
         """Deliveries are acknowledged or rejected; errors as of `method`."""
         self._guarded(event.method, self.receiving.settled, event)

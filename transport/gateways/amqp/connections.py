@@ -72,22 +72,20 @@ class AmqpConnection(Served[Any]):
     def __init__(self, gateway: Gateway, host: Host, protocol: AmqpProtocol) -> None:
         super().__init__(host.connections, host.loop.time(), NAME)
         self._gateway, self._host, self._protocol = gateway, host, protocol
-        self._negotiation = Negotiation(gateway.version)
-        self._agreed = Agreed(0, 0, 0)
+        self._negotiation, self._agreed = Negotiation(gateway.version), Agreed(0, 0, 0)
         self._channels: dict[int, Channel] = {}
         # Told to close, and not answered yet.
         self._closing: set[int] = set()
-        self._holds = self._draining = self._leaving = False
+        self._gone = self._holds = self._draining = self._leaving = False
         self._blocked_word = BlockedWord(partial(self._say, 0), self._explain)
         # The client has said that it closes; in so long it does, be all stored or not.
         self._leaves: asyncio.TimerHandle | None = None
         self._admission = Admission(host, self)
         # What channels have left that were closed, and in the end all of them; from then on nobody hears any more.
         self._remains: list[Remains] = []
-        self._gone, self._working = False, 0
         self._outgoing = Outgoing(self._send, self.soon, self._tell_writable)
-        # Of all channels, as each has told last.
-        self._waiting = self._consumers = 0
+        # Commands that are carried out; and of all channels what each has told last.
+        self._working = self._waiting = self._consumers = 0
         self.names = Names(DEFAULT)
         self.claims, self.waiting_total = gateway.claims, gateway.waiting
         self.owner: LoopActorRef[Any] | None = None
@@ -132,6 +130,8 @@ class AmqpConnection(Served[Any]):
     def _tell_writable(self) -> None:
         for channel in self._channels.values():
             channel.receiving.writable_changed(self._outgoing.is_free)
+        if self._draining or self._leaving:
+            self.soon(self._settle)
 
     def drain(self) -> None:
         """Take nothing more; end when all that was published is stored and told."""
@@ -425,7 +425,7 @@ class AmqpConnection(Served[Any]):
 
     def _settle_end(self) -> None:
         """End, as the client or the broker wants it, once all is done that was said, and stored and told."""
-        if self._working or any(channel.busy or channel.publishing.owed for channel in self._channels.values()):
+        if self._working or self._outgoing.waiting or any(channel.owes for channel in self._channels.values()):
             return
         if self._leaving:
             self._left()
