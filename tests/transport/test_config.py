@@ -70,6 +70,8 @@ def test_what_may_be_staged_is_bounded_by_memory_where_there_is_no_disk() -> Non
         ({"sync_interval": 0}, "sync_interval is 0 s"),
         ({"sync_interval": MAX_SYNC_INTERVAL + 1}, "at most 60"),
         ({"sync_interval": float("nan")}, "sync_interval is nan"),
+        ({"amqp_max_message_bytes": 0}, "amqp_max_message_bytes is 0, not between 1 and 134217728"),
+        ({"amqp_max_message_bytes": 2**27 + 1}, "amqp_max_message_bytes is 134217729, not between"),
         ({"segment_bytes": MIN_SEGMENT_BYTES - 1}, f"not between {MIN_SEGMENT_BYTES}"),
         ({"segment_bytes": MAX_SEGMENT_BYTES + 1}, f"and {MAX_SEGMENT_BYTES}"),
         ({"cache_bytes": -1}, "cache_bytes is -1"),

@@ -43,3 +43,11 @@ class BlockedWord:
         if self._full and not self._told and reason is not None:
             self._told = True
             self._say(ConnectionBlocked(reason=short_text(reason)))
+
+    def end(self) -> None:
+        """The connection is over: nothing more is told, and it is free at once, for nothing that it knows knows it."""
+        self._say, self._explain = _say_nothing, bool
+
+
+def _say_nothing(_: Method) -> None:
+    """Told to nobody."""

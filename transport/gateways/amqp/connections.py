@@ -28,7 +28,7 @@ from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.events import Event, MethodReceived, ProtocolHeader, Published, Refused, Settled
 from transport.gateways.amqp.facts import facts_of
 from transport.gateways.amqp.gateway import Gateway, Owner
-from transport.gateways.amqp.leaving import Remains, Unfinished
+from transport.gateways.amqp.leaving import Behind, Unfinished
 from transport.gateways.amqp.names import Names
 from transport.gateways.amqp.negotiation import Agreed, Negotiation, Password, State
 from transport.gateways.amqp.outgoing import LARGE_BYTES, Outgoing
@@ -76,20 +76,18 @@ class AmqpConnection(Served[Any]):
     def __init__(self, gateway: Gateway, host: Host, protocol: AmqpProtocol) -> None:
         super().__init__(host.connections, host.loop.time(), NAME)
         self._gateway, self._host, self._protocol = gateway, host, protocol
-        self._negotiation = Negotiation(gateway.version)
-        self._agreed = Agreed(0, 0, 0)
+        self._negotiation, self._agreed = Negotiation(gateway.version), Agreed(0, 0, 0)
         self._channels: dict[int, Channel] = {}
         # Told to close, and not answered yet.
         self._closing: set[int] = set()
-        self._holds = self._draining = self._leaving = False
+        self._gone = self._holds = self._draining = self._leaving = False
         self._blocked_word = BlockedWord(partial(self._say, 0), self._explain)
         # The client has said that it closes, or the broker ends; in so long it does, be all stored or not.
         self._leaves: asyncio.TimerHandle | None = None
         self._admission = Admission(host)
         # What channels have left that were closed, and in the end all of them; from then on nobody hears any more.
-        self._remains: dict[ChannelPort, Remains] = {}
+        self._behind = Behind(gateway.leaving, host.loop)
         self._unfinished = Unfinished(lambda channel: channel.unfinished)
-        self._gone = False
         self._outgoing = Outgoing(self._send, self.soon, self._tell_writable)
         # What is under way; and of all channels, as each has told last.
         self._working = self._waiting = self._consumers = 0
@@ -137,6 +135,8 @@ class AmqpConnection(Served[Any]):
     def _tell_writable(self) -> None:
         for channel in self._channels.values():
             channel.receiving.writable_changed(self._outgoing.is_free)
+        if self._draining or self._leaving:
+            self.soon(self._settle)
 
     def drain(self) -> None:
         """Take nothing more; end when all that was published is stored and told."""
@@ -164,11 +164,13 @@ class AmqpConnection(Served[Any]):
         if self._leaves is not None:
             self._leaves.cancel()
         self._outgoing.end()
+        self._blocked_word.end()
         if not self._gone:
             self._gone = True
             self.waiting_total.bytes -= self._waiting
             self._leave_behind(*self._channels.values())
             self._channels.clear()
+            self._unfinished.forget()
         if self.owner is not None:
             self.owner.stop_nowait()
 
@@ -232,8 +234,7 @@ class AmqpConnection(Served[Any]):
         if not self._gone:
             self.waiting_total.bytes += more
         self._consumers += channel.counted.consumers - before.consumers
-        if channel in self._remains and not self._remains[channel].look():
-            del self._remains[channel]
+        self._behind.look(channel)
         self._settle()
 
     def _settle(self) -> None:
@@ -300,7 +301,7 @@ class AmqpConnection(Served[Any]):
     def _leave_behind(self, *channels: Channel) -> None:
         """What these have published is stored all the same, and they end."""
         waiting = sum(channel.counts().bytes for channel in channels)
-        self._remains |= dict.fromkeys(channels, Remains(self._gateway.leaving, channels, waiting, self._host.loop))
+        self._behind.leave(channels, waiting)
 
     def _of_closing(self, number: int, method: Method) -> None:
         """Of a channel that was told to close only its own close and the answer to ours are looked at."""
@@ -425,7 +426,7 @@ class AmqpConnection(Served[Any]):
 
     def _settle_end(self) -> None:
         """End, as the client or the broker wants it, once all is done that was said, and stored and told."""
-        if self._working or self._unfinished.among(self._channels.values()):
+        if self._working or self._outgoing.waiting or self._unfinished.among(self._channels.values()):
             return
         if self._leaving:
             self._left()

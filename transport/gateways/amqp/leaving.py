@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from transport.gateways.amqp.channel import Channel
+    from transport.gateways.amqp.channel_port import ChannelPort
 
 LEAVING_SECONDS: Final = 5.0
 """In which it is stored, or dropped: nobody was told that it is."""
@@ -53,6 +54,10 @@ class Unfinished:
         if not left:
             left += filter(self._is_unfinished, channels)
         return bool(left)
+
+    def forget(self) -> None:
+        """Know no channel any more."""
+        self._left.clear()
 
 
 class Remains:
@@ -107,3 +112,29 @@ class Remains:
 
     def _waits(self) -> bool:
         return self._unfinished.among(self._channels)
+
+
+class Behind:
+    """What channels of one connection have left: of each that was closed, and in the end of all.
+
+    Args:
+        leaving: where it counts.
+        loop: for the deadlines.
+    """
+
+    def __init__(self, leaving: Leaving, loop: asyncio.AbstractEventLoop) -> None:
+        self._leaving = leaving
+        self._loop = loop
+        self._remains: dict[ChannelPort, Remains] = {}
+
+    def leave(self, channels: Sequence[Channel], size: int) -> None:
+        """Nobody hears these any more; so many bytes wait there."""
+        remains = Remains(self._leaving, channels, size, self._loop)
+        if remains.look():
+            self._remains |= dict.fromkeys(channels, remains)
+
+    def look(self, channel: ChannelPort) -> None:
+        """Something of a channel may be stored that was not. What is over is known no more: it is free then, for it knows its connection."""
+        remains = self._remains.get(channel)
+        if remains is not None and not remains.look():
+            self._remains = {each: left for each, left in self._remains.items() if left is not remains}

@@ -82,6 +82,8 @@ class Outgoing:
         """Write no more."""
         self._over = True
         self.waiting.clear()
+        # Its connection knows it: without a cycle both are free at once.
+        self._send = self._soon = self._changed = _nothing
 
     def _ask(self) -> None:
         if not self._asked:
@@ -104,3 +106,7 @@ class Outgoing:
             self._changed()
         elif self._writable:
             self._ask()
+
+
+def _nothing(*_: object) -> None:
+    """Done for a connection that is over."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -18,9 +19,11 @@ from pika.exceptions import ChannelClosedByBroker
 
 from tests.transport.gateways.amqp.conftest import AmqpBroker
 from tests.transport.gateways.amqp.peers import lasting
+from tests.transport.gateways.amqp.raw_amqp import RawClient
 from tests.transport.gateways.amqp.test_pika import SECONDS, channel, connected  # noqa: F401 - a fixture
 from transport.clients.subscription_client import SubscriptionClient
 from transport.errors import BrokerError
+from transport.gateways.amqp import basic_methods as basic
 from transport.testing import HostedBroker
 from transport.wire.frames import MAX_BODY_BYTES
 
@@ -181,3 +184,24 @@ def test_a_take_over_http_is_refused_with_its_name_and_it_stays_as_if_nobody_had
             assert (figures["ready"], figures["total_out"]) == (1, 0)
             method, _, body = channel.basic_get(queue)
             assert (body == large(5), method.redelivered) == (True, False)
+
+
+def test_a_broker_that_ends_writes_to_its_end_what_it_has_begun_to_write(named: Named) -> None:
+    queue, sent = named("q"), large(6)
+    with HostedBroker(amqp="127.0.0.1:0") as hosted:
+        assert hosted._broker is not None
+        host, port = hosted._broker.addresses("amqp")[0]
+        with pika.BlockingConnection(pika.ConnectionParameters(host, port, heartbeat=0)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare(queue)
+            channel.basic_publish("", queue, sent)
+        with RawClient(port, receive_bytes=4_096) as client:
+            client.say(basic.BasicConsume(queue=queue, no_ack=True))
+            hosted.wait_until(queue, total_acknowledged=1)
+            ends = Thread(target=hosted.stop)
+            ends.start()
+            client.expect(basic.BasicConsumeOk)
+            assert client.content().body == sent
+            ends.join(SECONDS)
+            assert not ends.is_alive()
