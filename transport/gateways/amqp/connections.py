@@ -85,7 +85,6 @@ class AmqpConnection(Served[Any]):
         # The client has said that it closes, or the broker ends; in so long it does, be all stored or not.
         self._leaves: asyncio.TimerHandle | None = None
         self._admission = Admission(host)
-        # What channels have left that were closed, and in the end all of them; from then on nobody hears any more.
         self._behind = Behind(gateway.leaving, host.loop)
         self._unfinished = Unfinished(lambda channel: channel.unfinished)
         self._outgoing = Outgoing(self._send, self.soon, self._tell_writable)

@@ -134,7 +134,7 @@ class Behind:
             self._remains |= dict.fromkeys(channels, remains)
 
     def look(self, channel: ChannelPort) -> None:
-        """Something of a channel may be stored that was not. What is over is known no more: it is free then, for it knows its connection."""
+        """Something of a channel may be stored that was not. What is over is known no more: it knows its connection."""
         remains = self._remains.get(channel)
         if remains is not None and not remains.look():
             self._remains = {each: left for each, left in self._remains.items() if left is not remains}
