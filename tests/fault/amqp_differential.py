@@ -148,7 +148,8 @@ def main(
 ) -> None:
     """Tell RabbitMQ and a broker of ours the same."""
     if (lacking := missing()) is not None:
-        raise typer.BadParameter(lacking)
+        print(f"skipped: {lacking}")
+        return
     each = min(operations, OF_AN_EPISODE)
     numbers = iter([episode]) if episode is not None else iter(range(-(-operations // each)))
     done: Counter[str] = Counter()

@@ -28,33 +28,49 @@ class Confirms:
 
     def __init__(self) -> None:
         self.last = 0
-        self._open = RangeSet()
+        # All below the first are dealt with, and of those behind it what was dealt with before its turn. Mostly there is none of these.
+        self._next = 1
+        self._ahead = RangeSet()
+        # Stored and not told: numbers in a row, and others.
+        self._row = 0, 0
         self._stored = RangeSet()
         self._rejected: list[Range] = []
 
     def __len__(self) -> int:
         """How many ranges of numbers are kept."""
-        return len(self._open) + len(self._stored)
+        return len(self._ahead) + len(self._stored)
 
     @property
     def owed(self) -> bool:
         """Whether a publish is not answered."""
-        return bool(self._open) or bool(self._stored) or bool(self._rejected)
+        return self._next <= self.last or self._row[0] < self._row[1] or bool(self._stored) or bool(self._rejected)
 
     def number(self, count: int) -> int:
         """So many more are published; the number of the first."""
         first = self.last + 1
         self.last += count
-        self._open.add(first, first + count)
         return first
 
     def settle(self, first: int, count: int, *, stored: bool) -> None:
         """So many from ``first`` on are stored, or rejected."""
-        self._open.remove(first, first + count)
-        if stored:
-            self._stored.add(first, first + count)
+        stop = first + count
+        if first != self._next:
+            self._ahead.add(first, stop)
         else:
-            self._rejected.append((first, first + count))
+            self._next = stop
+            if self._ahead:
+                start, end = next(iter(self._ahead))
+                if start == stop:
+                    self._ahead.remove(start, end)
+                    self._next = end
+        if not stored:
+            self._rejected.append((first, stop))
+        elif self._row[1] == first:
+            self._row = self._row[0], stop
+        elif self._row[0] == self._row[1]:
+            self._row = first, stop
+        else:
+            self._stored.add(first, stop)
 
     def answers(self) -> list[Answer]:
         """What to tell now, in this order; it is asked for once for all that came of one turn."""
@@ -62,13 +78,18 @@ class Confirms:
             Answer(tag, multiple=False, stored=False) for start, stop in self._rejected for tag in range(start, stop)
         ]
         self._rejected.clear()
-        # All below this is dealt with.
-        low = next(iter(self._open))[0] if self._open else self.last + 1
-        below = self._stored.remove(0, low)
+        (start, stop), self._row = self._row, (0, 0)
+        if not self._stored and start < stop <= self._next:
+            # What mostly is: all in its turn.
+            told.append(Answer(stop - 1, multiple=stop - start > 1, stored=True))
+            return told
+        if start < stop:
+            self._stored.add(start, stop)
+        below = self._stored.remove(0, self._next)
         if below:
             tag = below[-1][1] - 1
             told.append(Answer(tag, multiple=len(below) > 1 or below[0][1] - below[0][0] > 1, stored=True))
-        for start, stop in list(self._stored):
-            told += [Answer(tag, multiple=False, stored=True) for tag in range(start, stop)]
+        for first, end in list(self._stored):
+            told += [Answer(tag, multiple=False, stored=True) for tag in range(first, end)]
         self._stored = RangeSet()
         return told
