@@ -29,7 +29,7 @@ from rich.table import Table
 from streams.testkit import settle
 from tests.fault import strangers
 from tests.fault.attacks import KINDS, TOKEN_VARIABLE
-from tests.fault.kill_process import ROOT, Broker
+from tests.fault.kill_process import ROOT, Broker, ReservedPort
 from transport import Administration
 from transport.broker.commands import LONG_AT_ONCE
 from transport.broker.memory import memory_limit
@@ -235,13 +235,16 @@ async def run(
     elif users and set(kinds) & strangers.GUESSING:
         # They are of the same address as everybody here, which has to wait for each answer then.
         outcome.most_handshake_ms += WAIT_SECONDS * 1000
-    with tempfile.TemporaryDirectory(prefix="penstock-attackers-") as directory:
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-attackers-") as directory,
+        contextlib.closing(ReservedPort()) as amqp,
+    ):
         kept = ("--data", f"{directory}/journal") if durable else ("--memory",)
         if users:
             path = Path(directory) / "users.toml"
             os.environ[TOKEN_VARIABLE] = honest_user(path)
             kept += ("--users-file", str(path))
-        async with Broker((*kept, "--heartbeat", HEARTBEAT)) as broker:
+        async with Broker((*kept, "--heartbeat", HEARTBEAT, "--amqp", amqp.address)) as broker:
             await broker.start()
             async with Administration(broker.send_address) as administration:
                 for number in range(queues):
@@ -249,7 +252,8 @@ async def run(
             watch = Watch(broker.pid)
             addresses = broker.send_address, broker.receive_address
             pair = await Child.start("tests.fault.honest_pair", *addresses, str(RATE))
-            attackers = [await Child.start("tests.fault.attacks", *addresses, str(each), kind) for kind in kinds]
+            each_of = (*addresses, amqp.address, str(each))
+            attackers = [await Child.start("tests.fault.attacks", *each_of, kind) for kind in kinds]
             for attacker in attackers:
                 if idle:
                     leave_the_rest(attacker.pid)

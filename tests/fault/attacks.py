@@ -1,7 +1,7 @@
 """Clients that mean harm, or are written badly: each kind says a great deal, reads nothing, or both, for as long as it may.
 
-``python -m tests.fault.attacks SEND RECEIVE EACH KIND...`` runs so many of each kind until its input ends. Everything is bytes on sockets;
-what the broker cuts off comes again.
+``python -m tests.fault.attacks SEND RECEIVE AMQP EACH KIND...`` runs so many of each kind until its input ends. Everything is bytes on
+sockets; what the broker cuts off comes again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -18,7 +19,7 @@ from typing import Any, TypeVar
 from actors.batch import MessageBatch
 from streams.testkit import settle
 from tests.decoding import FrameDecoder
-from tests.fault import strangers
+from tests.fault import amqp_attacks, strangers
 from transport import parse_address
 from transport.wire import messages as wire
 from transport.wire.codec import decode, encode
@@ -116,6 +117,16 @@ class Raw(asyncio.Protocol):
     def blind(self) -> None:
         """Read what comes, and look at none of it."""
         self._blind = True
+
+    def read_one(self) -> None:
+        """Read a byte, if one is there, past asyncio: only of one that is `deaf`."""
+        with contextlib.suppress(BlockingIOError), socket.socket(fileno=os.dup(self._descriptor())) as same:
+            same.recv(1)
+
+    def _descriptor(self) -> int:
+        if self._over:
+            raise CutOffError
+        return int(self._transport.get_extra_info("socket").fileno())
 
     async def send(self, data: bytes) -> None:
         """Write when the socket takes it; raises CutOffError."""
@@ -310,6 +321,7 @@ KINDS: dict[str, Callable[[Connect], Awaitable[None]]] = {
         for role in ("sender", "receiver", "subscription", "admin", "transaction")
     },
     **strangers.KINDS,
+    **amqp_attacks.KINDS,
 }
 """Every kind by its name."""
 
@@ -322,10 +334,10 @@ class Attacker:
         written: bytes.
     """
 
-    def __init__(self, send_address: str, receive_address: str, kind: str, number: int, begun: asyncio.Event) -> None:
+    def __init__(self, addresses: dict[str, str], kind: str, number: int, begun: asyncio.Event) -> None:
         self.cuts = self.written = 0
         self._begun = begun
-        self._addresses = send_address, receive_address
+        self._addresses = addresses
         self.kind = kind
         self._name = f"{kind}-{number}"
         self._open: list[Raw] = []
@@ -352,12 +364,12 @@ class Attacker:
     async def _connect(self, role: str | None, *, port: str = "", **options: Any) -> Raw:
         """A connection that is open in ``role``, or that has said nothing yet on ``port``."""
         if role is None:
-            raw = await Raw.knock(self._addresses[0 if port == "send" else 1])
+            raw = await Raw.knock(self._addresses[port])
             return self._opened(raw)
         sending = role in ("sender", "transaction", "admin")
         queue = None if role in ("admin", "transaction") or "exchange" in options else f"attacked.{self._name}"
         name = f"{self._name}-{self.cuts}"
-        raw = await Raw.open(self._addresses[0 if sending else 1], role, queue, name, **options)
+        raw = await Raw.open(self._addresses["send" if sending else "receive"], role, queue, name, **options)
         return self._opened(raw)
 
     def _opened(self, raw: Raw) -> Raw:
@@ -376,17 +388,14 @@ def main() -> None:
     """The process: it says that it is ready, attacks from its first line of input to the end, and says that one of its attackers is
     connected; then it says what each kind has done.
     """
-    send_address, receive_address, each, *kinds = sys.argv[1:]
+    send, receive, amqp, each, *kinds = sys.argv[1:]
+    addresses = {"send": send, "receive": receive, "amqp": amqp}
     print("{}", flush=True)
     sys.stdin.readline()
 
     async def until_told() -> None:
         begun = asyncio.Event()
-        attackers = [
-            Attacker(send_address, receive_address, kind, number, begun)
-            for kind in kinds or KINDS
-            for number in range(int(each))
-        ]
+        attackers = [Attacker(addresses, kind, number, begun) for kind in kinds or KINDS for number in range(int(each))]
         work = asyncio.gather(*(attacker.run() for attacker in attackers))
         beginning = asyncio.create_task(say_when(begun), name="the first connection")
         told = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)

@@ -89,13 +89,13 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(durable: bool) -> AsyncIterator[Watched]:
-    """A broker process whose turns are measured."""
+async def watched(durable: bool, *options: str) -> AsyncIterator[Watched]:
+    """A broker process whose turns are measured, with more ``options`` where they are given."""
     with tempfile.TemporaryDirectory() as directory:
         turns = Path(directory) / "turns"
         os.environ[FILE_VARIABLE] = str(turns)
         kept = ("--data", str(Path(directory) / "data")) if durable else ("--memory",)
-        async with Broker((*kept, "--no-http", "--log-level", "error"), "tests.fault.timed_broker") as broker:
+        async with Broker((*kept, *options, "--no-http", "--log-level", "error"), "tests.fault.timed_broker") as broker:
             await broker.start()
             yield Watched(broker, turns)
             # Ten thousand queues take their time to end, which is not what is measured.

@@ -35,7 +35,7 @@ SHORT = b"x" * 100
 # What comes together is one event from the frames on, and is stored, delivered and settled together: of a hundred each is a thirtieth, or
 # less, of one that comes by itself. That way is longer than a native sender's: through an exchange, and to a connection that has channels.
 LIMITS = {
-    "a message, published and confirmed": 7_770,
+    "a message, published and confirmed": 7_980,
     # Of each it is looked whether its headers name more routing keys.
     "a hundred messages, published and confirmed together": 25_600,
     "an acknowledgement, and the delivery that it makes room for": 6_200,
