@@ -90,6 +90,7 @@ def test_what_is_unbound_need_not_be_there(client: RawClient, named: Named) -> N
         client.ask(entity.QueueUnbind(queue=destination, exchange=source), entity.QueueUnbindOk)
     client.ask(entity.ExchangeUnbind(source="amq.topic", destination=exchange), entity.ExchangeUnbindOk)
     client.ask(entity.ExchangeUnbind(source=exchange, destination="amq.topic"), entity.ExchangeUnbindOk)
+    assert client.ready(queue) == 0, "the channel is open"
 
 
 def test_of_two_ends_of_a_binding_that_are_missing_the_exchange_is_told(client: RawClient, named: Named) -> None:
@@ -124,7 +125,7 @@ def test_a_queue_that_one_consumer_has_for_itself_can_be_asked(client: RawClient
     queue = named("exclusive")
     client.declare(queue)
     client.ask(basic.BasicConsume(queue=queue, consumer_tag="c", exclusive=True), basic.BasicConsumeOk)
-    client.ask(basic.BasicGet(queue=queue), basic.BasicGetEmpty)
+    assert client.ask(basic.BasicGet(queue=queue), basic.BasicGetEmpty)
 
 
 def test_whether_there_is_an_exchange_is_looked_at_before_a_messages_properties(
