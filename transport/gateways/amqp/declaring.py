@@ -23,7 +23,7 @@ from actors.exchanges.errors import (
 from actors.exchanges.vocabulary import ALTERNATE
 from actors.queue.directory_errors import QueueNotFoundError
 from actors.queue.vocabulary.settings import QueueSettings
-from transport.errors import ForbiddenError
+from transport.errors import ForbiddenError, TransportError
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.direct_reply import REPLY_TO, is_place
 from transport.gateways.amqp.equivalence import DeclaredWith, check_queue, check_same, check_same_text
@@ -321,10 +321,12 @@ class Declaring:
 
     def _find_ends(self, exchange: str, queue: str) -> None:
         """Both are there. As RabbitMQ has it rights on the queue come first, then the exchange, then the queue itself."""
-        missing: AmqpError | None = None
+        missing: AmqpError | TransportError | None = None
         try:
             self.found(queue)
-        except AmqpError as error:
+        except ForbiddenError:
+            raise
+        except (AmqpError, TransportError) as error:
             missing = error
         try:
             self._exchange(exchange)
