@@ -244,6 +244,7 @@ TINY_AMQP = [
 AMQP_PARTS = ("pika", "aio-pika", "py-amqp", "prepared frames", "64 publishers", "paced")
 
 
+@pytest.mark.soak
 def test_every_part_over_amqp_is_measured_without_rabbitmq_too(
     benchmark: Benchmark, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
