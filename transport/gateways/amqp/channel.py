@@ -120,7 +120,7 @@ class Channel:
 
     def end_with(self, error: AmqpError) -> None:
         """End with an error, once all is stored that was published before what caused it. What is said behind it is passed over."""
-        if error.closes_connection or not self.busy:
+        if error.closes_connection or self._gone or not self.busy:
             self.link.channel_failed(self, error)
         else:
             self._wait(error)
@@ -208,7 +208,7 @@ class Channel:
     def carried_out(self) -> None:
         """A command is, and was answered."""
         self._runs = False
-        self.go_on()
+        (self._let_go if self._gone else self.go_on)()
 
     @property
     def _fails(self) -> bool:
@@ -268,13 +268,16 @@ class Channel:
             return
         self._end_hearing()
         self.publishing.end()
-        self._gone = True
-        if self.transacting is None:
-            # Each of them knows the channel: without a cycle all are free at once.
-            del self.publishing, self.receiving, self.declaring, self.direct_reply
-        else:
-            # A commit that is under way asks them once more.
+        if self.transacting is not None:
             self.transacting.end()
+        self._gone = True
+        if not self._runs:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Each of its parts knows the channel: without a cycle all are free at once. A commit that is under way asks them once more."""
+        self.transacting = None
+        del self.publishing, self.receiving, self.declaring, self.direct_reply
 
     def leave_behind(self) -> None:
         """Nobody hears it any more: what its client holds goes back, and its transaction is over."""

@@ -24,12 +24,15 @@ async def facts_of(client: Client, names: Names | None, channels: Mapping[int, C
     Args:
         client: what it says of itself.
         names: of its virtual host; None as long as it is in none.
-        channels: those that are open.
+        channels: those that are open, as they come and go.
     """
-    consumers = demand = in_flight = looked = 0
+    count = consumers = demand = in_flight = looked = 0
     prefetch: int | None = 0
-    there = list(channels.values())
-    for channel in there:
+    for number, channel in list(channels.items()):
+        if channels.get(number) is not channel:
+            # It was closed meanwhile, and has nothing any more.
+            continue
+        count += 1
         receiving = channel.receiving
         consumers += receiving.consumers
         demand += receiving.demand
@@ -43,7 +46,7 @@ async def facts_of(client: Client, names: Names | None, channels: Mapping[int, C
     return Facts(
         virtual_host=None if names is None else names.virtual_host,
         product=client.product,
-        channels=len(there),
+        channels=count,
         consumers=consumers,
         prefetch=prefetch,
         demand=demand,

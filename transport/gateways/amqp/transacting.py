@@ -214,7 +214,8 @@ class Transacting:
         try:
             number = under_way.commit(self._settlements())
         except TransactionRejectedError as error:
-            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{PARTIAL}: {error}", basic.TxCommit.INDEX) from None
+            text = f"{PARTIAL}: {self._host.names.shown(str(error))}"
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, basic.TxCommit.INDEX) from None
         except StorageError as error:
             text = f"the broker can store nothing any more and stops: {error}"
             raise AmqpError(ReplyCode.INTERNAL_ERROR, text, basic.TxCommit.INDEX) from None

@@ -27,14 +27,16 @@ from transport.gateways.amqp.consuming import Consumer
 from transport.gateways.amqp.frames import FrameDecoder
 from transport.gateways.amqp.listening import amqp_listeners
 from transport.gateways.amqp.publishing_line import Line
+from transport.gateways.amqp.transacting import Transacting
 
-LEFT = (AmqpConnection, Admission, Channel, Consumer, Line, Offered, ExchangeSender, FrameDecoder)
+LEFT = (AmqpConnection, Admission, Channel, Consumer, Line, Offered, ExchangeSender, FrameDecoder, Transacting)
 QUEUE = "q"
 SECONDS, SOON = 10.0, 0.05
 """In which a connection is over; and in which the turns are that end its actors."""
 DECLARE = entity.QueueDeclare(queue=QUEUE, exclusive=True)
 PASSIVE = entity.QueueDeclare(queue=QUEUE, exclusive=True, passive=True)
 GET = basic.BasicGet(queue=QUEUE)
+SELECT, COMMIT = basic.TxSelect(), basic.TxCommit()
 SAID: dict[str, bytes] = {
     "nothing": b"",
     "a channel that is closed": methods(1, DECLARE, CLOSE_CHANNEL),
@@ -44,6 +46,18 @@ SAID: dict[str, bytes] = {
     "a message that is not complete": published(QUEUE)[:-5],
     "consumers": methods(1, DECLARE, basic.BasicConsume(queue=QUEUE)) + published(QUEUE) * 3,
     "what was got": methods(1, DECLARE) + published(QUEUE) + methods(1, GET, GET),
+    "a transaction": methods(1, DECLARE, SELECT) + published(QUEUE) + published("nowhere", mandatory=True),
+    "a commit": methods(1, DECLARE, SELECT) + published(QUEUE) + methods(1, COMMIT, GET),
+    "a channel that is closed in a transaction": methods(1, DECLARE, SELECT)
+    + published(QUEUE)
+    + methods(1, CLOSE_CHANNEL),
+    "a channel that is closed behind a commit": methods(1, DECLARE, SELECT)
+    + published(QUEUE)
+    + methods(1, COMMIT, CLOSE_CHANNEL),
+    "an error of a channel in a transaction": methods(1, DECLARE, SELECT, basic.BasicGet(queue="nowhere")),
+    "an error of a channel beside a commit": methods(1, DECLARE, SELECT)
+    + published(QUEUE)
+    + methods(1, COMMIT, basic.BasicAck(delivery_tag=9)),
     "an error of a channel": methods(1, basic.BasicGet(queue="nowhere")),
     "an error of a command": methods(1, DECLARE, entity.QueueBind(queue=QUEUE, exchange="nowhere")),
     "an error of the connection": methods(1, connection.ChannelOpen()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
+from unittest.mock import MagicMock
 
 import pika
 import pytest
@@ -14,7 +15,10 @@ from pika.exceptions import ConnectionClosedByBroker
 from tests.transport.gateways.amqp.conftest import AmqpBroker
 from tests.transport.gateways.amqp.peers import SECONDS, Guarded
 from tests.transport.gateways.amqp.test_pika import Named, connected, consumed
+from transport.broker.served import Facts
 from transport.clients.administration import Administration
+from transport.gateways.amqp.channel import Channel
+from transport.gateways.amqp.facts import LOOKED_AT_ONCE, facts_of
 
 
 def asked(broker: AmqpBroker, ask: Callable[[Administration], Awaitable[Any]]) -> Any:
@@ -87,6 +91,20 @@ def test_how_long_a_connection_has_held_the_oldest_is_that_of_the_queue_where_it
     channel.basic_consume(queues[1], print)
     before = broker.until(queues[0], lambda row: row["held_ms"] >= 2)["held_ms"]
     assert row_of(broker, name)["held_ms"] >= before
+
+
+def test_a_channel_that_is_closed_while_the_others_are_looked_at_has_nothing_to_tell() -> None:
+    """Of thousands of channels some are closed in a turn between: such a one has no parts any more."""
+    channels = {number: Channel(MagicMock(), number) for number in range(1, LOOKED_AT_ONCE + 11)}
+
+    async def listed() -> Facts:
+        asking = asyncio.ensure_future(facts_of(MagicMock(), None, channels))
+        await asyncio.sleep(0)
+        for number in range(LOOKED_AT_ONCE + 1, LOOKED_AT_ONCE + 10):
+            channels.pop(number).end()
+        return await asking
+
+    assert asyncio.run(listed()).channels == LOOKED_AT_ONCE + 1
 
 
 def test_a_queue_counts_consumers_and_says_whose_they_are(

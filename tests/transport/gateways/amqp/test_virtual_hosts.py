@@ -279,7 +279,25 @@ ERRORS: list[tuple[str, int, str, Callable[[Channel, str], object]]] = [
         "the queue name 'a b' has white space or unprintable characters",
         lambda c, q: c.queue_declare("a b"),
     ),
+    (
+        "commit",
+        406,
+        (
+            "partial tx completion: nothing of the transaction is done: queue '{q}-full' is full: "
+            "0 of max_messages 1 messages are stored, and the 2 that the transaction publishes there do not fit"
+        ),
+        lambda c, q: overfilled(c, f"{q}-full"),
+    ),
 ]
+
+
+def overfilled(channel: Channel, queue: str) -> None:
+    """A transaction publishes more to a queue than that takes."""
+    channel.queue_declare(queue, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    channel.tx_select()
+    for body in (b"1", b"2"):
+        channel.basic_publish("", queue, body)
+    channel.tx_commit()
 
 
 @pytest.mark.parametrize(("code", "text", "does"), [pytest.param(*case[1:], id=case[0]) for case in ERRORS])
