@@ -290,6 +290,20 @@ def test_a_full_queue_that_rejects_fails_the_commit_and_nothing_of_it_has_happen
     assert client.got(full, channel=2) == [b"1", b"2"]
 
 
+def test_a_message_that_cannot_be_staged_has_nothing_of_its_transaction_happen_though_the_commit_is_said_already(
+    client: Transacted, broker: AmqpBroker, queue: str, named: Named
+) -> None:
+    """All is staged that may be, and the client has said all in one go: the commit waits for that, and is not of what is there."""
+    little = client.declare(named("little"), 2).queue
+    code, _, said = broker.run("queue alter", little, "--max-staged-messages", "2")
+    assert code == 0, said
+    client.write(published(queue, b"a") + b"".join(published(little, b"%d" % n * 300_000) for n in range(3)))
+    client.say(COMMIT)
+    error = client.expect(connection.ChannelClose, 1)
+    assert "would have 3 of max_staged_messages 2 staged" in error.reply_text
+    assert (client.there(queue), client.there(little)) == (0, 0)
+
+
 def test_room_in_the_place_of_what_is_acknowledged_counts(client: Transacted, named: Named) -> None:
     full = named("full")
     arguments = Table.of({"x-max-length": 2, "x-overflow": "reject-publish"})
