@@ -238,6 +238,15 @@ def test_what_no_queue_takes_comes_back_with_the_commit_and_before_its_answer(cl
     assert client.got(queue, channel=2) == [b"b"]
 
 
+def test_too_much_that_no_queue_takes_ends_the_channel_and_not_its_connection(client: Transacted, queue: str) -> None:
+    client.write(published(queue) + b"".join(published("nowhere", b"x" * (9 << 20), mandatory=True) for _ in range(2)))
+    error = client.expect(connection.ChannelClose, 1)
+    assert error.reply_text.startswith(
+        "PRECONDITION_FAILED - 18875392 bytes of messages that no queue takes wait for the commit"
+    )
+    assert client.there(queue) == 0
+
+
 def test_an_exchange_that_is_not_there_ends_the_channel_at_the_publish(client: Transacted, queue: str) -> None:
     client.write(published(queue, b"a") + published("k", exchange="nowhere-at-all"))
     client.fails(ReplyCode.NOT_FOUND, "NOT_FOUND - no exchange 'nowhere-at-all' in vhost '/'", basic.BasicPublish.INDEX)
