@@ -257,7 +257,7 @@ class ExchangePublishing:
         try:
             found, event = self._stages.tally(key)
         except QueueError as error:
-            sender.failed = error
+            sender.failed = error.with_traceback(None)
             self._answer(self._stages.committed_by, partial(sender.end, error.code, str(error)))
         else:
             self._answer(event, partial(sender.tell, StageTallied(asked.request, found)))
@@ -340,7 +340,7 @@ class ExchangePublishing:
             if not first:
                 offered.begin_anew()
                 return False
-            sender.failed = error
+            sender.failed = error.with_traceback(None)
         except Exception:
             # A defect of ours ends this sender, and takes nothing of what others have offered with it.
             logger.exception("a batch to exchange %s cannot be routed", sender.exchange)

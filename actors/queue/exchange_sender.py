@@ -214,7 +214,7 @@ class ExchangeSender(LoopActor):
         if mark.answered and self._unanswered:
             self._marks += 1
             self._wait_no_more()
-        elif self._rejections or not self._room.is_settled:
+        elif self.failed is not None or self._rejections or not self._room.is_settled:
             self._stored_marks += 1
         else:
             self._port.caught_up()
@@ -250,8 +250,11 @@ class ExchangeSender(LoopActor):
             self._tell_of_marks()
 
     def _tell_of_marks(self) -> None:
-        """All is stored that was sent before the marks that wait for that, unless something is rejected and may come again."""
-        if self._stored_marks and not self._rejections and self._room.is_settled:
+        """All is stored that was sent before the marks that wait for that, unless something is rejected and may come again.
+
+        Where something has failed that never is so: the client is told of the end, and what it has said behind it is not done.
+        """
+        if self._stored_marks and self.failed is None and not self._rejections and self._room.is_settled:
             marks, self._stored_marks = self._stored_marks, 0
             for _ in range(marks):
                 self._port.caught_up()

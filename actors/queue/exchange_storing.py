@@ -103,7 +103,7 @@ class Storing:
         try:
             return self._distributor.refused(amounts, offered.offer.delay, offered.offer.ttl)
         except QueueError as error:
-            offered.sender.failed = error
+            offered.sender.failed = error.with_traceback(None)
             offered.failed = True
             return {}
 
@@ -129,7 +129,8 @@ class Storing:
         except QueueError as error:
             for part in parts:
                 part.offered.failed = True
-                part.offered.sender.failed = error
+                # How it came about knows what was offered: without a cycle that is free at once.
+                part.offered.sender.failed = error.with_traceback(None)
                 if part.stage is not None:
                     # It may tell of a commit.
                     part.offered.event = max(part.offered.event, self._stages.committed_by)

@@ -16,6 +16,7 @@ from actors.limits import NO_DEADLINE
 from actors.queue import passing_transactions
 from actors.queue.distribution import SYNCED_BYTES
 from actors.queue.passing_transactions import PassingTransaction, TransactionRejectedError
+from actors.queue.state.staged import CommittedVersions
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.distributed import Settlement
 from actors.queue.vocabulary.settings import REJECT, QueueSettings
@@ -417,6 +418,22 @@ async def test_a_time_to_live_of_its_own_is_a_passing_stages_alone(folder: Path)
     writer.send(keyed(b"a"), delay=1.0)
     await settled(bench)
     await bench.close()
+
+
+@durable
+async def test_a_commit_looks_at_no_other_transaction_of_its_queue(folder: Path) -> None:
+    """There may be thousands, and each of them commits."""
+    bench = await bench_of(folder, a=QueueSettings())
+    transactions = [bench.queues.passing.begin() for _ in range(20)]
+    for transaction in transactions:
+        (await staging(bench, transaction)).send(keyed(b"a"))
+    await settled(bench)
+    with mock.patch.object(CommittedVersions, "covers", autospec=True, side_effect=CommittedVersions.covers) as asked:
+        transactions[0].commit([])
+        await settled(bench)
+        looks = asked.call_count
+    assert ready(bench, "a") == 1
+    assert looks == 0
 
 
 @durable

@@ -122,9 +122,11 @@ def end_stages(core: QueueCore, command: EndStages, now: float) -> None:
         if stage is not None:
             _make_ready(core, stage, now)
     winners = frozenset(command.published)
-    for key, sender in list(core.staged.senders.items()):
-        if key not in winners and core.versions.covers(key.writer, key.version):
-            refuse_sender(core, sender, TransactionCommittedError(key.writer, key.version), now)
+    # One that goes with its connection is no version of anybody's, and ends no other's sender.
+    if not winners or not all(key.passing for key in winners):
+        for key, sender in list(core.staged.senders.items()):
+            if key not in winners and core.versions.covers(key.writer, key.version):
+                refuse_sender(core, sender, TransactionCommittedError(key.writer, key.version), now)
     dispatch(core, now)
     core.grant()
 

@@ -431,7 +431,7 @@ class Channel:
     def fail(self, error: AmqpError) -> None:
         """Have the channel end, or its connection, for what nobody waits for."""
         if not self._over:
-            self.link.channel_failed(self, error)
+            self.link.channel_failed(self, error.about(error.index, self.number))
 
     def publishing_over(self) -> None:
         """As `transacting.Host.publishing_over`."""

@@ -33,6 +33,8 @@ LEFT = (AmqpConnection, Admission, Channel, Consumer, Line, Offered, ExchangeSen
 QUEUE = "q"
 SECONDS, SOON = 10.0, 0.05
 """In which a connection is over; and in which the turns are that end its actors."""
+MOST_STAGED_BYTES = 1_000
+"""Of each queue."""
 DECLARE = entity.QueueDeclare(queue=QUEUE, exclusive=True)
 PASSIVE = entity.QueueDeclare(queue=QUEUE, exclusive=True, passive=True)
 GET = basic.BasicGet(queue=QUEUE)
@@ -47,6 +49,7 @@ SAID: dict[str, bytes] = {
     "consumers": methods(1, DECLARE, basic.BasicConsume(queue=QUEUE)) + published(QUEUE) * 3,
     "what was got": methods(1, DECLARE) + published(QUEUE) + methods(1, GET, GET),
     "a transaction": methods(1, DECLARE, SELECT) + published(QUEUE) + published("nowhere", mandatory=True),
+    "a message that cannot be staged": methods(1, DECLARE, SELECT) + published(QUEUE, b"x" * MOST_STAGED_BYTES),
     "a commit": methods(1, DECLARE, SELECT) + published(QUEUE) + methods(1, COMMIT, GET),
     "a channel that is closed in a transaction": methods(1, DECLARE, SELECT)
     + published(QUEUE)
@@ -81,7 +84,11 @@ def uncollected() -> Iterator[None]:
 
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID)
 @pytest.mark.usefixtures("uncollected")
-def test_nothing_of_a_connection_waits_for_the_collector(run: Callable[[Callable[[], Any]], None], said: bytes) -> None:
+def test_nothing_of_a_connection_waits_for_the_collector(
+    run: Callable[[Callable[[], Any]], None], monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr("actors.queue.state.staged.MEMORY_MAX_STAGED_BYTES", MOST_STAGED_BYTES)
+
     async def main() -> None:
         listeners = amqp_listeners(FREE_PORT, None)
         async with Broker(BrokerConfig(), listeners=listeners) as broker:

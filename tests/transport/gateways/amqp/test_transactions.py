@@ -238,6 +238,15 @@ def test_what_no_queue_takes_comes_back_with_the_commit_and_before_its_answer(cl
     assert client.got(queue, channel=2) == [b"b"]
 
 
+def test_too_much_that_no_queue_takes_ends_the_channel_and_not_its_connection(client: Transacted, queue: str) -> None:
+    client.write(published(queue) + b"".join(published("nowhere", b"x" * (9 << 20), mandatory=True) for _ in range(2)))
+    error = client.expect(connection.ChannelClose, 1)
+    assert error.reply_text.startswith(
+        "PRECONDITION_FAILED - 18875392 bytes of messages that no queue takes wait for the commit"
+    )
+    assert client.there(queue) == 0
+
+
 def test_an_exchange_that_is_not_there_ends_the_channel_at_the_publish(client: Transacted, queue: str) -> None:
     client.write(published(queue, b"a") + published("k", exchange="nowhere-at-all"))
     client.fails(ReplyCode.NOT_FOUND, "NOT_FOUND - no exchange 'nowhere-at-all' in vhost '/'", basic.BasicPublish.INDEX)
@@ -288,6 +297,20 @@ def test_a_full_queue_that_rejects_fails_the_commit_and_nothing_of_it_has_happen
     )
     assert client.got(queue, channel=2) == [b"held"]
     assert client.got(full, channel=2) == [b"1", b"2"]
+
+
+def test_a_message_that_cannot_be_staged_has_nothing_of_its_transaction_happen_though_the_commit_is_said_already(
+    client: Transacted, broker: AmqpBroker, queue: str, named: Named
+) -> None:
+    """All is staged that may be, and the client has said all in one go: the commit waits for that, and is not of what is there."""
+    little = client.declare(named("little"), 2).queue
+    code, _, said = broker.run("queue alter", little, "--max-staged-messages", "2")
+    assert code == 0, said
+    client.write(published(queue, b"a") + b"".join(published(little, b"%d" % n * 300_000) for n in range(3)))
+    client.say(COMMIT)
+    error = client.expect(connection.ChannelClose, 1)
+    assert "would have 3 of max_staged_messages 2 staged" in error.reply_text
+    assert (client.there(queue), client.there(little)) == (0, 0)
 
 
 def test_room_in_the_place_of_what_is_acknowledged_counts(client: Transacted, named: Named) -> None:
