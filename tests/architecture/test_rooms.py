@@ -76,6 +76,9 @@ KNOW_EACH_OTHER = {
     frozenset({"transport.shell.connection", "transport.shell.connection_handler"}): (
         "a connection tells its handler which connection it is"
     ),
+    frozenset({"transport.gateways.amqp.channel", "transport.gateways.amqp.channel_methods"}): (
+        "a channel knows what each method does, which is about the channel that it was said on"
+    ),
 }
 """Circles for types only, each with its reason."""
 

@@ -57,6 +57,20 @@ def test_a_protocol_that_asks_nobody_stays_on_this_machine_whatever_users_and_ce
     assert "--insecure" in said
 
 
+def test_plain_amqp_elsewhere_says_what_can_be_read_and_where_it_cannot() -> None:
+    with pytest.raises(SettingsError) as caught:
+        resolve({"amqp": "0.0.0.0:1", "users_file": "u", "tls_certificate": "c"}, {})
+    (problem,) = caught.value.problems
+    assert "passwords can be read on their way there: use --amqps, listen on this machine alone" in problem
+
+
+def test_amqp_under_tls_without_a_certificate_is_refused_and_not_spoken_in_plain() -> None:
+    with pytest.raises(SettingsError) as caught:
+        resolve({"amqps": "127.0.0.1:1"}, {})
+    (problem,) = caught.value.problems
+    assert problem.startswith("--amqps: amqps speaks TLS, which takes tls_certificate")
+
+
 @pytest.mark.parametrize("address", ["send_address", "receive_address"])
 def test_it_is_an_error_of_the_settings_with_its_origin(address: str) -> None:
     flag = f"--{address.replace('_', '-')}"

@@ -35,8 +35,11 @@ def check_listener(what: str, address: Address, config: BrokerConfig, *, protect
         return
     where = f"{what} {address} can be reached from other machines"
     if not protected:
+        why, mend = "its protocol asks nobody who they are", ""
+        if what == "amqp":
+            why, mend = "passwords can be read on their way there", "use --amqps, "
         raise LocalProtocolError(
-            f"{where}, and its protocol asks nobody who they are: listen on this machine alone (127.0.0.1), "
+            f"{where}, and {why}: {mend}listen on this machine alone (127.0.0.1), "
             "or say --insecure where whoever reaches it may use it"
         )
     missing, mends = [], []
@@ -88,6 +91,8 @@ def problems_together(config: BrokerConfig) -> Iterator[tuple[str, str]]:
         except LocalProtocolError as error:
             yield field, str(error)
     if config.tls_certificate is None:
+        if config.amqps is not None:
+            yield "amqps", "amqps speaks TLS, which takes tls_certificate, the broker's own: give one, or use amqp"
         for field in ("tls_key", "tls_client_ca"):
             if getattr(config, field) is not None:
                 yield field, f"{field} is of no use without tls_certificate, the broker's own"

@@ -21,7 +21,7 @@ from transport.gateways.amqp.tables import Field, Table
 LATER: Final = {
     "x-max-priority": "priorities are not there yet: use a queue for each",
     "x-single-active-consumer": "it is not there yet: one consumer with basic.consume's exclusive is",
-    "x-delivery-limit": "it is not there yet",
+    "x-delivery-limit": "it is not there yet: refuse without requeue what has failed too often",
 }
 """What RabbitMQ knows and this broker does not yet, and what to do."""
 TYPES: Final = ("classic", "quorum")

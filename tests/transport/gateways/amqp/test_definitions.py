@@ -152,7 +152,10 @@ def test_what_is_left_is_said_with_why() -> None:
         "queue 'events' in vhost '/': it is a stream: a native subscription reads a queue again and again (docs/queue.md)",
         "queue 'brief' in vhost '/': it is not durable: whoever uses it declares it",
         "queue 'my tasks' in vhost '/': the queue name 'my tasks' has white space or unprintable characters",
-        "queue 'orders' in vhost 'shop': the argument x-delivery-limit of its policies is left out: it is not there yet",
+        (
+            "queue 'orders' in vhost 'shop': the argument x-delivery-limit of its policies is left out: it is not there yet: "
+            "refuse without requeue what has failed too often"
+        ),
         (
             "binding from exchange 'spread' to queue 'tasks' in vhost '/' by '1', "
             "binding from exchange 'news' to queue 'events' in vhost '/' by '#': one of its ends is left"
