@@ -87,8 +87,8 @@ class QueueCommands(ABC):
         durable: bool | None = None,
         dead_letter_exchange: str | None = None,
         dead_letter_routing_key: str | None = None,
-        declared_with: bytes = b"",
         expires: float | None = None,
+        declared_with: bytes = b"",
     ) -> None:
         """Declare a queue with settings of `QueueSettings`; what is None is the broker's. docs/configuration.md has what each does.
 

@@ -114,8 +114,7 @@ class Sink(Attached[wire.SinkMessage | wire.Yes]):
 
     def attach(self) -> None:
         """As a receiver."""
-        receiving = self.operations.receiver(self._place.queue, self, settings=self._place.settings)
-        self.actor, self._prefix = receiving.actor, receiving.id_prefix
+        self.actor, _, self._prefix, _ = self.operations.receiver(self.queue, self, settings=self._place.settings)
 
     def event_received(self, event: wire.SinkMessage | wire.Yes, work: int) -> None:  # noqa: ARG002 - as `Served` has it
         """Yes, to this message or the next ones."""
