@@ -114,16 +114,15 @@ class Sink(Attached[wire.SinkMessage | wire.Yes]):
 
     def attach(self) -> None:
         """As a receiver."""
-        self.actor, _, self._prefix, _ = self.operations.receiver(self.queue, self, settings=self._place.settings)
+        place = self._place
+        self.actor, _, self._prefix, _ = self.operations.receiver(place.queue, self, settings=place.settings)
 
     def event_received(self, event: wire.SinkMessage | wire.Yes, work: int) -> None:  # noqa: ARG002 - as `Served` has it
         """Yes, to this message or the next ones."""
         assert type(event) is wire.Yes
         self._accepted += event.accepted
         if self._accepted > MOST_EARLY:
-            raise LimitExceededError(
-                f"a sink has accepted {self._accepted} messages beforehand, {MOST_EARLY} at most may be"
-            )
+            raise LimitExceededError(f"it accepts {self._accepted} messages beforehand, {MOST_EARLY} at most may be")
         self._accept()
 
     def tell(self, reply: Reply) -> None:
