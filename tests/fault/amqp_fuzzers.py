@@ -156,7 +156,12 @@ async def play_all(host: str, port: int, seed: int, at_once: int, played: Played
     async def play_next() -> None:
         for number in numbers:
             session = session_of(seed, number)
-            played.add(number, session, await play(host, port, session, Random(number)))
+            try:
+                told = await play(host, port, session, Random(number))
+            except OSError:
+                # It did not come as far as to be told anything.
+                told = Told(ended=True, late=True)
+            played.add(number, session, told)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(at_once):
