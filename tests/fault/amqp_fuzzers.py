@@ -11,7 +11,7 @@ import contextlib
 import json
 import sys
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 from typing import Final
@@ -185,7 +185,8 @@ def main() -> None:
         return played
 
     played = asyncio.run(until_told())
-    print(json.dumps(asdict(played)), flush=True)
+    told = {name: getattr(played, name) for name in ("sessions", "codes", "late", "found")}
+    print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":
