@@ -11,7 +11,7 @@ import contextlib
 import json
 import sys
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 from typing import Final
@@ -156,7 +156,12 @@ async def play_all(host: str, port: int, seed: int, at_once: int, played: Played
     async def play_next() -> None:
         for number in numbers:
             session = session_of(seed, number)
-            played.add(number, session, await play(host, port, session, Random(number)))
+            try:
+                told = await play(host, port, session, Random(number))
+            except OSError:
+                # It did not come as far as to be told anything.
+                told = Told(ended=True, late=True)
+            played.add(number, session, told)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(at_once):
@@ -180,7 +185,8 @@ def main() -> None:
         return played
 
     played = asyncio.run(until_told())
-    print(json.dumps(asdict(played)), flush=True)
+    told = {name: getattr(played, name) for name in ("sessions", "codes", "late", "found")}
+    print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":
