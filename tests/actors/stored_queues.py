@@ -6,8 +6,10 @@ import asyncio
 import errno
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
+
+import pytest
 
 from actors.errors import StorageError
 from actors.queue.queue_directory import QueueDirectory
@@ -21,6 +23,7 @@ from journal.files import Buffer
 from streams.testkit import run_in_virtual_time
 
 Ref = LoopActorRef[Any]
+Q = TypeVar("Q", bound="StoredQueues")
 
 
 class Connection(LoopActor):
@@ -133,3 +136,22 @@ def durable(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
     return run
+
+
+def with_and_without_journal(bench: Callable[[Path | None], Q]) -> Callable[[Callable[[Q], Any]], Any]:
+    """What runs a test with queues that ``bench`` makes, over a journal and in memory, in virtual time."""
+
+    def both(test: Callable[[Q], Any]) -> Any:
+        @pytest.mark.parametrize("journal", [True, False])
+        def run(tmp_path: Path, journal: bool) -> None:
+            async def main() -> None:
+                queues = bench(tmp_path / "data" if journal else None)
+                await test(queues)
+                await queues.close()
+
+            run_in_virtual_time(main())
+
+        run.__name__, run.__doc__ = test.__name__, test.__doc__
+        return run
+
+    return both

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +20,7 @@ from actors.queue.vocabulary import commands, prefetch, replies, takes
 from actors.queue.vocabulary.settings import QueueSettings, dead_letter_settings
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.publishing_bench import batch_of, defined
-from tests.actors.stored_queues import BrokenFiles, Ref, StoredQueues, durable, turns
+from tests.actors.stored_queues import BrokenFiles, Ref, StoredQueues, durable, turns, with_and_without_journal
 from tests.examples_tried import tried
 
 MINUTE = 60.0
@@ -58,20 +57,7 @@ class Bench(StoredQueues):
         return before and name not in self.names
 
 
-def both(test: Callable[[Bench], Any]) -> Any:
-    """Run a test over a journal, and in memory."""
-
-    @pytest.mark.parametrize("journal", [True, False])
-    def run(tmp_path: Path, journal: bool) -> None:
-        async def main() -> None:
-            bench = Bench(tmp_path / "data" if journal else None)
-            await test(bench)
-            await bench.close()
-
-        run_in_virtual_time(main())
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
+both = with_and_without_journal(Bench)
 
 
 @both

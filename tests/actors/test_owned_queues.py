@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,7 +18,15 @@ from actors.queue.vocabulary import replies
 from actors.queue.vocabulary.settings import QueueSettings
 from streams.testkit import run_in_virtual_time
 from tests.actors.publishing_bench import batch_of, client, defined, received, receiver
-from tests.actors.stored_queues import BrokenFiles, Connection, Ref, StoredQueues, durable, turns
+from tests.actors.stored_queues import (
+    BrokenFiles,
+    Connection,
+    Ref,
+    StoredQueues,
+    durable,
+    turns,
+    with_and_without_journal,
+)
 
 
 class Bench(StoredQueues):
@@ -36,20 +44,7 @@ async def ends(owner: Ref) -> None:
     await turns()
 
 
-def both(test: Callable[[Bench], Any]) -> Any:
-    """Run a test over a journal, and in memory."""
-
-    @pytest.mark.parametrize("journal", [True, False])
-    def run(tmp_path: Path, journal: bool) -> None:
-        async def main() -> None:
-            bench = Bench(tmp_path / "data" if journal else None)
-            await test(bench)
-            await bench.close()
-
-        run_in_virtual_time(main())
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
+both = with_and_without_journal(Bench)
 
 
 @both

@@ -7,13 +7,12 @@ its input it writes one of JSON, as `tests.fault.honest_pair` does.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import struct
 import sys
 import time
 
 from streams.testkit import settle
+from tests.fault.honest_pair import answer
 from tests.transport.gateways.amqp.async_amqp import AsyncClient
 from tests.transport.gateways.amqp.raw_amqp import published
 from transport.gateways.amqp import basic_methods as basic
@@ -117,23 +116,7 @@ async def main() -> None:
     """The process."""
     host, port, rate = sys.argv[1:]
     pair = Pair(host, int(port), float(rate))
-    work = asyncio.create_task(pair.run())
-    lines = asyncio.StreamReader()
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    while True:
-        line = asyncio.create_task(lines.readline())
-        await asyncio.wait((line, work), return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            line.cancel()
-            await work
-            return
-        if not await line:
-            break
-        print(json.dumps(pair.measured()), flush=True)
-    work.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await work
+    await answer(pair)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import json
 import struct
 import sys
 import time
+from typing import Protocol
 
 from streams import Sink, Source
 from streams.testkit import settle
@@ -90,10 +91,18 @@ class Pair:
             await settle(HANDSHAKE_EVERY)
 
 
-async def main() -> None:
-    """The process."""
-    send_address, receive_address, rate = sys.argv[1:]
-    pair = Pair(send_address, receive_address, float(rate))
+class Measuring(Protocol):
+    """Clients that run until they are ended, and what they have measured since they were asked last."""
+
+    async def run(self) -> None:
+        """Be there, and be slow for nobody."""
+
+    def measured(self) -> dict[str, float]:
+        """As JSON has it."""
+
+
+async def answer(pair: Measuring) -> None:
+    """Have them run, and print what they have measured for each line that is read, until there are no more."""
     work = asyncio.create_task(pair.run())
     lines = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
@@ -111,6 +120,13 @@ async def main() -> None:
     work.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await work
+
+
+async def main() -> None:
+    """The process."""
+    send_address, receive_address, rate = sys.argv[1:]
+    pair = Pair(send_address, receive_address, float(rate))
+    await answer(pair)
 
 
 if __name__ == "__main__":
