@@ -44,12 +44,14 @@ class Process:
         alive: whether its code may still run.
         context: what its callbacks run in.
         tasks: its tasks that have not ended.
+        futures: what it waits for, its tasks among them.
     """
 
     def __init__(self, name: str, loop: SimulatedLoop) -> None:
         self.name = name
         self.alive = True
         self.tasks: dict[asyncio.Task[Any], None] = {}
+        self.futures: weakref.WeakSet[asyncio.Future[Any]] = weakref.WeakSet()
         self._loop = loop
         self.context = contextvars.copy_context()
         self.context.run(PROCESS.set, self)
@@ -123,6 +125,10 @@ class SimulatedLoop(VirtualTimeLoop):
         for task in list(process.tasks):
             # It is dropped as it stands, on purpose: cancelling would let it say goodbye.
             _abandon(task)
+        for future in process.futures:
+            if future.done() and not future.cancelled():
+                # It has failed in this instant, and nobody comes to look at it.
+                future.exception()
         for ref in LoopActorRegistry.get_all(self):
             context = ref.actor_inbox.context
             if context is not None and context.get(PROCESS) is process:
@@ -280,6 +286,14 @@ class SimulatedLoop(VirtualTimeLoop):
         """The same: there is one thread."""
         return self.call_soon(callback, *args, context=context)
 
+    def create_future(self) -> asyncio.Future[Any]:
+        """As asyncio's; whose it is, is known."""
+        future = super().create_future()
+        process = PROCESS.get()
+        if process is not None:
+            process.futures.add(future)
+        return future
+
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
@@ -307,6 +321,7 @@ class SimulatedLoop(VirtualTimeLoop):
         if process is not None and task not in self._owned and not task.done():
             self._owned.add(task)
             process.tasks[task] = None
+            process.futures.add(task)
             task.add_done_callback(lambda done: process.tasks.pop(done, None))
 
     def _unless_dead(self, handle: asyncio.Handle, context: contextvars.Context | None) -> asyncio.Handle:
@@ -327,10 +342,6 @@ def _process_of(handle: asyncio.Handle) -> Process | None:
 
 
 def _abandon(task: asyncio.Task[Any]) -> None:
-    waits_for = task._fut_waiter  # type: ignore[attr-defined]  # there is no public way to it
-    if waits_for is not None and waits_for.done() and not waits_for.cancelled():
-        # It has failed in this instant, and the task does not come to look at it.
-        waits_for.exception()
     coro = task.get_coro()
     if inspect.iscoroutine(coro) and inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
         coro.close()  # nothing of it has run, so nothing of it can say goodbye

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 from collections.abc import Callable, Coroutine
 from random import Random
@@ -150,6 +151,37 @@ def test_nothing_of_a_killed_program_runs_wherever_it_waits() -> None:
 
         run(main, mixed(seed, rush=0.5, pause=0.3))
         assert noted[-1] == "killed"
+
+
+def test_what_failed_as_a_program_was_killed_is_not_reported_and_what_a_living_one_never_looks_at_is() -> None:
+    async def main(loop: SimulatedLoop) -> None:
+        doomed, careless = loop.process("doomed"), loop.process("careless")
+
+        async def watches(failing: asyncio.Future[None]) -> None:
+            await asyncio.wait((failing,))
+            failing.exception()
+
+        async def fails() -> None:
+            raise LookupError("a task")
+
+        async def waits_for_it() -> None:
+            await asyncio.wait((doomed.spawn(fails()),))
+
+        failing = doomed.call(loop.create_future)
+        doomed.spawn(watches(failing))
+        doomed.spawn(waits_for_it())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        failing.set_exception(LookupError("a future"))
+        loop.kill(doomed)
+        careless.call(loop.create_future).set_exception(LookupError("careless"))
+
+    loop = SimulatedLoop()
+    loop.run_until_complete(loop.create_task(main(loop)))
+    loop.abandon_tasks()
+    gc.collect()
+    loop.close()
+    assert loop.reports == ["Future exception was never retrieved: LookupError('careless')"]
 
 
 def test_nothing_left_to_wait_for_is_a_deadlock() -> None:
