@@ -121,7 +121,8 @@ class DataProtocol(CarriedProtocol[E]):
     def whole(self) -> int:
         """Bytes that the event which has begun will have, as far as that is known; 0 where it is not.
 
-        No more is received than is left of it, and nothing before there is room where all connections together keep too much.
+        No more is received than is left of it, or ``FIRST_PARTIAL_BYTES`` where that is less and memory is not scarce; and nothing before
+        there is room where all connections together keep too much.
         """
         return 0
 
@@ -182,6 +183,9 @@ class DataReceiver(Receiver):
             # As much again, and so much at least beside a head that came alone.
             size = min(whole, kept + max(FIRST_PARTIAL_BYTES, kept))
             self._rest = size - kept
+            if self._rest < FIRST_PARTIAL_BYTES and not self._room.line:
+                # Of a little one the next ones come with it: else each receive would end within the next, and bring one.
+                self._rest = FIRST_PARTIAL_BYTES
             self.stalled = not self._room.take(size, whole)
             if self.stalled:
                 # What has come is kept, and no more is to come.
