@@ -208,6 +208,9 @@ class Room:
 
         In good pieces, or where it has nothing left; else None.
         """
+        if self._credit * 2 > self._window and self._byte_credit * 2 > self._byte_window:
+            # It has more than half of what it may have at most: no more than the lesser half can be granted.
+            return None
         messages = self._window - unanswered_messages
         size = self._byte_window - unanswered_bytes
         for target in self._targets.values():

@@ -50,9 +50,9 @@ class Routing:
             ExchangeError, InvalidRequestError: it cannot be published; so do the steps.
         """
         sender, batch = offered.sender, offered.offer.batch
-        if batch.keys is None and not self._exchanges.reached(sender.exchange).by_headers:
-            key = _text(b"", sender) if sender.within else sender.routing_key or ""
-            queues = self._exchanges.route(sender.exchange, (key, *_further(offered)))
+        key = None if self._exchanges.reached(sender.exchange).by_headers else _only_key(batch)
+        if key is not None:
+            queues = self._exchanges.route(sender.exchange, (_text(key, sender), *_further(offered)))
             lost = [] if queues else [(offered.offer.sequence, len(batch))]
             if queues:
                 self._add(offered, known, queues, 0, len(batch))
@@ -141,6 +141,11 @@ class Routing:
                 at += sum(map(_one, same))
         if open_run is not None:
             yield *open_run, len(keys)
+
+
+def _only_key(batch: MessageBatch) -> bytes | None:
+    """The key that all messages of a batch have; None where they have several."""
+    return b"" if batch.keys is None else batch.keys.same()
 
 
 def _further(offered: Offered) -> tuple[str, ...]:

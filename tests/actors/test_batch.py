@@ -168,6 +168,20 @@ def test_a_broken_offset_is_refused() -> None:
         BinaryColumn.from_buffers(b"\0" * 5, b"")
 
 
+@given(
+    st.lists(st.sampled_from([b"", b"a", b"aa", b"b"]), min_size=1, max_size=5)
+    | st.tuples(st.binary(max_size=3), st.integers(1, 5)).map(lambda same: [same[0]] * same[1]),
+    st.integers(0, 4),
+    st.integers(0, 4),
+)
+def test_a_value_is_the_same_of_all_where_all_are_equal_and_only_then(values: list[bytes], cut: int, left: int) -> None:
+    start = min(cut, len(values) - 1)
+    stop = max(start + 1, len(values) - left)
+    column = BinaryColumn.from_values(values).slice(start, stop)
+    some = values[start:stop]
+    assert column.same() == (some[0] if set(some) == {some[0]} else None)
+
+
 def test_offsets_may_begin_above_zero() -> None:
     column = BinaryColumn.from_buffers(array("i", [7, 9, 10]).tobytes(), b"abc")
     assert column.tolist() == [b"ab", b"c"]

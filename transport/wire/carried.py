@@ -87,6 +87,8 @@ class CarriedProtocol(ABC, Generic[E]):
 class DataProtocol(CarriedProtocol[E]):
     """A protocol that keeps what it was given itself, as most do. It needs `receive_data`, `read`, `kept`, `waiting` and `send`."""
 
+    receiver: DataReceiver
+
     def __init__(self) -> None:
         self.receiver = DataReceiver(self)
 
@@ -103,8 +105,11 @@ class DataProtocol(CarriedProtocol[E]):
         if share <= 0:
             return None
         event = self.read()
-        if event is None and self.waiting:
-            raise RuntimeError(f"{type(self).__name__}.waiting is true of what read() gives nothing of")
+        if event is None:
+            if self.waiting:
+                raise RuntimeError(f"{type(self).__name__}.waiting is true of what read() gives nothing of")
+        elif not self.kept:
+            self.receiver.emptied()
         return event
 
     @property
@@ -138,14 +143,15 @@ class DataProtocol(CarriedProtocol[E]):
 class DataReceiver(Receiver):
     """Passes on what it receives to a protocol, and counts what that keeps."""
 
-    __slots__ = ("_pieces", "_protocol", "_rest", "_room", "_target")
+    __slots__ = ("_counted", "_pieces", "_protocol", "_rest", "_room", "_target")
 
     def __init__(self, protocol: DataProtocol[E]) -> None:
         super().__init__()
         self._protocol: DataProtocol[E] | None = protocol
         self._room: Room = AMPLE
         self._pieces = 0
-        # Bytes that there is room for of the event that has begun; 0 where that is not known.
+        # Whether something of it is counted; bytes that there is room for of the event that has begun, 0 where that is not known.
+        self._counted = False
         self._rest = 0
         self._target = memoryview(b"")
 
@@ -176,8 +182,12 @@ class DataReceiver(Receiver):
         self.stalled = False
         self._rest = 0
         if protocol is None or not kept:
-            self._room.leave()
-        elif protocol.waiting or (whole := protocol.whole) <= kept:
+            if self._counted:
+                self._counted = False
+                self._room.leave()
+            return
+        self._counted = True
+        if protocol.waiting or (whole := protocol.whole) <= kept:
             self._room.keep(kept)
         else:
             # As much again, and so much at least beside a head that came alone.
@@ -190,6 +200,10 @@ class DataReceiver(Receiver):
             if self.stalled:
                 # What has come is kept, and no more is to come.
                 self._room.keep(kept)
+
+    def emptied(self) -> None:
+        """The event that is given is all that was kept. Where nothing of it is counted, there is nothing to be asked."""
+        self.idle = not self._counted
 
     def go_on(self) -> None:
         """As `Receiver.go_on`."""
@@ -220,7 +234,7 @@ class DataReceiver(Receiver):
         self._protocol = None
         self._target = memoryview(b"")
         self._rest = 0
-        self.stalled = False
+        self.stalled = self._counted = False
         self.idle = True
         self._room.leave()
 

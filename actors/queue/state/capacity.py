@@ -192,6 +192,9 @@ class Capacity:
 
     def use_beyond(self, permits: Permits, count: int, size: int) -> None:
         """As `use`, of what was stored whether the permits suffice or not: what they do not suffice for was granted to nobody."""
+        if count <= permits.messages and size <= permits.bytes:
+            self.use(permits, None, count, size)
+            return
         if not permits.message_window:
             # It has asked for nothing so far: without windows it could be granted nothing either, once it asks.
             self._set_windows(permits)

@@ -51,7 +51,12 @@ _unpacked: dict[bytes, bytes] = {b"": NO_PROPERTIES}
 
 def headers_column(properties: list[bytes]) -> BinaryColumn | None:
     """The headers of messages with these properties; None where none has any."""
-    packed = [_packed.get(raw) or _pack(raw) for raw in properties]
+    first = properties[0]
+    if properties.count(first) == len(properties):
+        # As mostly is: one object, and no step of Python for each.
+        packed = [_packed.get(first) or _pack(first)] * len(properties)
+    else:
+        packed = [_packed.get(raw) or _pack(raw) for raw in properties]
     return BinaryColumn.from_values(packed) if any(packed) else None
 
 
@@ -71,6 +76,10 @@ def delivered_properties(messages: ReceivedMessages, shown: Callable[[str], str]
     batch, published = messages.batch, messages.published
     if batch.headers is None:
         return list(repeat(NO_PROPERTIES, len(batch)))
+    same = batch.headers.same()
+    of_all = None if same is None else properties_of(same)
+    if of_all is not None:
+        return [of_all] * len(batch)
     headers = batch.headers.tolist()
     found = [properties_of(each) for each in headers]
     # Properties are never empty.

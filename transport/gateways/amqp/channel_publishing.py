@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.batch import BinaryColumn, MessageBatch
 from actors.exchanges.errors import StoppingError
@@ -38,6 +38,22 @@ NO_FURTHER: Final[Keys] = ()
 
 Way = tuple[str, bool, float | None, Keys]
 """Exchange, ``mandatory``, time to live, and the routing keys beside the message's own."""
+
+
+class _Looked(NamedTuple):
+    """Messages of an event, up to one that cannot be published.
+
+    Attributes:
+        ways: of each.
+        keys: its routing key.
+        properties: as receivers see them; of all messages of the event.
+        refused: why the next one cannot be published.
+    """
+
+    ways: list[Way]
+    keys: list[bytes]
+    properties: list[bytes]
+    refused: AmqpError | None
 
 
 class NoLineError(Exception):
@@ -80,14 +96,14 @@ class Publishing:
             AmqpError: a message that cannot be published. Those before it are.
             NoLineError: the rest is to come again, as `when_free` says.
         """
-        ways, all_properties, refused = self._ways(event)
+        ways, all_keys, all_properties, refused = self._looked_at(event)
         start = 0
         for (exchange, mandatory, ttl, further), group in groupby(ways):
             line = self._line(exchange, mandatory=mandatory)
             if line is None:
                 raise NoLineError(_rest(event, start))
             stop = start + len(list(group))
-            keys = [method.routing_key.encode() for method in event.methods[start:stop]]
+            keys = all_keys[start:stop]
             payloads = BinaryColumn.from_values(event.bodies[start:stop], own=True)
             headers = headers_column(all_properties[start:stop])
             column = BinaryColumn.from_values(keys) if any(keys) else None
@@ -98,22 +114,27 @@ class Publishing:
         if refused is not None:
             raise refused
 
-    def _ways(self, event: Published) -> tuple[list[Way], list[bytes], AmqpError | None]:
-        """The way of each message, up to one that cannot be published, and why that cannot; and all properties as receivers see them."""
+    def _looked_at(self, event: Published) -> _Looked:
+        """What of the messages decides on their way, up to one that cannot be published, and why that cannot."""
         ways: list[Way] = []
+        keys: list[bytes] = []
         user, seen = self._host.user, event.properties
         try:
-            for at, (method, raw) in enumerate(zip(event.methods, event.properties, strict=True)):
-                ttl, further = ttl_of(method, raw, user), NO_FURTHER
+            # Those in a row that are alike, as most are, are looked at together.
+            for (method, raw), alike in groupby(zip(event.methods, event.properties, strict=True)):
+                ttl, further, shown = ttl_of(method, raw, user), NO_FURTHER, raw
                 if raw[0] & FLAGGED and IN_BOTH in raw and may_name_more(raw):
-                    further, raw = further_keys(method.routing_key, raw)  # noqa: PLW2901 - what it says to receivers
+                    further, shown = further_keys(method.routing_key, raw)
+                at, count = len(ways), len(list(alike))
+                ways += [(method.exchange, method.mandatory, ttl, further)] * count
+                keys += [method.routing_key.encode()] * count
+                if shown is not raw:
                     # What waits for a line comes again as it was.
                     seen = list(seen) if seen is event.properties else seen
-                    seen[at] = raw
-                ways.append((method.exchange, method.mandatory, ttl, further))
+                    seen[at : at + count] = [shown] * count
         except AmqpError as refused:
-            return ways, seen, self._first_refused(method.exchange, refused)
-        return ways, seen, None
+            return _Looked(ways, keys, seen, self._first_refused(method.exchange, refused))
+        return _Looked(ways, keys, seen, None)
 
     def _first_refused(self, exchange: str, refused: AmqpError) -> AmqpError:
         """Why a message cannot be published: whether there is such an exchange is looked at before its properties are."""

@@ -90,9 +90,8 @@ class AmqpConnection(Served[Any]):
         self._outgoing = Outgoing(self._send, self.soon, self._tell_writable)
         # What is under way; and of all channels, as each has told last.
         self._working = self._waiting = self._consumers = 0
-        self.names = Names()
+        self.names, self.receivers = Names(), Receivers()
         self.claims, self.waiting_total = gateway.claims, gateway.waiting
-        self.receivers = Receivers()
         self.owner: LoopActorRef[Any] | None = None
         self.frame_max = 0
         self.capabilities: frozenset[str] = frozenset()
@@ -227,12 +226,13 @@ class AmqpConnection(Served[Any]):
 
     def waiting_changed(self, channel: ChannelPort) -> None:
         """As `channel_port.Link.waiting_changed`. There may be thousands of channels: nobody looks at all of them for one."""
-        before, channel.counted = channel.counted, channel.counts()
-        more = channel.counted.bytes - before.bytes
-        self._waiting += more
-        if not self._gone:
-            self.waiting_total.bytes += more
-        self._consumers += channel.counted.consumers - before.consumers
+        before, now = channel.counted, channel.counts()
+        if now == before and not (self._draining or self._leaving or self._behind.remains):
+            return
+        channel.counted = now
+        self._waiting += now.bytes - before.bytes
+        self.waiting_total.bytes += 0 if self._gone else now.bytes - before.bytes
+        self._consumers += now.consumers - before.consumers
         self._behind.look(channel)
         self._settle()
 

@@ -22,6 +22,9 @@ def keys_of(messages: ReceivedMessages, queue: str) -> list[tuple[str, int]]:
         return [(queue, count)]
     if keys is None:
         return [(published.routing_key, count)]
+    only = keys.same()
+    if only is not None:
+        return [(published.key_of(only), count)]
     return [(published.key_of(key), len(list(same))) for key, same in groupby(keys.tolist())]
 
 

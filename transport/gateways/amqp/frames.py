@@ -153,6 +153,8 @@ class FrameDecoder:
     def waiting(self) -> bool:
         """Whether `next_event` would give one now, or raise."""
         if self._ready is None and self._error is None:
+            if self._at >= len(self._buffer):
+                return False
             try:
                 self._ready = self._parse()
             except AmqpError as error:

@@ -120,21 +120,24 @@ class Behind:
     Args:
         leaving: where it counts.
         loop: for the deadlines.
+
+    Attributes:
+        remains: what is left, by channel; to be looked at only.
     """
 
     def __init__(self, leaving: Leaving, loop: asyncio.AbstractEventLoop) -> None:
         self._leaving = leaving
         self._loop = loop
-        self._remains: dict[ChannelPort, Remains] = {}
+        self.remains: dict[ChannelPort, Remains] = {}
 
     def leave(self, channels: Sequence[Channel], size: int) -> None:
         """Nobody hears these any more; so many bytes wait there."""
         remains = Remains(self._leaving, channels, size, self._loop)
         if remains.look():
-            self._remains |= dict.fromkeys(channels, remains)
+            self.remains |= dict.fromkeys(channels, remains)
 
     def look(self, channel: ChannelPort) -> None:
         """Something of a channel may be stored that was not. What is over is known no more: it knows its connection."""
-        remains = self._remains.get(channel)
+        remains = self.remains.get(channel)
         if remains is not None and not remains.look():
-            self._remains = {each: left for each, left in self._remains.items() if left is not remains}
+            self.remains = {each: left for each, left in self.remains.items() if left is not remains}

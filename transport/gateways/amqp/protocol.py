@@ -81,9 +81,11 @@ class AmqpProtocol(DataProtocol[Event | Said | Written]):
             )
         elif type(event) is Settled:
             self.work = self.due = 1 + len(event.tags) // MESSAGES_A_UNIT
-        else:
+        elif event is not None:
             self.work = self.due = 1
-        return ANSWERED if type(event) is Heartbeat else event
+            if type(event) is Heartbeat:
+                return ANSWERED
+        return event
 
     @property
     def waiting(self) -> bool:

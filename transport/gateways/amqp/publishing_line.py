@@ -186,6 +186,11 @@ class Line:
         Raises:
             AmqpError: there is none, and the message is too large to wait beside what others have published. It is not taken.
         """
+        batch = piece.batch
+        if not self._waiting and self._may_offer and len(batch) <= self._messages and batch.nbytes <= self._bytes:
+            # As nearly everything does it goes on at once, and waits for nothing.
+            self._send(piece)
+            return
         self._waiting.append(piece)
         self._lines.waiting_bytes += piece.size
         self._offer()
@@ -278,7 +283,7 @@ class Line:
     def _offer(self) -> None:
         """Offer what there is room for, in order."""
         waiting = self._waiting
-        while waiting and not self._over and self._rejected_at is None and not (self._singly and self._sent):
+        while waiting and self._may_offer:
             piece = waiting[0]
             batch = piece.batch
             fitting = min(self._messages, batch.count_within(max(0, self._bytes)), len(batch))
@@ -290,15 +295,25 @@ class Line:
                 self._lines.waiting_bytes += waiting[0].size
             else:
                 waiting.popleft()
-            batch = piece.batch
-            self._messages -= len(batch)
-            self._bytes -= batch.nbytes
-            self._sent.append(piece)
-            sequence, self._sequence = self._sequence, self._sequence + len(batch)
-            self._behind += 1
-            offer = OfferBatch(sequence, batch, None, piece.ttl, self.actor)
-            self.actor.deliver(offer if not piece.further else OfferCopies(*offer, piece.further))
+            self._send(piece)
         self._send_mark()
+
+    @property
+    def _may_offer(self) -> bool:
+        """Whether something may be offered, where there is room."""
+        return not self._over and self._rejected_at is None and not (self._singly and self._sent)
+
+    def _send(self, piece: Piece) -> None:
+        """Offer a piece that there is room for."""
+        batch, actor = piece.batch, self.actor
+        count = len(batch)
+        self._messages -= count
+        self._bytes -= batch.nbytes
+        self._sent.append(piece)
+        offer = OfferBatch(self._sequence, batch, None, piece.ttl, actor)
+        self._sequence += count
+        self._behind += 1
+        actor.deliver(offer if not piece.further else OfferCopies(*offer, piece.further))
 
     def _settled(self, reply: SentMessages) -> None:
         piece = self._sent.popleft()
@@ -313,8 +328,9 @@ class Line:
             self._lines.waiting_bytes += sum(each.size for each in self._back)
             self._waiting.extendleft(reversed(self._back))
             self._back = []
-        self._offer()
-        if not self.busy:
+        if self._waiting or self.marking:
+            self._offer()
+        if not (self._waiting or self._sent):
             self._lines.free()
         self._host.waiting_changed()
 

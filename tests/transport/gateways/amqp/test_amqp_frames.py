@@ -183,6 +183,29 @@ def test_messages_are_those_that_pamqp_wrote_whatever_they_have_in_common(messag
         assert each[3] == (properties or BASIC.Properties()).marshal()
 
 
+def test_of_messages_that_begin_alike_a_wrong_byte_is_found_as_if_each_came_by_itself() -> None:
+    one = published(b"four", properties=PERSISTENT)
+    stream = one * 5
+
+    def outcome(*parts: bytes) -> tuple[list[Any], str | None]:
+        decoder, found = opened(), []
+        try:
+            for part in parts:
+                decoder.receive(part)
+                while (event := decoder.next_event()) is not None:
+                    found += single([event])
+        except AmqpError as error:
+            return found, str(error)
+        return found, None
+
+    whole = outcome(stream)
+    assert len(whole[0]) == 5
+    for at in range(len(one), len(stream)):
+        wrong = stream[:at] + bytes((stream[at] ^ 1,)) + stream[at + 1 :]
+        each = [wrong[begin : begin + len(one)] for begin in range(0, len(wrong), len(one))]
+        assert outcome(wrong) == outcome(*each), at
+
+
 def test_messages_that_came_together_are_one_event_and_share_their_method() -> None:
     (event,) = events(opened(), published(b"a") + published(b"bc", properties=PERSISTENT) + published(b"d"))
     assert isinstance(event, Published)

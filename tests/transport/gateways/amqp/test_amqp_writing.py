@@ -17,7 +17,10 @@ from transport.gateways.amqp.basic_methods import BasicGetOk, BasicReturn
 from transport.gateways.amqp.entity_methods import QueueDeclareOk
 from transport.gateways.amqp.properties import NO_PROPERTIES, Properties
 from transport.gateways.amqp.writing import (
+    BODY_END,
+    FEW,
     HEARTBEAT,
+    MAX_COPIED_BYTES,
     MAX_KNOWN_HEADERS,
     Deliveries,
     confirm,
@@ -45,16 +48,26 @@ RUNS = st.lists(
         st.sampled_from(["", "amq.topic"]),
         SHORT_STRINGS,
         st.booleans(),
-        st.lists(st.tuples(PROPERTIES, st.binary(max_size=60)), max_size=4),
+        st.lists(st.tuples(PROPERTIES, st.binary(max_size=60)), max_size=4)
+        | st.tuples(PROPERTIES, st.lists(st.binary(min_size=7, max_size=7), max_size=3 * FEW)).map(
+            lambda alike: [(alike[0], each) for each in alike[1]]
+        ),
     ),
     max_size=4,
 )
 
 
 @settings(max_examples=tried(300))
-@given(RUNS, st.text("ctag.1", max_size=10), st.integers(1, 65535), st.integers(1, 2**63 - 100), st.integers(9, 80))
+@given(
+    RUNS,
+    st.text("ctag.1", max_size=10),
+    st.integers(1, 65535),
+    st.integers(1, 2**63 - 100),
+    st.integers(9, 80),
+    st.booleans(),
+)
 def test_deliveries_are_the_bytes_that_pamqp_writes(
-    runs: list[Any], tag: str, channel: int, first: int, frame_max: int
+    runs: list[Any], tag: str, channel: int, first: int, frame_max: int, views: bool
 ) -> None:
     deliveries = Deliveries(channel, tag, frame_max)
     parts: list[Part] = []
@@ -62,12 +75,24 @@ def test_deliveries_are_the_bytes_that_pamqp_writes(
     number = first
     for exchange, key, redelivered, messages in runs:
         raw = [each.marshal() for each, _ in messages]
-        deliveries.put(parts, number, redelivered, exchange, key, raw, [memoryview(data) for _, data in messages])
+        bodies = [memoryview(data) if views else data for _, data in messages]
+        deliveries.put(parts, number, redelivered, exchange, key, raw, bodies)
         for properties, data in messages:
             expected += delivered(tag, number, redelivered, exchange, key, channel)
             expected += content(data, properties, channel, frame_max - 8)
             number += 1
     assert b"".join(parts) == expected
+
+
+def test_deliveries_that_differ_in_their_bodies_alone_are_a_part_each_and_its_end() -> None:
+    bodies = [b"%03d" % number for number in range(FEW)]
+    parts: list[Part] = []
+    Deliveries(1, "c", FRAME_MAX).put(parts, 1, False, "", "k", [NO_PROPERTIES] * FEW, bodies)
+    assert [part is BODY_END for part in parts] == [False, True] * FEW
+    large = [bytes(MAX_COPIED_BYTES + 1) for _ in range(FEW)]
+    parts = []
+    Deliveries(1, "c", FRAME_MAX).put(parts, 1, False, "", "k", [NO_PROPERTIES] * FEW, large)
+    assert [part for part in parts if any(part is body for body in large)] == large
 
 
 def test_bodies_are_passed_on_uncopied_and_no_part_is_empty() -> None:
