@@ -189,10 +189,11 @@ class MessageBatch:
         ids: memoryview of 16 * n bytes, or None where the broker's generated ids hold.
         keys: one key a message, empty for none; None where no message has one.
         headers: one msgpack map a message, empty for none; None where no message has one.
+        count: how many messages it has, which is its ``len()`` too.
         nbytes: bytes of all columns, which is the size of the batch's body on the wire.
     """
 
-    __slots__ = ("headers", "ids", "keys", "nbytes", "payloads")
+    __slots__ = ("count", "headers", "ids", "keys", "nbytes", "payloads")
 
     def __init__(
         self,
@@ -207,6 +208,7 @@ class MessageBatch:
         self.keys = keys
         self.headers = headers
         # Asked for at every station of a batch's way.
+        self.count = len(payloads.offsets) - 1
         self.nbytes = self._size() if nbytes is None else nbytes
 
     @classmethod
@@ -239,7 +241,7 @@ class MessageBatch:
         return cls(payloads, ids, keys, headers)
 
     def __len__(self) -> int:
-        return len(self.payloads.offsets) - 1
+        return self.count
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MessageBatch):

@@ -66,7 +66,9 @@ class Routes:
             self.cache.clear()
             self._generation = self._definitions.generation
         if exchange == DEFAULT_EXCHANGE:
-            return self._found(exchange, keys, headers)
+            # What is there has a name that may be, and no way leads on from it.
+            there = len(keys) == 1 and self._queues(keys[0]) is not None
+            return keys if there else self._found(exchange, keys, headers)
         found = self.cache.get((exchange, keys)) if len(keys) <= MAX_CACHED_TOGETHER else None
         return self._found(exchange, keys, headers) if found is None else found
 

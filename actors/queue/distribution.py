@@ -124,7 +124,7 @@ class Distributor:
                 refusal = None
                 state.capacity.promised.taken(batch)
             else:
-                refusal = refusal_of(state, len(batch), batch.nbytes, delayed=bool(delay_us))
+                refusal = refusal_of(state, batch.count, batch.nbytes, delayed=bool(delay_us))
             if refusal is None:
                 taking[name] = (state, delay_us, ttl_us)
             else:
@@ -154,9 +154,9 @@ class Distributor:
         event = self._record(added, now, wall_us, soon=soon)
         if stage is not None:
             for state, _, _ in taking.values():
-                state.staged.stored_beside(stage, len(batch), batch.nbytes + state.log.table.overhead)
+                state.staged.stored_beside(stage, batch.count, batch.nbytes + state.log.table.overhead)
         for state, _ in rejecting.values():
-            state.total_rejected += len(batch)
+            state.total_rejected += batch.count
         return Distributed(event, tuple(taking), {name: why for name, (_, why) in rejecting.items()})
 
     def move_dead_letters(

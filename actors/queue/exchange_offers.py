@@ -54,7 +54,7 @@ class Offered:
     @property
     def up_to(self) -> int:
         """The sender's number behind it."""
-        return self.offer.sequence + len(self.offer.batch)
+        return self.offer.sequence + self.offer.batch.count
 
     def begin_anew(self) -> None:
         """Nothing is found of where it goes: where that leads may be another place by now."""

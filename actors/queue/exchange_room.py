@@ -244,7 +244,7 @@ class Room:
 
     def offered(self, batch: MessageBatch) -> None:
         """A batch is to be stored."""
-        self._pending_messages += len(batch)
+        self._pending_messages += batch.count
         self._pending_bytes += batch.nbytes
 
     def stored(self, queues: Iterable[str], messages: int, size: int) -> None:
@@ -257,7 +257,7 @@ class Room:
 
     def settled(self, batch: MessageBatch, records: int) -> bool:
         """Nothing of a batch is to be stored any more; it has become a part of so many records. Returns whether that holds for all."""
-        self._pending_messages -= len(batch)
+        self._pending_messages -= batch.count
         self._pending_bytes -= batch.nbytes
         self._pieces += max(0, records - 1)
         return self.is_settled

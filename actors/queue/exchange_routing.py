@@ -53,9 +53,9 @@ class Routing:
         key = None if self._exchanges.reached(sender.exchange).by_headers else _only_key(batch)
         if key is not None:
             queues = self._exchanges.route(sender.exchange, (_text(key, sender), *_further(offered)))
-            lost = [] if queues else [(offered.offer.sequence, len(batch))]
+            lost = [] if queues else [(offered.offer.sequence, batch.count)]
             if queues:
-                self._add(offered, known, queues, 0, len(batch))
+                self._add(offered, known, queues, 0, batch.count)
             self._end(offered, lost)
             return None
         return self._steps(offered, known)
@@ -79,7 +79,7 @@ class Routing:
         batch, sequence = offer.batch, offer.sequence
         name_bytes = 0 if sender.producer is None else len(sender.producer.encode()) + PRODUCER_BYTES
         for new, first, end in ((queues, start, stop),) if known is None else known.new(queues, start, stop, sequence):
-            part = batch if end - first == len(batch) else batch.slice(first, end)
+            part = batch if end - first == batch.count else batch.slice(first, end)
             timing = offer.delay, offer.ttl
             source = sender.exchange, sender.routing_key or ""
             offered.parts.append(
@@ -95,7 +95,7 @@ class Routing:
     def count(self, offered: Offered) -> None:
         """A batch is routed for good."""
         counts = self._counts.of(offered.sender.exchange)
-        counts.published += len(offered.offer.batch)
+        counts.published += offered.offer.batch.count
         counts.unroutable += offered.lost
 
     def _runs(
@@ -107,7 +107,7 @@ class Routing:
         headers decide.
         """
         by_headers = self._exchanges.reached(sender.exchange).by_headers
-        keys = [b""] * len(batch) if batch.keys is None else batch.keys.tolist()
+        keys = [b""] * batch.count if batch.keys is None else batch.keys.tolist()
         headers = batch.headers.tolist() if by_headers and batch.headers is not None else None
         route, exchange = self._exchanges.route, sender.exchange
         routes: dict[bytes, tuple[str, ...]] = {}

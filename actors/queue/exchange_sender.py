@@ -163,7 +163,7 @@ class ExchangeSender(LoopActor):
     def _offer(self, offer: OfferThere) -> None:
         if self._ended:
             return
-        count, size = len(offer.batch), offer.batch.nbytes
+        count, size = offer.batch.count, offer.batch.nbytes
         try:
             self._check(offer, count, size)
         except QueueError as error:

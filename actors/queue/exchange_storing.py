@@ -81,7 +81,7 @@ class Storing:
             groups = []
             yield from grouping(parts, groups)
             refused = self._judged(offered, amounts)
-            if refused and offered.sender.in_parts and len(offered.offer.batch) > 1:
+            if refused and offered.sender.in_parts and offered.offer.batch.count > 1:
                 # It comes again in parts: what was stored of it now would be there twice.
                 offered.refuse(next(iter(refused.values())))
                 continue
@@ -145,7 +145,7 @@ class Storing:
                 last = offered
             offered.event = max(offered.event, found.event)
             messages, size = used.get(offered.sender, (0, 0))
-            used[offered.sender] = messages + len(part.batch), size + part.batch.nbytes
+            used[offered.sender] = messages + part.batch.count, size + part.batch.nbytes
             if rejected is not None and is_stored(offered):
                 offered.refuse(rejected)
         # Once for each sender: for each part it would take the number of the queues as often.
@@ -169,7 +169,7 @@ class Storing:
 def _by_queue(parts: list[Routed], amounts: dict[str, Amount]) -> Iterator[None]:
     """Find how much each queue gets of a batch: each step is one part."""
     for part in parts:
-        messages, size = len(part.batch), part.batch.nbytes
+        messages, size = part.batch.count, part.batch.nbytes
         for queue in part.queues:
             before = amounts.get(queue, NOTHING)
             amounts[queue] = Amount(before.messages + messages, before.bytes + size)

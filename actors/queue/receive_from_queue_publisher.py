@@ -88,7 +88,7 @@ class ReceiveFromQueuePublisher(ConnectionActor):
             super().handle(kind, message)
 
     def _received(self, message: ReceivedMessages) -> None:
-        self._asked_messages -= len(message.batch)
+        self._asked_messages -= message.batch.count
         self._asked_bytes -= message.batch.nbytes
         if not self._ended:
             self._port.tell(message)

@@ -118,7 +118,7 @@ class SendToQueueSubscriber(ConnectionActor):
         if self._ended:
             return
         batch, messages, nbytes = message.batch, self._messages, self._bytes
-        count, size = len(batch), batch.nbytes
+        count, size = batch.count, batch.nbytes
         messages.remaining -= count
         messages.used += count
         nbytes.remaining -= size

@@ -59,6 +59,17 @@ def test_what_has_no_time_to_live_does_not_wait_behind_what_has() -> None:
     assert q.counts() == (0, 0, 1)
 
 
+def test_what_has_no_time_to_live_is_too_late_though_a_coarse_clock_has_not_moved_since_it_came() -> None:
+    q = Ticking()
+    q.send(1)
+    # A loop's time may be of its turn's beginning, in milliseconds, and the wall's is that of the call.
+    q.wall += 900
+    q.send(1, ttl=0.0)
+    q.send(1)
+    assert q.receive() == [0, 2]
+    assert q.counts() == (0, 0, 1)
+
+
 def test_of_a_queue_without_a_time_to_live_all_that_nobody_wants_dies() -> None:
     q = Ticking(QueueSettings(ttl=0.0, dead_letter_queue="late"))
     q.send(2, ttl=60.0)

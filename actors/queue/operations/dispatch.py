@@ -9,7 +9,7 @@ receiver holds does not expire; if it comes back too late, it does then.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from actors.queue.operations.dead_letters import comes_round, hand_over
 from actors.queue.operations.judging import judge_on
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from actors.queue.state.entries import Entry, Span
     from actors.queue.state.subscriptions import Reservation
     from actors.queue.structures.ranges import Range
+
+
+ALREADY: Final = 0.0
+"""Before anything on the clock of deadlines."""
 
 
 def next_ready(core: QueueCore, now: float, minimum: int = 0) -> Span | None:
@@ -73,8 +77,11 @@ def _expires(core: QueueCore, span: Span) -> float | None:
         # That is known when it is read.
         return inf
     entry = span.entry.read()
-    if entry.ttl_us is None or (entry.ttl_us == 0 and span.start >= core.arrived_from and not span.deliveries):
+    if entry.ttl_us is None:
         return None
+    if entry.ttl_us == 0:
+        # Whatever the clocks say, that of the loop has whole milliseconds: once nobody wanted it as it came its time is over.
+        return None if span.start >= core.arrived_from and not span.deliveries else ALREADY
     return (core.clocks.instant_us(entry.first, entry.enqueued_us) + entry.ttl_us) / US_PER_SECOND
 
 

@@ -75,7 +75,7 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
     plain = delay is None and ttl is None and batch.ids is None and batch.keys is None and batch.headers is None
     if plain and stage is None and client_sequence == expected and core.takes_all and not sender.rejecting:
         # What nearly every batch is, without asking what it is not.
-        count, size = len(batch), batch.nbytes
+        count, size = batch.count, batch.nbytes
         sender.capacity.use(sender.permits, batch, count, size)
         up_to = sender.expected = client_sequence + count
         core.incoming_messages += count
@@ -90,7 +90,7 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
     if behind and not sender.rejecting:
         assert expected is not None
         raise SequenceGapError(expected, client_sequence)
-    count, size = len(batch), batch.nbytes
+    count, size = batch.count, batch.nbytes
     known = 0 if expected is None or behind else min(expected - client_sequence, count)
     rejected: str | None = None
     if stage is not None and known < count:

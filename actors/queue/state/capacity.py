@@ -70,7 +70,7 @@ class Promised:
 
     def taken(self, batch: MessageBatch) -> None:
         """A part of it has come."""
-        self.messages = max(0, self.messages - len(batch))
+        self.messages = max(0, self.messages - batch.count)
         self.bytes = max(0, self.bytes - batch.nbytes)
 
     def over(self) -> None:

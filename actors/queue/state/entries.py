@@ -243,7 +243,7 @@ class MemoryEntryTable:
     def add(self, event: MessagesAdded, number: int) -> int:
         """See ``EntryTable``."""
         first = event.first
-        entry = Entry(first, first + len(event.batch), _NEVER_ASKED)
+        entry = Entry(first, first + event.batch.count, _NEVER_ASKED)
         entry.know(
             event.batch,
             event=number,

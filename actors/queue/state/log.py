@@ -196,7 +196,7 @@ class QueueLog:
             self.acknowledged.add(self.next_sequence, first)
         table = self.table
         size = table.add(event, number)
-        count = len(event.batch)
+        count = event.batch.count
         self.next_sequence = first + count
         self.added_by = number
         if event.ttl_us is not None:
@@ -224,7 +224,7 @@ class QueueLog:
         stage = self.stages.get(key)
         if stage is None:
             stage = self.stages[key] = Stage()
-        first, count = event.first, len(event.batch)
+        first, count = event.first, event.batch.count
         stage.add(first, first + count, size)
         stage.numbers = event.numbers or stage.numbers
         self.staged_messages += count

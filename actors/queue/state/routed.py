@@ -71,12 +71,12 @@ class Routed(NamedTuple):
     @property
     def first(self) -> int:
         """The sender's number of the first of them."""
-        return self.up_to - len(self.batch)
+        return self.up_to - self.batch.count
 
     @property
     def size(self) -> int:
         """Bytes of it in a batch with others, where each message may have to have its routing key."""
-        return self.batch.nbytes + len(self.batch) * (len(self.routing_key.encode()) + OFFSET_BYTES)
+        return self.batch.nbytes + self.batch.count * (len(self.routing_key.encode()) + OFFSET_BYTES)
 
 
 class Group:
@@ -109,7 +109,7 @@ class Group:
 
     def takes(self, part: Routed) -> bool:
         """Take one that goes to the same queues, if it fits; returns whether it does. Nothing is joined to what is large."""
-        count, size = len(part.batch), part.size
+        count, size = part.batch.count, part.size
         names = 0 if part.sender in self._named else part.name_bytes
         if (
             count > SMALL_MESSAGES
@@ -124,7 +124,7 @@ class Group:
         return True
 
     def _take(self, part: Routed) -> None:
-        count = len(part.batch)
+        count = part.batch.count
         if part.sender not in self._named:
             self._named.add(part.sender)
             self._names += part.name_bytes
@@ -204,7 +204,7 @@ def _keys(parts: list[Routed], *, fills: bool) -> BinaryColumn:
     for part in parts:
         key, keys = part.routing_key.encode() if fills else b"", part.batch.keys
         if keys is None:
-            count = len(part.batch)
+            count = part.batch.count
             sizes += [len(key)] * count
             data.append(key * count)
             continue

@@ -99,7 +99,7 @@ class Incoming(NamedTuple):
     @property
     def stored(self) -> MessageBatch:
         """What is to be stored of it; it shares the buffers."""
-        return self.batch.slice(self.known, len(self.batch)) if self.known else self.batch
+        return self.batch.slice(self.known, self.batch.count) if self.known else self.batch
 
 
 def groups(incoming: list[Incoming]) -> Iterator[list[Incoming]]:

@@ -113,7 +113,7 @@ class Piece(NamedTuple):
         after = self.first + count if self.first else 0
         batch = self.batch
         return self._replace(batch=batch.slice(0, count)), self._replace(
-            batch=batch.slice(count, len(batch)), first=after
+            batch=batch.slice(count, batch.count), first=after
         )
 
 
@@ -187,7 +187,7 @@ class Line:
             AmqpError: there is none, and the message is too large to wait beside what others have published. It is not taken.
         """
         batch = piece.batch
-        if not self._waiting and self._may_offer and len(batch) <= self._messages and batch.nbytes <= self._bytes:
+        if not self._waiting and self._may_offer and batch.count <= self._messages and batch.nbytes <= self._bytes:
             # As nearly everything does it goes on at once, and waits for nothing.
             self._send(piece)
             return
@@ -286,11 +286,11 @@ class Line:
         while waiting and self._may_offer:
             piece = waiting[0]
             batch = piece.batch
-            fitting = min(self._messages, batch.count_within(max(0, self._bytes)), len(batch))
+            fitting = min(self._messages, batch.count_within(max(0, self._bytes)), batch.count)
             if fitting <= 0:
                 break
             self._lines.waiting_bytes -= piece.size
-            if fitting < len(batch):
+            if fitting < batch.count:
                 piece, waiting[0] = piece.cut(fitting)
                 self._lines.waiting_bytes += waiting[0].size
             else:
@@ -306,7 +306,7 @@ class Line:
     def _send(self, piece: Piece) -> None:
         """Offer a piece that there is room for."""
         batch, actor = piece.batch, self.actor
-        count = len(batch)
+        count = batch.count
         self._messages -= count
         self._bytes -= batch.nbytes
         self._sent.append(piece)
@@ -321,7 +321,7 @@ class Line:
             self._singly = False
             self._answer(piece, stored=True)
         else:
-            self._rejected(piece, reply.up_to - len(piece.batch))
+            self._rejected(piece, reply.up_to - piece.batch.count)
         if not self._sent and self._rejected_at is not None:
             # All that was behind it has come back: it goes again, from the number where the queue goes on.
             self._sequence, self._rejected_at = self._rejected_at, None
@@ -341,21 +341,21 @@ class Line:
             return
         self._rejected_at = sequence
         self._singly = True
-        if len(piece.batch) > 1:
-            self._back += piece.cut(len(piece.batch) // 2)
+        if piece.batch.count > 1:
+            self._back += piece.cut(piece.batch.count // 2)
         else:
             self._answer(piece, stored=False)
 
     def _answer(self, piece: Piece, *, stored: bool) -> None:
         confirms = self._lines.confirms
         if piece.first and confirms is not None:
-            confirms.settle(piece.first, len(piece.batch), stored=stored)
+            confirms.settle(piece.first, piece.batch.count, stored=stored)
             self._host.answers_due()
 
     def _unroutable(self, reply: Unroutable) -> None:
         """It is told just before the piece is settled."""
         batch = self._sent[0].batch
-        base = self._sequence - sum(len(piece.batch) for piece in self._sent)
+        base = self._sequence - sum(piece.batch.count for piece in self._sent)
         found = [
             Returned(
                 self._exchange,

@@ -35,10 +35,10 @@ SHORT = b"x" * 100
 # What comes together is one event from the frames on, and is stored, delivered and settled together: of a hundred each is a fortieth, or
 # less, of one that comes by itself. That way is longer than a native sender's: through an exchange, and to a connection that has channels.
 LIMITS = {
-    "a message, published and confirmed": 6_440,
+    "a message, published and confirmed": 6_110,
     # Those that are alike are read, looked at and written without a step for each; here and below.
-    "a hundred messages, published and confirmed together": 8_700,
-    "an acknowledgement, and the delivery that it makes room for": 5_600,
+    "a hundred messages, published and confirmed together": 8_370,
+    "an acknowledgement, and the delivery that it makes room for": 5_520,
     "a hundred messages, delivered together": 5_160,
     "an acknowledgement": 3_270,
     # Tags in a row are looked for together: each by itself was ten times as much.
