@@ -419,10 +419,6 @@ class Channel:
         """As `publishing_line.Host.explained`."""
         self.link.blocked(None if text is None else self.names.shown(text))
 
-    def unused(self, queue: str, number: int) -> None:
-        """As `channel_port.ChannelPort.unused`."""
-        self.declaring.unused(queue, number)
-
     def cancelled(self, tag: str) -> None:
         """As `channel_port.ChannelPort.cancelled`."""
         if "consumer_cancel_notify" in self.link.capabilities:

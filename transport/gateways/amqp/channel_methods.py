@@ -15,9 +15,24 @@ from transport.gateways.amqp.transacting import commit, roll_back, select
 
 if TYPE_CHECKING:
     from transport.gateways.amqp.channel import Channel
+    from transport.gateways.amqp.departures import Departing
 
 
-def _close(channel: Channel, _: connection.ChannelClose) -> None:
+def _close(channel: Channel, method: connection.ChannelClose) -> None:
+    departing = channel.receiving.end()
+    if departing.is_over:
+        _closed(channel)
+    else:
+        # With the answer the client knows that its queues are free, and that what it held is back.
+        channel.run(method, _closed_behind(channel, departing))
+
+
+async def _closed_behind(channel: Channel, departing: Departing) -> None:
+    await departing.over()
+    _closed(channel)
+
+
+def _closed(channel: Channel) -> None:
     channel.end()
     channel.link.channel_closed(channel)
     channel.say(connection.ChannelCloseOk())

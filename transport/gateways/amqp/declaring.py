@@ -13,7 +13,6 @@ from functools import partial
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final
 
-from actors.errors import StorageError
 from actors.exchanges.errors import (
     BoundQueueNotFoundError,
     ExchangeExistsError,
@@ -167,18 +166,6 @@ class Declaring:
             else:
                 await self._operations.declare_queue(known, settings, kept)
         return await self._looked_for(name, method.nowait)
-
-    def unused(self, queue: str, number: int) -> None:
-        """The last consumer of a queue is gone: so is a queue that was declared to go with it, and not another of its name."""
-        try:
-            found = self._operations.find_queue(self._names.queue(queue))
-        except (QueueNotFoundError, ForbiddenError):
-            return
-        declared = DeclaredWith.of(found.arguments)
-        if declared is not None and declared.auto_delete and found.number == number:
-            # A journal that has failed has told the broker, which is about to end.
-            with suppress(StorageError):
-                self._operations.delete_unused(self._names.queue(queue))
 
     async def _looked_for(self, name: str, nowait: bool) -> Method | None:
         if nowait:
