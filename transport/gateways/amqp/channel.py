@@ -20,7 +20,7 @@ from transport.gateways.amqp.channel_port import Waiting
 from transport.gateways.amqp.channel_publishing import NoLineError, Publishing
 from transport.gateways.amqp.declaring import Declaring
 from transport.gateways.amqp.direct_reply import DirectReply
-from transport.gateways.amqp.errors import AmqpError, short_text
+from transport.gateways.amqp.errors import AmqpError, InUseError, short_text
 from transport.gateways.amqp.events import Published, Settled
 from transport.gateways.amqp.publishing_line import Returned
 from transport.gateways.amqp.receiving import Receiving
@@ -363,14 +363,16 @@ class Channel:
         """Whether one more may receive from a queue, or have it for itself; returns the queue's number.
 
         Raises:
-            AmqpError: NOT_FOUND: there is none. ACCESS_REFUSED: another has it for itself, or it shall be for one while others receive.
+            AmqpError: NOT_FOUND: there is none.
+            InUseError: another has it for itself, or it shall be for one while others receive.
         """
         found = self.declaring.found(queue)
         known = self.names.queue(queue)
         claims = self.link.claims
-        others = max(found.receivers - claims.getters[known], claims.consumers(known))
-        if not claims.may_consume(known) or (exclusive and others > 0):
-            raise AmqpError(ReplyCode.ACCESS_REFUSED, f"{self.names.queue_text(queue)} in exclusive use")
+        ours, may = claims.consumers(known), claims.may_consume(known)
+        others = max(found.receivers - claims.getters[known], ours)
+        if not may or (exclusive and others > 0):
+            raise InUseError(self.names.queue_text(queue), perhaps_left=may and not ours)
         return found.number
 
     def answers_due(self) -> None:
