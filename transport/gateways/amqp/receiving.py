@@ -291,7 +291,7 @@ class Receiving:
         # What is alone is written from where it is: it may be large.
         bodies: Sequence[Part] = [payloads.data] if count == 1 else payloads.tolist()
         exchange, at = exchange_of(messages, self._channel.names), 0
-        for key, messages_of_it in keys_of(messages, consumer.queue):
+        for key, messages_of_it in keys_of(messages, consumer.queue, self._channel.names):
             stop = at + messages_of_it
             writer.put(parts, tag + at, redelivered, exchange, key, properties[at:stop], bodies[at:stop])
             at = stop
@@ -320,7 +320,7 @@ class Receiving:
             delivery_tag=tag,
             redelivered=messages.delivery_count > 1 or messages.possibly_replayed,
             exchange=exchange_of(messages, self._channel.names),
-            routing_key=keys_of(messages, getter.queue)[0][0],
+            routing_key=keys_of(messages, getter.queue, self._channel.names)[0][0],
             message_count=answer.ready,
         )
         (properties,) = delivered_properties(messages, self._channel.names.shown_name)

@@ -194,6 +194,9 @@ def test_dead_letters_and_what_no_binding_takes_stay_in_their_virtual_host(
     assert sorted(body for _, _, body in found) == sorted([orders.encode(), dropped.encode()])
     by_exchange = {method.exchange: method.routing_key for method, _, body in found}
     assert by_exchange[dead] == orders
+    assert by_exchange[""] == dead
+    deaths = {death["queue"]: death["routing-keys"] for _, said, _ in found for death in said.headers["x-death"]}
+    assert deaths == {orders: [orders], dropped: [dropped]}
     shop.cancel()
     shop.basic_publish(news, "nobody", b"left over")
     assert consumed(shop, rest, 1, auto_ack=True)[0][0].exchange == news
