@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -98,6 +99,31 @@ def test_rights_are_those_on_the_names_with_their_beginning(
             assert refused(lambda does=does: does(connection.channel())) == (403, f"ACCESS_REFUSED - {text}")  # type: ignore[misc]
     assert europe.queue_declare(queue).method.queue == queue
     assert everything.queue_declare(f"europe.{queue}", passive=True).method.queue == f"europe.{queue}"
+
+
+def test_the_log_of_who_did_what_names_the_right_that_the_client_hears_of(tmp_path: Path) -> None:
+    with Guarded(tmp_path) as broker, broker.connected("ann", "/") as connection:
+        for does in (
+            lambda c: c.queue_declare("orders"),
+            lambda c: c.queue_declare("orders", passive=True),
+            lambda c: c.queue_delete("orders"),
+            lambda c: c.queue_bind("orders", "amq.topic"),
+            lambda c: c.queue_bind("shop/orders", "amq.topic"),
+            lambda c: c.basic_get("orders"),
+            lambda c: c.basic_consume("orders", print),
+            lambda c: c.exchange_declare("news"),
+            lambda c: published(c, "news", "k"),
+            lambda c: published(c, "", "orders"),
+        ):
+            connection.channel().queue_declare("shop/orders")
+            _, text = refused(lambda does=does: does(connection.channel()))  # type: ignore[misc]
+            right = text.removeprefix("ACCESS_REFUSED - ").partition(" ")[0]
+            (resource,) = [
+                name for name in ("shop/orders", "orders", "news", "amq.topic", "amq.default") if f"'{name}'" in text
+            ]
+            while " refused: " not in (said := broker.line(broker.stderr).decode()):
+                pass
+            assert f" refused: ann may not {right} {resource} (" in said, (text, said)
 
 
 def published(channel: Channel, exchange: str, key: str) -> None:
