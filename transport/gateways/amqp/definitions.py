@@ -88,12 +88,17 @@ class WantedBinding(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is to be made, in this order, and what is left, a sentence each."""
+    """What is to be made, in this order, and what is left, a sentence each.
+
+    Attributes:
+        virtual_hosts: those that the file has, each with the beginning that the broker's names in it have.
+    """
 
     exchanges: tuple[WantedExchange, ...]
     queues: tuple[WantedQueue, ...]
     bindings: tuple[WantedBinding, ...]
     left: tuple[str, ...]
+    virtual_hosts: Mapping[str, str]
 
 
 def plan_of(definitions: Definitions, virtual_hosts: Mapping[str, str]) -> Plan:
@@ -130,7 +135,11 @@ class _Planning:
                 "policies", "they are settings of the queues that they match now, and of none that is declared later"
             )
         self._leave_the_rest()
-        return Plan(exchanges, queues, bindings, tuple(f"{_some(what)}: {why}" for why, what in self._left.items()))
+        left = tuple(f"{_some(what)}: {why}" for why, what in self._left.items())
+        hosts = dict.fromkeys(definitions.virtual_hosts)
+        for defined in (definitions.exchanges, definitions.defined_queues, definitions.bindings):
+            hosts |= dict.fromkeys(each.virtual_host for each in defined)
+        return Plan(exchanges, queues, bindings, left, {host: self.names(host).beginning for host in hosts})
 
     def names(self, virtual_host: str) -> Names:
         """The names of a virtual host."""

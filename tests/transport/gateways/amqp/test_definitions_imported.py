@@ -144,6 +144,21 @@ def test_what_is_there_and_differs_stays_as_it_is_and_the_rest_is_made(broker: A
     ]
 
 
+def test_each_virtual_host_that_the_broker_does_not_serve_is_told_once_and_is_no_problem(
+    broker: AmqpBroker, tmp_path: Path
+) -> None:
+    queues = [{"vhost": host, "name": name} for host in ("/", "shop", "billing") for name in ("orders", "returns")]
+    file = tmp_path / "definitions.json"
+    file.write_text(json.dumps({"vhosts": [{"name": "/"}, {"name": "empty"}], "queues": queues}))
+    _, told = made_by(broker, str(file), "--virtual-hosts", "billing=invoices.")
+    text = "warning: the broker does not serve virtual host {}, and no client of AMQP can enter it: start it with {}"
+    assert told == [
+        text.format("empty", '--amqp-virtual-hosts "empty"'),
+        text.format("billing", '--amqp-virtual-hosts "billing=invoices."'),
+        "6 created, 0 there already, 0 problems, 2 warnings",
+    ]
+
+
 def test_a_binding_whose_ends_are_not_there_is_a_problem_that_says_what_to_do(
     broker: AmqpBroker, tmp_path: Path
 ) -> None:
@@ -154,12 +169,17 @@ def test_a_binding_whose_ends_are_not_there_is_a_problem_that_says_what_to_do(
     )
     for words in (("--dry-run",), ()):
         _, told = made_by(broker, str(file), *words, code=1)
-        assert told[:2] == [
+        assert told == [
+            (
+                "warning: the broker does not serve virtual host eu, and no client of AMQP can enter it: "
+                'start it with --amqp-virtual-hosts "eu"'
+            ),
             (
                 "binding from exchange eu/amq.topic to queue eu/orders is not made: there is no exchange eu/amq.topic: "
                 "start the broker with the virtual host (--amqp-virtual-hosts eu)"
             ),
             "binding from exchange amq.topic to queue orders is not made: there is no queue orders",
+            f"1 {'would be ' if words else ''}created, 0 there already, 2 problems, 1 warning",
         ]
     broken = json.dumps({"queues": [{"name": "q", "arguments": {"x-message-ttl": 5}}], "exchanges": 3}).encode()
     code, out, said = broker.run(VERB, "-", stdin=broken)
