@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from actors.errors import QueueError
@@ -353,7 +354,9 @@ class Channel:
         return self.link.operations.exchange_sender(to, port, None, stage, within=self.names.beginning, in_parts=True)
 
     def _declare_own(self, queue: str, settings: QueueSettings, kept: bytes) -> None:
-        self.link.operations.declare_own(self.names.queue(queue), settings, kept, self.link.own())
+        operations = self.link.operations
+        settings = replace(settings, **operations.staged_limits)
+        operations.declare_own(self.names.queue(queue), settings, kept, self.link.own())
 
     def check_there(self, queue: str) -> None:
         """As `channel_port.ChannelPort.check_there`."""

@@ -121,7 +121,9 @@ class Declaring:
         if queue := said.get("dead_letter_queue"):
             said["dead_letter_queue"] = self._names.queue(queue)
         try:
-            return QueueSettings(**said, durable=method.durable and not method.exclusive), said
+            # Nothing is said of these in AMQP.
+            said_or_not = self._operations.staged_limits | said
+            return QueueSettings(**said_or_not, durable=method.durable and not method.exclusive), said
         except ValueError as error:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{self._names.queue_text(name)}: {error}") from None
 
