@@ -17,6 +17,7 @@ options = parser.parse_args()
 
 with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", options.port)) as connection:
     channel = connection.channel()
+    channel.queue_delete("sales")  # with what a run has left there that found no Java, or was cut off
     channel.queue_declare("sales", durable=True)
     channel.confirm_delivery()
     for number in range(1, 101):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 
 class TransportError(Exception):
@@ -237,9 +237,12 @@ class ForbiddenError(TransportError):
         user: who asks; None where it is not for a right that they are refused.
         right: the one that they have not; None where they have none at all.
         resource: of what; None for the broker.
+        log: writes the line of who was refused what, with the right that they are told to lack. Of who has none at all whoever tells them
+            knows which that is; None where the line is written.
     """
 
     code = "forbidden"
+    log: Callable[[str], None] | None = None
 
     def __init__(
         self, text: str, *, user: str | None = None, right: str | None = None, resource: str | None = None

@@ -118,15 +118,9 @@ class QueueActor(LoopActor):
         self._storage = storage
         measures = Measures(wall_clock) if measures is None else measures
         self._confirmation = measures.confirmation
+        elsewhere = None if routes is None else routes.queues.is_declared_elsewhere
         self._output = QueueOutput(
-            self.actor_ref,
-            state.name,
-            state.number,
-            storage,
-            find_queue,
-            self._unwatch,
-            _DURABLE,
-            measures,
+            self.actor_ref, state.name, state.number, storage, find_queue, elsewhere, self._unwatch, _DURABLE, measures
         )
         self._moves = MovesOut(state, self._output)
         # Nobody waits for a sync of what a transient queue stores, and its thread least of all.

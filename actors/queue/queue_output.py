@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import pykka
 
 from actors.errors import InboxOverflowError, QueueError
+from actors.queue.operations.dead_letters import readdressed
 from actors.queue.vocabulary.commands import DeadLettersMoved, Origin, StoreDeadLetters
+from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.replies import (
     DeadLetter,
     MessagesTaken,
@@ -131,6 +133,7 @@ class QueueOutput:
         number: its number.
         storage: where its events are made durable; None for a queue in memory.
         find_queue: the queue with a name, made if need be, for dead letters.
+        elsewhere: whether another protocol has declared the queue of a name; None where there is none.
         let_go: told of a connection that is not the queue's any more.
         durable: what the queue is told when more of what happened is durable.
         measures: told what leaves, and when it may.
@@ -148,6 +151,7 @@ class QueueOutput:
         number: int,
         storage: Storage | None,
         find_queue: Callable[[str], Ref] | None,
+        elsewhere: Callable[[str], bool] | None,
         let_go: Callable[[Connection], None],
         durable: object,
         measures: Measures,
@@ -155,7 +159,7 @@ class QueueOutput:
         self._queue = queue
         self._name = name
         self._number = number
-        self._find_queue = find_queue
+        self._find_queue, self._elsewhere = find_queue, elsewhere
         self._let_go = let_go
         self._gate = CommitGate(storage, partial(_wake, queue, durable), self._let_out)
         self._promised: dict[LaterReply, None] = {}
@@ -222,7 +226,7 @@ class QueueOutput:
     def end(self) -> None:
         """The queue has stopped: nothing leads back to it from here, so that what it held is free at once."""
         self._let_go = _nothing
-        self._find_queue = None
+        self._find_queue = self._elsewhere = None
         self._gate.end()
 
     def tell(self, connection: Any, message: Reply | DeadLettersMoved | ParcelsStored, after: int = 0) -> None:
@@ -270,8 +274,12 @@ class QueueOutput:
 
     def _dead_letter(self, effect: DeadLetter) -> None:
         """Hand messages over; the state asks again if nothing is heard of them."""
-        name = effect.queue or dead_letter_name(self._name)
-        message = StoreDeadLetters(self._queue, Origin(self._number, effect.ranges), effect.batch, effect.published)
+        name, batch, published = effect.queue or dead_letter_name(self._name), effect.batch, effect.published
+        if effect.queue is not None and self._elsewhere is not None and self._elsewhere(self._name):
+            # Other protocols know no way but through an exchange: this is the default one's, by the queue's name.
+            batch = readdressed(batch, name, None if published is None else published.routing_key)
+            published = Published("", name)
+        message = StoreDeadLetters(self._queue, Origin(self._number, effect.ranges), batch, published)
         try:
             if self._find_queue is not None:
                 self._find_queue(name).tell(message)

@@ -13,7 +13,7 @@ import pykka
 
 from actors.errors import BlockingCallOnLoopError
 from actors.runtime._loop_inbox import Watch
-from actors.runtime._pykka import Envelope
+from actors.runtime._pykka import ActorStop, Envelope
 from actors.runtime.loop_future import LoopFuture
 
 if TYPE_CHECKING:
@@ -154,6 +154,12 @@ class LoopActorRef(pykka.ActorRef[A], Generic[A]):
     def stop_nowait(self) -> None:
         """Ask the actor to stop after the messages that it has, and forget about it; nothing happens if it is dead."""
         self.actor_inbox.request_stop()
+
+    def stop_now(self) -> None:
+        """As `stop_nowait`, but the actor ends before this returns where it has nothing else to do, on its loop's thread; see `deliver`."""
+        inbox = self.actor_inbox
+        if inbox.stop_requested or not inbox.handled(ActorStop()):
+            inbox.request_stop()
 
     def stopped(self) -> LoopFuture[BaseException | None]:
         """A future of the actor's end: its value is the failure that ended it, or None; it does not ask it to stop."""

@@ -64,6 +64,30 @@ def test_every_stop_of_a_living_actor_answers_true_and_on_stop_runs_once() -> No
     run(scenario())
 
 
+def test_one_that_has_nothing_else_to_do_can_be_stopped_now_and_others_after_what_they_have() -> None:
+    async def scenario() -> None:
+        logs: list[list[Any]] = [[], [], []]
+        idle, busy, at_work = (Recorder.start(log) for log in logs)
+        assert await idle.ask("idle", block=False)
+        assert await at_work.ask("idle", block=False)
+        idle.stop_now()
+        assert not idle.is_alive()
+        assert logs[0] == ["start", "idle", "stop"]
+        idle.stop_now()
+        busy.tell("told before")
+        busy.stop_now()
+        busy.stop_now()
+        assert busy.is_alive()
+        at_work.tell(lambda actor: actor.actor_ref.stop_now())
+        at_work.tell("still handled")
+        assert await busy.stopped() is None
+        assert await at_work.stopped() is None
+        assert logs[1] == ["start", "told before", "stop"]
+        assert logs[2] == ["start", "idle", "still handled", "stop"]
+
+    run(scenario())
+
+
 def test_an_actor_stops_itself_after_what_it_has() -> None:
     async def scenario() -> None:
         log: list[Any] = []

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
+import pika
 import pytest
 
 from tests.docs.typed import block
@@ -45,6 +46,11 @@ def test_a_program_prints_what_the_page_shows(broker: BrokerProcess, run_program
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_query_sums_what_pika_has_published(broker: BrokerProcess, environment: dict[str, str]) -> None:
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", int(port_of(broker)))) as connection:
+        # A run that finds no Java has published all the same.
+        channel = connection.channel()
+        channel.queue_declare("sales", durable=True)
+        channel.basic_publish("", "sales", b'{"product": "tea", "euros": 1}')
     command = ["examples/amqp_spark.py", "--port", port_of(broker), "--address", broker.receiving]
     done = subprocess.run(
         [sys.executable, *command],

@@ -168,7 +168,7 @@ class Operations:
             "x-max-length": lambda: self._random.choice([3, 3, 3, -1, "3"]),
             "x-max-length-bytes": lambda: self._random.choice([10_000, 10_000, -1]),
             "x-overflow": lambda: self._random.choice(["reject-publish", "reject-publish", "nonsense", 1]),
-            "x-dead-letter-exchange": lambda: self._random.choice([self._view.named(DEAD)] * 4 + [7]),
+            "x-dead-letter-exchange": lambda: self._random.choice([self._view.named(DEAD)] * 3 + ["", 7]),
             "x-dead-letter-routing-key": lambda: self._random.choice(["gone", "gone", False]),
             "x-queue-type": lambda: self._random.choice(["classic", "classic", "nonsense", 2]),
             "x-unknown": lambda: self._random.choice(["kept", 1, Field("t", value=True)]),
@@ -178,6 +178,9 @@ class Operations:
         said = {name: make() for name, make in choose.items() if self._often(0.25)}
         if {"x-max-length", "x-max-length-bytes"} & said.keys():
             said.setdefault("x-overflow", "reject-publish")
+        if said.get("x-dead-letter-exchange") == "":
+            # It leads to a queue by its name, and here it has to be said.
+            said["x-dead-letter-routing-key"] = self._view.named(DEAD)
         return Table.of(said)
 
     # Queues and exchanges

@@ -52,21 +52,23 @@ class Asking:
             self._need(right, resource, name)
 
     def _need_any(self, resource: str, operation: str, kind: str = "") -> None:
-        """Refuse who has no right on a resource at all."""
+        """Refuse who has no right on a resource at all; whoever tells them logs it, with one of the rights: `ForbiddenError.log`."""
         if any(self.principal.may(right, resource) for right in RESOURCE_RIGHTS):
             return
-        try:
-            # What it is refused for is one of them.
-            self._need(Right.READ, resource, operation, kind)
-        except ForbiddenError as error:
-            error.right = None
-            raise
+        error = self._forbidden(Right.READ, resource, kind)
+        error.right = None
+        who, peer = self.principal.name, self.peer
+        error.log = lambda right: audit.refused(who, right, operation, resource, peer)
+        raise error
 
     def _need(self, right: Right, resource: str | None, operation: str, kind: str = "") -> None:
         """Refuse, and log it, unless the principal has the right; ``kind`` is in words what a resource is that is no queue."""
         if self.principal.may(right, resource):
             return
         audit.refused(self.principal.name, name_of(right), operation, resource, self.peer)
+        raise self._forbidden(right, resource, kind)
+
+    def _forbidden(self, right: Right, resource: str | None, kind: str) -> ForbiddenError:
         what = "the broker" if resource is None else f"{kind}{resource!r:.255}"
         text = f"{self.principal} may not {name_of(right)} {what}"
-        raise ForbiddenError(text, user=self.principal.name, right=name_of(right), resource=resource)
+        return ForbiddenError(text, user=self.principal.name, right=name_of(right), resource=resource)

@@ -37,6 +37,12 @@ class Declarations(Asking):
         super().__init__(services, principal)
         self.owner: Ref | None = None
 
+    @property
+    def staged_limits(self) -> dict[str, Any]:
+        """What transactions may hold of a queue unless it says otherwise, by the names of the settings: the broker's own."""
+        settings = self._services.queues.settings
+        return {"max_staged_messages": settings.max_staged_messages, "max_staged_bytes": settings.max_staged_bytes}
+
     def find_queue(self, queue: str) -> FoundQueue:
         """A queue that is there, as it stands; it takes any right on it, and nothing is made.
 

@@ -90,10 +90,12 @@ def import_definitions(file: str, dry_run: bool, virtual_hosts: str, virtual_hos
                 problems.append(f"{step.text} is left as it is: {step.differs}")
             else:
                 same += 1
-        for sentence in (*plan.left, *problems):
+        warnings = list(_not_served(plan, there))
+        for sentence in (*warnings, *plan.left, *problems):
             tell(VERB, sentence)
         done = "would be created" if dry_run else "created"
-        tell(VERB, f"{made:,} {done}, {same:,} there already, {written.counted(len(problems), 'problem')}")
+        warned = f", {written.counted(len(warnings), 'warning')}" if warnings else ""
+        tell(VERB, f"{made:,} {done}, {same:,} there already, {written.counted(len(problems), 'problem')}{warned}")
         if problems:
             raise typer.Exit(EXIT_FAILED)
 
@@ -128,6 +130,16 @@ async def _there(administration: Administration) -> There:
         {str(each.get("name")): each for each in await administration.queues()},
         {_binding_key(each) for each in await administration.bindings()},
     )
+
+
+def _not_served(plan: Plan, there: There) -> Iterator[str]:
+    """Of each virtual host of the file that the broker does not serve, a sentence. One that it serves has exchanges from the start."""
+    from transport.config.virtual_hosts import show_virtual_hosts  # noqa: PLC0415 - not needed for --help
+
+    for host, beginning in plan.virtual_hosts.items():
+        if f"{beginning}amq.direct" not in there.exchanges:
+            option = f'--amqp-virtual-hosts "{show_virtual_hosts({host: beginning})}"'
+            yield f"warning: the broker does not serve virtual host {host}, and no client of AMQP can enter it: start it with {option}"
 
 
 def _binding_key(binding: Facts) -> tuple[Any, ...]:

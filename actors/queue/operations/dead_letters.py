@@ -309,7 +309,7 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
     batch = entry.part(span.start, span.stop)
     facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries, error, entry.published)
     settings = core.settings
-    more = len(facts.packed) + MAP_BYTES + (0 if settings.dead_letter_routing_key is None else KEY_BYTES)
+    more = len(facts.packed) + MAP_BYTES + (KEY_BYTES if to or settings.dead_letter_routing_key is not None else 0)
     # What it says of earlier deaths is in the batch but for the last of them.
     if batch.headers is not None and _REASON_KEY in bytes(batch.headers.data):
         more += AGAIN_BYTES + (BEFORE_BYTES if facts.expired else 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from actors.errors import QueueError
@@ -20,7 +21,7 @@ from transport.gateways.amqp.channel_port import Waiting
 from transport.gateways.amqp.channel_publishing import NoLineError, Publishing
 from transport.gateways.amqp.declaring import Declaring
 from transport.gateways.amqp.direct_reply import DirectReply
-from transport.gateways.amqp.errors import AmqpError, short_text
+from transport.gateways.amqp.errors import AmqpError, InUseError, short_text
 from transport.gateways.amqp.events import Published, Settled
 from transport.gateways.amqp.publishing_line import Returned
 from transport.gateways.amqp.receiving import Receiving
@@ -353,7 +354,9 @@ class Channel:
         return self.link.operations.exchange_sender(to, port, None, stage, within=self.names.beginning, in_parts=True)
 
     def _declare_own(self, queue: str, settings: QueueSettings, kept: bytes) -> None:
-        self.link.operations.declare_own(self.names.queue(queue), settings, kept, self.link.own())
+        operations = self.link.operations
+        settings = replace(settings, **operations.staged_limits)
+        operations.declare_own(self.names.queue(queue), settings, kept, self.link.own())
 
     def check_there(self, queue: str) -> None:
         """As `channel_port.ChannelPort.check_there`."""
@@ -363,14 +366,16 @@ class Channel:
         """Whether one more may receive from a queue, or have it for itself; returns the queue's number.
 
         Raises:
-            AmqpError: NOT_FOUND: there is none. ACCESS_REFUSED: another has it for itself, or it shall be for one while others receive.
+            AmqpError: NOT_FOUND: there is none.
+            InUseError: another has it for itself, or it shall be for one while others receive.
         """
         found = self.declaring.found(queue)
         known = self.names.queue(queue)
         claims = self.link.claims
-        others = max(found.receivers - claims.getters[known], claims.consumers(known))
-        if not claims.may_consume(known) or (exclusive and others > 0):
-            raise AmqpError(ReplyCode.ACCESS_REFUSED, f"{self.names.queue_text(queue)} in exclusive use")
+        ours, may = claims.consumers(known), claims.may_consume(known)
+        others = max(found.receivers - claims.getters[known], ours)
+        if not may or (exclusive and others > 0):
+            raise InUseError(self.names.queue_text(queue), perhaps_left=may and not ours)
         return found.number
 
     def answers_due(self) -> None:
@@ -418,10 +423,6 @@ class Channel:
     def explained(self, text: str | None) -> None:
         """As `publishing_line.Host.explained`."""
         self.link.blocked(None if text is None else self.names.shown(text))
-
-    def unused(self, queue: str, number: int) -> None:
-        """As `channel_port.ChannelPort.unused`."""
-        self.declaring.unused(queue, number)
 
     def cancelled(self, tag: str) -> None:
         """As `channel_port.ChannelPort.cancelled`."""

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from actors.queue.directory_errors import QueueNotFoundError
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.confirms import Confirms
-from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.errors import AmqpError, InUseError
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.transacting import commit, roll_back, select
 
 if TYPE_CHECKING:
     from transport.gateways.amqp.channel import Channel
+    from transport.gateways.amqp.departures import Departing
 
 
-def _close(channel: Channel, _: connection.ChannelClose) -> None:
+def _close(channel: Channel, method: connection.ChannelClose) -> None:
+    departing = channel.receiving.end()
+    if departing.is_over:
+        _closed(channel)
+    else:
+        # With the answer the client knows that its queues are free, and that what it held is back.
+        channel.run(method, _closed_behind(channel, departing))
+
+
+async def _closed_behind(channel: Channel, departing: Departing) -> None:
+    await departing.over()
+    _closed(channel)
+
+
+def _closed(channel: Channel) -> None:
     channel.end()
     channel.link.channel_closed(channel)
     channel.say(connection.ChannelCloseOk())
@@ -45,6 +62,23 @@ def _confirm(channel: Channel, method: basic.ConfirmSelect) -> None:
     channel.answer(method.nowait, basic.ConfirmSelectOk())
 
 
+def _consume(channel: Channel, method: basic.BasicConsume) -> None:
+    try:
+        channel.receiving.consume(method)
+    except InUseError as error:
+        if not error.perhaps_left:
+            raise
+        channel.run(method, _consume_behind(channel, method))
+
+
+async def _consume_behind(channel: Channel, method: basic.BasicConsume) -> None:
+    """Consume once the queue has heard of those that have left: whoever has it for itself is alone with it then, or is refused."""
+    with suppress(QueueNotFoundError):
+        await channel.link.operations.figures(channel.names.queue(channel.queue_named(method.queue)))
+    if channel.receiving.departing is None:
+        channel.receiving.consume(method)
+
+
 def _received(name: str) -> Callable[[Channel, Any], None]:
     return lambda channel, method: getattr(channel.receiving, name)(method)
 
@@ -59,7 +93,7 @@ HANDLERS: Final[dict[type[Any], Callable[[Channel, Any], None]]] = {
     connection.ChannelFlow: _flow,
     connection.AccessRequest: _access,
     basic.BasicQos: _received("qos"),
-    basic.BasicConsume: _received("consume"),
+    basic.BasicConsume: _consume,
     basic.BasicCancel: _received("cancel"),
     basic.BasicCancelOk: _received("cancel_answered"),
     basic.BasicGet: _received("get"),

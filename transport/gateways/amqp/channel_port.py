@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from actors import LoopActorRef
     from transport.broker.operations import Operations
     from transport.gateways.amqp.claims import Claims
+    from transport.gateways.amqp.departures import Departures
     from transport.gateways.amqp.direct_reply import DirectReply
     from transport.gateways.amqp.errors import AmqpError
     from transport.gateways.amqp.method import Method
@@ -69,9 +70,6 @@ class ChannelPort(Protocol):
     def check_consumed(self, queue: str, *, exclusive: bool) -> int:
         """Whether one more may receive from a queue, or have it for itself; returns the queue's number, and raises AmqpError."""
 
-    def unused(self, queue: str, number: int) -> None:
-        """The last consumer of the queue with this name and number is gone."""
-
     def run(self, method: Method, work: Coroutine[None, None, Method | None]) -> None:
         """Have a command carried out. What the client has said behind it waits."""
 
@@ -103,12 +101,14 @@ class Link(Protocol):
         frame_max: bytes of a frame that its client takes.
         capabilities: what its client says it can do.
         claims: who consumes from which queue.
+        departures: consumers that leave, of all connections.
         waiting_total: what all connections have published that waits for room.
         owner: what the connection's own queues go with; None where it has none.
         receivers: the actors that receive for it.
     """
 
     claims: Claims
+    departures: Departures
     receivers: Receivers
     waiting_total: WaitingTotal
     owner: Ref | None

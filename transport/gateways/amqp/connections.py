@@ -62,7 +62,7 @@ class AmqpConnection(Served[Any]):
         protocol: its protocol.
 
     Attributes:
-        claims: as of the gateway, and so is ``waiting_total``.
+        claims: as of the gateway, and so are ``departures`` and ``waiting_total``.
         owner: what its own queues go with; None where it has none.
         names: of what is in its virtual host, once it is open.
         frame_max: as agreed.
@@ -91,7 +91,7 @@ class AmqpConnection(Served[Any]):
         # What is under way; and of all channels, as each has told last.
         self._working = self._waiting = self._consumers = 0
         self.names, self.receivers = Names(), Receivers()
-        self.claims, self.waiting_total = gateway.claims, gateway.waiting
+        self.claims, self.departures, self.waiting_total = gateway.claims, gateway.departures, gateway.waiting
         self.owner: LoopActorRef[Any] | None = None
         self.frame_max = 0
         self.capabilities: frozenset[str] = frozenset()
@@ -114,8 +114,7 @@ class AmqpConnection(Served[Any]):
         elif type(event) is MethodReceived:
             self._method(event.channel, event.method)
         elif type(event) is Refused:
-            channel = self._channels[event.channel]
-            channel.end_with(event.error)
+            self._channels[event.channel].end_with(event.error)
         elif type(event) is ProtocolHeader:
             certificate = None if self.connection is None else self.connection.certificate
             self._say(0, self._negotiation.start(external=bool(certificate)))
@@ -169,6 +168,8 @@ class AmqpConnection(Served[Any]):
             self._leave_behind(*self._channels.values())
             self._channels.clear()
             self._unfinished.forget()
+        if self._connections.ending:
+            self.departures.hurry()
         if self.owner is not None:
             self.owner.stop_nowait()
 
@@ -299,8 +300,7 @@ class AmqpConnection(Served[Any]):
 
     def _leave_behind(self, *channels: Channel) -> None:
         """What these have published is stored all the same, and they end."""
-        waiting = sum(channel.counts().bytes for channel in channels)
-        self._behind.leave(channels, waiting)
+        self._behind.leave(channels, sum(channel.counts().bytes for channel in channels))
 
     def _of_closing(self, number: int, method: Method) -> None:
         """Of a channel that was told to close only its own close and the answer to ours are looked at."""

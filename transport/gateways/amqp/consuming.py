@@ -168,8 +168,11 @@ class Consumer:
         """It receives no more; what it holds goes back to its queue, and has not failed."""
         self.ended = True
         if self.actor is not None and self.actor.is_alive():
-            self.actor.actor_inbox.offer_beyond_bound(Left(failed=False))
-            self.actor.stop_nowait()
+            inbox = self.actor.actor_inbox
+            if not inbox.handled(left := Left(failed=False)):
+                inbox.offer_beyond_bound(left)
+            # At once where it can: what the queue is asked from now on is behind that.
+            self.actor.stop_now()
 
     # Told by the actor
 

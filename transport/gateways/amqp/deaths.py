@@ -54,7 +54,7 @@ def with_deaths(
         stored_us: when the queue that it is in has stored it, microseconds since the epoch.
         shown: what a queue or an exchange of the broker's is called where this is told.
     """
-    deaths = tuple(each._replace(queue=shown(each.queue), exchange=shown(each.exchange)) for each in history.deaths)
+    deaths = tuple(_shown(each, shown) for each in history.deaths)
     first = next((each for each in deaths if each.first), deaths[-1])
     further = _further(properties.headers)
     told = [
@@ -75,6 +75,14 @@ def with_deaths(
     except LocalProtocolError:
         # Its own headers leave no room in a table, and are what its sender wanted said.
         return properties
+
+
+def _shown(death: Death, shown: Callable[[str], str]) -> Death:
+    """With the names that its queue, its exchange, and a key that is its queue's name have for a client."""
+    queue, key = shown(death.queue), death.key
+    if not death.exchange and key == death.queue.encode():
+        key = queue.encode()
+    return death._replace(queue=queue, exchange=shown(death.exchange), key=key)
 
 
 def _told(death: Death, stored_us: int, further: Sequence[str], expiration: str | None) -> Table:

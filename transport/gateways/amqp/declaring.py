@@ -13,7 +13,6 @@ from functools import partial
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final
 
-from actors.errors import StorageError
 from actors.exchanges.errors import (
     BoundQueueNotFoundError,
     ExchangeExistsError,
@@ -30,7 +29,7 @@ from transport.gateways.amqp.equivalence import DeclaredWith, check_queue, check
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.names import check_new, on_one_line
 from transport.gateways.amqp.plain_tables import plain
-from transport.gateways.amqp.queue_arguments import settings_of
+from transport.gateways.amqp.queue_arguments import check_again, settings_of
 from transport.gateways.amqp.reply_codes import ReplyCode
 
 if TYPE_CHECKING:
@@ -122,7 +121,9 @@ class Declaring:
         if queue := said.get("dead_letter_queue"):
             said["dead_letter_queue"] = self._names.queue(queue)
         try:
-            return QueueSettings(**said, durable=method.durable and not method.exclusive), said
+            # Nothing is said of these in AMQP.
+            said_or_not = self._operations.staged_limits | said
+            return QueueSettings(**said_or_not, durable=method.durable and not method.exclusive), said
         except ValueError as error:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{self._names.queue_text(name)}: {error}") from None
 
@@ -149,7 +150,9 @@ class Declaring:
         owner = self._channel.link.owner if method.exclusive else None
         if there.owner is not owner or (method.exclusive and there.owner is None):
             raise self._locked(name)
-        declared = DeclaredWith(method.auto_delete, method.arguments)
+        declared, present = DeclaredWith(method.auto_delete, method.arguments), DeclaredWith.of(there.arguments)
+        if present is not None:
+            check_again(method.arguments, present.arguments, self._names.queue_text(name))
         durable = method.durable and not method.exclusive
         wanted = partial(self._settings, name, method)
         check_queue(there, declared, durable, wanted, self._names.queue_text(name), self._names.shown_name)
@@ -167,18 +170,6 @@ class Declaring:
             else:
                 await self._operations.declare_queue(known, settings, kept)
         return await self._looked_for(name, method.nowait)
-
-    def unused(self, queue: str, number: int) -> None:
-        """The last consumer of a queue is gone: so is a queue that was declared to go with it, and not another of its name."""
-        try:
-            found = self._operations.find_queue(self._names.queue(queue))
-        except (QueueNotFoundError, ForbiddenError):
-            return
-        declared = DeclaredWith.of(found.arguments)
-        if declared is not None and declared.auto_delete and found.number == number:
-            # A journal that has failed has told the broker, which is about to end.
-            with suppress(StorageError):
-                self._operations.delete_unused(self._names.queue(queue))
 
     async def _looked_for(self, name: str, nowait: bool) -> Method | None:
         if nowait:

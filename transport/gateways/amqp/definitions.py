@@ -24,7 +24,7 @@ from transport.gateways.amqp.definitions_policies import Policies
 from transport.gateways.amqp.equivalence import DeclaredWith
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.names import RESERVED, Names
-from transport.gateways.amqp.queue_arguments import ArgumentRefusedError, settings_of
+from transport.gateways.amqp.queue_arguments import LATER, ArgumentRefusedError, settings_of
 from transport.gateways.amqp.tables import Table
 from transport.wire.names import check_name
 
@@ -88,12 +88,17 @@ class WantedBinding(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is to be made, in this order, and what is left, a sentence each."""
+    """What is to be made, in this order, and what is left, a sentence each.
+
+    Attributes:
+        virtual_hosts: those that the file has, each with the beginning that the broker's names in it have.
+    """
 
     exchanges: tuple[WantedExchange, ...]
     queues: tuple[WantedQueue, ...]
     bindings: tuple[WantedBinding, ...]
     left: tuple[str, ...]
+    virtual_hosts: Mapping[str, str]
 
 
 def plan_of(definitions: Definitions, virtual_hosts: Mapping[str, str]) -> Plan:
@@ -130,7 +135,11 @@ class _Planning:
                 "policies", "they are settings of the queues that they match now, and of none that is declared later"
             )
         self._leave_the_rest()
-        return Plan(exchanges, queues, bindings, tuple(f"{_some(what)}: {why}" for why, what in self._left.items()))
+        left = tuple(f"{_some(what)}: {why}" for why, what in self._left.items())
+        hosts = dict.fromkeys(definitions.virtual_hosts)
+        for defined in (definitions.exchanges, definitions.defined_queues, definitions.bindings):
+            hosts |= dict.fromkeys(each.virtual_host for each in defined)
+        return Plan(exchanges, queues, bindings, left, {host: self.names(host).beginning for host in hosts})
 
     def names(self, virtual_host: str) -> Names:
         """The names of a virtual host."""
@@ -190,7 +199,9 @@ class _Planning:
             effective, policies = self._policies.applied(defined._replace(arguments=kept))
             said = settings_of(Table.of(self._supported(effective, text, " of its policies")), text)
             settings = QueueSettings(**_named(said, names), durable=True)
-            declared_with = DeclaredWith(defined.auto_delete, Table.of(kept)).kept()
+            # Its clients declare it with what is not there yet, and were not told to do otherwise.
+            later = {each: value for each, value in defined.arguments.items() if each in LATER}
+            declared_with = DeclaredWith(defined.auto_delete, Table.of(kept | later)).kept()
         except (TransportError, ValueError) as error:
             self._leave(text, error.explanation if isinstance(error, AmqpError) else str(error))
             return None

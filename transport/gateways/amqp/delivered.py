@@ -15,17 +15,22 @@ def exchange_of(messages: ReceivedMessages, names: Names) -> str:
     return "" if messages.published is None else names.shown_name(messages.published.exchange)
 
 
-def keys_of(messages: ReceivedMessages, queue: str) -> list[tuple[str, int]]:
-    """Their routing keys, each with how many in a row have it; ``queue`` is that of those that were sent to it."""
+def keys_of(messages: ReceivedMessages, queue: str, names: Names) -> list[tuple[str, int]]:
+    """Their routing keys, each with how many in a row have it; ``queue`` is that of those that were sent to it, as ``names`` have it."""
     published, keys, count = messages.published, messages.batch.keys, len(messages.batch)
     if published is None:
         return [(queue, count)]
     if keys is None:
-        return [(published.routing_key, count)]
-    only = keys.same()
-    if only is not None:
-        return [(published.key_of(only), count)]
-    return [(published.key_of(key), len(list(same))) for key, same in groupby(keys.tolist())]
+        found = [(published.routing_key, count)]
+    elif (only := keys.same()) is not None:
+        found = [(published.key_of(only), count)]
+    else:
+        found = [(published.key_of(key), len(list(same))) for key, same in groupby(keys.tolist())]
+    if names.beginning and not published.exchange:
+        # What the broker itself has sent on to this queue says its whole name: a dead letter.
+        whole = names.queue(queue)
+        return [(queue if key == whole else key, times) for key, times in found]
+    return found
 
 
 def split(messages: ReceivedMessages, count: int) -> tuple[ReceivedMessages, ReceivedMessages | None]:

@@ -66,6 +66,22 @@ class WrongProtocolError(AmqpError):
         super().__init__(ReplyCode.FRAME_ERROR, explanation)
 
 
+class InUseError(AmqpError):
+    """A queue is another's alone, or is wanted for one while others receive from it.
+
+    Args:
+        text: how texts speak of the queue.
+        perhaps_left: whether nobody says so but the queue, which hears of who has left a little later.
+
+    Attributes:
+        perhaps_left: as given.
+    """
+
+    def __init__(self, text: str, *, perhaps_left: bool) -> None:
+        super().__init__(ReplyCode.ACCESS_REFUSED, f"{text} in exclusive use")
+        self.perhaps_left = perhaps_left
+
+
 def short_text(text: str) -> str:
     """``text`` as fits a short string: where it is too long, cut between characters, with three dots."""
     encoded = text.encode("utf-8", "replace")

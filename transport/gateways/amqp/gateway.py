@@ -9,6 +9,7 @@ from typing import Any
 from actors import LoopActor, LoopActorRef
 from transport.gateways.amqp.claims import Claims
 from transport.gateways.amqp.contents import MAX_MESSAGE_BYTES
+from transport.gateways.amqp.departures import Departures
 from transport.gateways.amqp.leaving import Leaving
 from transport.gateways.amqp.names import DEFAULT
 from transport.gateways.amqp.waiting_total import WaitingTotal
@@ -23,6 +24,7 @@ class Gateway:
         virtual_hosts: those that there are, each with the beginning that the broker's names in it have.
         version: the broker's.
         claims: who consumes from which queue.
+        departures: consumers that leave as their channels end.
         leaving: connections that are gone and have left something.
         waiting: what was published and waits for room.
         max_message_bytes: of one message's body.
@@ -30,6 +32,7 @@ class Gateway:
 
     virtual_hosts: Mapping[str, str] = field(default_factory=lambda: {DEFAULT: ""})
     claims: Claims = field(default_factory=Claims)
+    departures: Departures = field(default_factory=Departures)
     leaving: Leaving = field(default_factory=Leaving)
     waiting: WaitingTotal = field(default_factory=WaitingTotal)
     max_message_bytes: int = MAX_MESSAGE_BYTES

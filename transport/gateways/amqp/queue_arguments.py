@@ -24,9 +24,12 @@ LATER: Final = {
     "x-delivery-limit": "it is not there yet: refuse without requeue what has failed too often",
 }
 """What RabbitMQ knows and this broker does not yet, and what to do."""
+DROPS_HEAD: Final = "drop-head"
+"""What RabbitMQ's queues do at their limit unless told otherwise."""
+NO_DROP_HEAD: Final = "drop-head is not there yet: say x-overflow reject-publish, or block, which stops who publishes"
 TYPES: Final = ("classic", "quorum")
 """Both are a journalled queue here."""
-OVERFLOWS: Final = {"drop-head": None, "reject-publish": REJECT, "block": BLOCK}
+OVERFLOWS: Final = {DROPS_HEAD: None, "reject-publish": REJECT, "block": BLOCK}
 """What a queue at its limit does. ``block`` is this broker's own: it stops the reading of who publishes there."""
 _INTEGERS: Final = frozenset("bBsuIil")
 _MS: Final = 1000
@@ -65,9 +68,27 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
         settings["max_receives"] = MAX_RECEIVES_LIMIT
     limited = settings["max_messages"] is not None or settings["max_bytes"] is not None
     if settings["overflow"] is None or (limited and "x-overflow" not in arguments):
-        why = "drop-head is not there yet: say x-overflow reject-publish, or block, which stops who publishes"
-        _refuse("x-overflow", queue, why)
+        _refuse("x-overflow", queue, NO_DROP_HEAD)
     return settings
+
+
+def check_again(arguments: Table, there: Table, queue: str) -> None:
+    """Whether a queue that AMQP has declared may be declared with these: what is not there yet is refused as it was then.
+
+    Args:
+        arguments: these.
+        there: with which it was declared. What is not there yet is among them where it was imported, and whoever did that was told.
+        queue: how texts speak of the queue.
+
+    Raises:
+        ArgumentRefusedError: PRECONDITION_FAILED: an argument that is not there yet.
+    """
+    for name, _, value in arguments:
+        field = there.field(name)
+        if name in LATER and (field is None or field.value != value):
+            _refuse(name, queue, LATER[name])
+        if name == "x-overflow" and value == DROPS_HEAD:
+            _refuse(name, queue, NO_DROP_HEAD)
 
 
 class ArgumentRefusedError(AmqpError):

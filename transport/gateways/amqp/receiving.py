@@ -17,6 +17,7 @@ from transport.gateways.amqp.carried_properties import delivered_properties
 from transport.gateways.amqp.consuming import TOLD, Consumer, Outcome, Ranges, ranges_of
 from transport.gateways.amqp.delivered import exchange_of, keys_of, split
 from transport.gateways.amqp.deliveries import Deliveries, Held
+from transport.gateways.amqp.departures import Departing, Withdrawing, drop_unused
 from transport.gateways.amqp.direct_reply import REPLY_TO, is_place
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.refusals import of_channel
@@ -43,6 +44,9 @@ class Receiving:
 
     Args:
         channel: whose it is.
+
+    Attributes:
+        departing: those that leave, since the channel has ended.
     """
 
     def __init__(self, channel: ChannelPort) -> None:
@@ -60,6 +64,7 @@ class Receiving:
         # each of them may hold.
         self._prefetch = self._most = 0
         self._kept: deque[tuple[Consumer, ReceivedMessages]] = deque()
+        self.departing: Departing | None = None
 
     @property
     def held(self) -> int:
@@ -103,23 +108,19 @@ class Receiving:
 
     def stop(self) -> None:
         """Deliver nothing more; the client may still settle what it has."""
-        for consumer in self._consumers.values():
-            consumer.demand_no_more()
+        self._channel.link.departures.put(Withdrawing(list(self._consumers.values())))
 
-    def end(self) -> None:
-        """What the client holds goes back to its queues."""
-        claims = self._channel.link.claims
-        for queue in self._getters:
-            claims.getter_leaves(self._channel.names.queue(queue))
-        for consumer in {*self._consumers.values(), *self._getters.values(), *self._held.holders()}:
-            self._leave(consumer)
-        consumers = list(self._consumers.values())
-        self._consumers.clear()
-        self._getters.clear()
-        # They know this: without a cycle all are free at once.
-        self._asks_of, self._held = None, Deliveries()
-        for consumer in consumers:
-            self._consumes_no_more(consumer)
+    def end(self) -> Departing:
+        """What the client holds goes back to its queues, of very many consumers in turns to come; returns those that leave."""
+        if self.departing is None:
+            consumers, others = list(self._consumers.values()), [*self._getters.values(), *self._lingering]
+            # They know this: without a cycle all are free at once.
+            self._asks_of, self._held = None, Deliveries()
+            for each in (self._consumers, self._getters, self._lingering, self._writers, self._kept):
+                each.clear()
+            self.departing = Departing(self._channel.link, self._channel.names, consumers, others)
+            self.departing.begin()
+        return self.departing
 
     # Methods.
 
@@ -256,8 +257,9 @@ class Receiving:
         """As `consuming.Host.delivered`."""
         writer = self._writers.get(consumer)
         if writer is None:
-            # It was cancelled while these were on their way.
-            consumer.give_back(((messages.first, len(messages.batch)),), failed=False)
+            # It was cancelled while these were on their way. What one has that leaves goes back as it does.
+            if self.departing is None:
+                consumer.give_back(((messages.first, len(messages.batch)),), failed=False)
             return
         if self._most and not consumer.no_ack:
             self._kept.append((consumer, messages))
@@ -289,7 +291,7 @@ class Receiving:
         # What is alone is written from where it is: it may be large.
         bodies: Sequence[Part] = [payloads.data] if count == 1 else payloads.tolist()
         exchange, at = exchange_of(messages, self._channel.names), 0
-        for key, messages_of_it in keys_of(messages, consumer.queue):
+        for key, messages_of_it in keys_of(messages, consumer.queue, self._channel.names):
             stop = at + messages_of_it
             writer.put(parts, tag + at, redelivered, exchange, key, properties[at:stop], bodies[at:stop])
             at = stop
@@ -302,6 +304,8 @@ class Receiving:
     def taken(self, getter: Consumer, answer: MessagesTaken) -> None:
         """As `consuming.Host.taken`."""
         asked, self._asked = self._asked, None
+        if self.departing is not None:
+            return
         assert asked is not None, "what is answered was asked"
         if answer.ranges:
             self._got(getter, answer, asked)
@@ -316,7 +320,7 @@ class Receiving:
             delivery_tag=tag,
             redelivered=messages.delivery_count > 1 or messages.possibly_replayed,
             exchange=exchange_of(messages, self._channel.names),
-            routing_key=keys_of(messages, getter.queue)[0][0],
+            routing_key=keys_of(messages, getter.queue, self._channel.names)[0][0],
             message_count=answer.ready,
         )
         (properties,) = delivered_properties(messages, self._channel.names.shown_name)
@@ -355,7 +359,7 @@ class Receiving:
         except Exception:
             if is_place(consumer.queue):
                 self._channel.direct_reply.left(consumer.queue)
-                self._channel.unused(consumer.queue, consumer.number)
+                drop_unused(self._channel.link, self._channel.names.queue(consumer.queue), consumer.number)
             raise
 
     def _begin(self, consumer: Consumer) -> None:
@@ -400,7 +404,7 @@ class Receiving:
         self._channel.direct_reply.left(consumer.queue)
         queue = self._channel.names.queue(consumer.queue)
         if self._channel.link.claims.leave(queue, consumer):
-            self._channel.unused(consumer.queue, consumer.number)
+            drop_unused(self._channel.link, queue, consumer.number)
 
     def _give_way(self) -> None:
         """Have room for one more queue: what was asked for least lately, and nothing is held of."""

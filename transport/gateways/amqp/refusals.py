@@ -80,7 +80,7 @@ _NEEDED: Final = {
 
 
 def refusal_of(error: Exception, names: Names, index: int, channel: int) -> AmqpError:
-    """What a channel is told of one of `TROUBLES`, by the names of its virtual host.
+    """What a channel is told of one of `TROUBLES`, by the names of its virtual host; the log of who did what says the same right.
 
     Args:
         error: what the broker has answered.
@@ -102,6 +102,8 @@ def refusal_of(error: Exception, names: Names, index: int, channel: int) -> Amqp
 def _refused(error: ForbiddenError, resource: str, names: Names, index: int) -> str:
     """RabbitMQ's text of a right that is missing. What a resource is the method tells: rights do not."""
     name, right = names.shown_name(resource), error.right or _NEEDED.get(index, "read")
+    if error.log is not None:
+        error.log(right)
     exchange = (
         index >> 16 == _EXCHANGES
         or (right == "read" and index in _EXCHANGE_READ)

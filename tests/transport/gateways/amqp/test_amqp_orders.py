@@ -151,6 +151,27 @@ def test_a_consumer_that_wants_a_queue_for_itself_is_refused_where_one_has_come_
     assert refused.reply_text == f"ACCESS_REFUSED - queue '{queue}' in vhost '/' in exclusive use"
 
 
+def test_a_consumer_has_a_queue_for_itself_behind_one_that_is_cancelled_just_before(
+    client: RawClient, queue: str
+) -> None:
+    """The queue had not heard of the cancel when the second asked, and it was refused."""
+    client.ask(basic.BasicConsume(queue=queue, consumer_tag="first"), basic.BasicConsumeOk)
+    for tag, next_tag in (("first", "second"), ("second", "third")):
+        client.say(
+            basic.BasicCancel(consumer_tag=tag, nowait=True),
+            basic.BasicConsume(queue=queue, consumer_tag=next_tag, exclusive=True),
+        )
+        assert client.expect(basic.BasicConsumeOk, 1).consumer_tag == next_tag
+    client.write(published(queue, b"m"))
+    assert client.content().method.consumer_tag == "third"
+
+
+def test_a_queue_that_is_looked_for_behind_a_cancel_counts_one_consumer_less(client: RawClient, queue: str) -> None:
+    client.ask(basic.BasicConsume(queue=queue, consumer_tag="first"), basic.BasicConsumeOk)
+    client.say(basic.BasicCancel(consumer_tag="first", nowait=True), entity.QueueDelete(queue=queue, if_unused=True))
+    assert client.expect(entity.QueueDeleteOk, 1).message_count == 0
+
+
 def test_one_that_publishes_to_more_exchanges_than_it_may_at_a_time_waits(client: RawClient, named: Named) -> None:
     exchanges = [f"{named('e')}-{number}" for number in range(MOST_LINES + 20)]
     target = client.declare(named("all"), durable=True).queue

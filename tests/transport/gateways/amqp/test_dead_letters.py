@@ -209,6 +209,36 @@ def test_the_other_keys_of_a_message_route_its_dead_letters_until_they_are_given
     ]
 
 
+@pytest.mark.parametrize("expires", [False, True])
+def test_a_dead_letter_of_the_default_exchange_comes_by_that_and_by_the_name_of_its_queue(
+    channel: BlockingChannel, named: Named, expires: bool
+) -> None:
+    source, late, end, news = named("source"), named("late"), named("end"), named("news")
+    channel.queue_declare(end)
+    channel.exchange_declare(news, "direct")
+    for queue, following in ((source, late), (late, end)):
+        arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": following}
+        if expires:
+            # Nobody has it in the first, and somebody in time in the second.
+            arguments["x-message-ttl"] = 1 if queue == source else SECONDS * 1_000
+        channel.queue_declare(queue, arguments=arguments)
+    channel.queue_bind(source, news, "k")
+    channel.basic_publish(news, "k", b"a", pika.BasicProperties(headers={"CC": ["copy"]}))
+    if not expires:
+        refuse(channel, source)
+    method, properties, _ = coming(channel, late)
+    assert (method.exchange, method.routing_key) == ("", late)
+    (death,) = properties.headers["x-death"]
+    assert (death["exchange"], death["routing-keys"]) == (news, ["k", "copy"])
+    channel.basic_nack(method.delivery_tag, requeue=False)
+    method, properties, _ = coming(channel, end)
+    assert (method.exchange, method.routing_key) == ("", end)
+    assert [(each["queue"], each["exchange"], each["routing-keys"]) for each in properties.headers["x-death"]] == [
+        (late, "", [late]),
+        (source, news, ["k", "copy"]),
+    ]
+
+
 def test_a_dead_letter_that_is_published_anew_is_a_new_message(channel: BlockingChannel, named: Named) -> None:
     source, late = named("source"), named("late")
     channel.queue_declare(late)

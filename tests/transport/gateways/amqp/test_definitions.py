@@ -98,6 +98,9 @@ def test_arguments_become_settings_and_are_kept_as_they_are_declared_by_clients(
         },
     )
     assert declared(queue_of(planned("rabbitmq-3.13.json"), "shop/returns")) == (True, {"x-queue-type": "classic"})
+    # Clients say so, and were not told to do otherwise.
+    tasks = queue_of(planned("rabbitmq-3.13.json"), "tasks")
+    assert (said(tasks), declared(tasks)) == ({}, (False, {"x-max-priority": 10, "x-queue-type": "classic"}))
 
 
 def test_a_policy_becomes_settings_of_the_queues_that_it_matches_and_is_no_part_of_their_declaration() -> None:

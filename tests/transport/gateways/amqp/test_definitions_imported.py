@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pika
 import pytest
+from pika.exceptions import ChannelClosedByBroker
 
 from tests.transport.gateways.amqp.conftest import AmqpBroker
 from tests.transport.gateways.amqp.test_definitions import FILES
@@ -84,7 +85,6 @@ def test_clients_find_what_was_imported_as_they_declare_it(broker: AmqpBroker) -
                 for row in document["queues"]:
                     # Others have arguments that are refused, or a name that no queue can have.
                     if row["vhost"] == virtual_host and row["name"] not in (
-                        "tasks",
                         "newest",
                         "events",
                         "my tasks",
@@ -110,6 +110,17 @@ def test_clients_find_what_was_imported_as_they_declare_it(broker: AmqpBroker) -
                 assert channel.basic_get("audit.logins", auto_ack=True)[2] == b"in"
 
 
+def test_what_is_not_there_yet_is_found_with_a_queue_that_was_imported_with_it_and_as_it_was(
+    broker: AmqpBroker,
+) -> None:
+    made_by(broker, OLD)
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.port)) as connection:
+        connection.channel().queue_declare("tasks", durable=True, arguments={"x-max-priority": 10})
+        for arguments in ({"x-max-priority": 9}, {"x-max-priority": 10, "x-delivery-limit": 3}):
+            with pytest.raises(ChannelClosedByBroker, match="PRECONDITION_FAILED - invalid arg 'x-"):
+                connection.channel().queue_declare("tasks", durable=True, arguments=arguments)
+
+
 def test_what_is_there_and_differs_stays_as_it_is_and_the_rest_is_made(broker: AmqpBroker, tmp_path: Path) -> None:
     for words in (
         "exchange create celery --kind topic",
@@ -133,6 +144,21 @@ def test_what_is_there_and_differs_stays_as_it_is_and_the_rest_is_made(broker: A
     ]
 
 
+def test_each_virtual_host_that_the_broker_does_not_serve_is_told_once_and_is_no_problem(
+    broker: AmqpBroker, tmp_path: Path
+) -> None:
+    queues = [{"vhost": host, "name": name} for host in ("/", "shop", "billing") for name in ("orders", "returns")]
+    file = tmp_path / "definitions.json"
+    file.write_text(json.dumps({"vhosts": [{"name": "/"}, {"name": "empty"}], "queues": queues}))
+    _, told = made_by(broker, str(file), "--virtual-hosts", "billing=invoices.")
+    text = "warning: the broker does not serve virtual host {}, and no client of AMQP can enter it: start it with {}"
+    assert told == [
+        text.format("empty", '--amqp-virtual-hosts "empty"'),
+        text.format("billing", '--amqp-virtual-hosts "billing=invoices."'),
+        "6 created, 0 there already, 0 problems, 2 warnings",
+    ]
+
+
 def test_a_binding_whose_ends_are_not_there_is_a_problem_that_says_what_to_do(
     broker: AmqpBroker, tmp_path: Path
 ) -> None:
@@ -143,12 +169,17 @@ def test_a_binding_whose_ends_are_not_there_is_a_problem_that_says_what_to_do(
     )
     for words in (("--dry-run",), ()):
         _, told = made_by(broker, str(file), *words, code=1)
-        assert told[:2] == [
+        assert told == [
+            (
+                "warning: the broker does not serve virtual host eu, and no client of AMQP can enter it: "
+                'start it with --amqp-virtual-hosts "eu"'
+            ),
             (
                 "binding from exchange eu/amq.topic to queue eu/orders is not made: there is no exchange eu/amq.topic: "
                 "start the broker with the virtual host (--amqp-virtual-hosts eu)"
             ),
             "binding from exchange amq.topic to queue orders is not made: there is no queue orders",
+            f"1 {'would be ' if words else ''}created, 0 there already, 2 problems, 1 warning",
         ]
     broken = json.dumps({"queues": [{"name": "q", "arguments": {"x-message-ttl": 5}}], "exchanges": 3}).encode()
     code, out, said = broker.run(VERB, "-", stdin=broken)

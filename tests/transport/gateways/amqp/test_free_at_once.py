@@ -84,14 +84,10 @@ def uncollected() -> Iterator[None]:
 
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID)
 @pytest.mark.usefixtures("uncollected")
-def test_nothing_of_a_connection_waits_for_the_collector(
-    run: Callable[[Callable[[], Any]], None], monkeypatch: pytest.MonkeyPatch, said: bytes
-) -> None:
-    monkeypatch.setattr("actors.queue.state.staged.MEMORY_MAX_STAGED_BYTES", MOST_STAGED_BYTES)
-
+def test_nothing_of_a_connection_waits_for_the_collector(run: Callable[[Callable[[], Any]], None], said: bytes) -> None:
     async def main() -> None:
         listeners = amqp_listeners(FREE_PORT, None)
-        async with Broker(BrokerConfig(), listeners=listeners) as broker:
+        async with Broker(BrokerConfig(max_staged_bytes=MOST_STAGED_BYTES), listeners=listeners) as broker:
             address = listeners[0].addresses[0]
             before = left()
             good, cut = [await AsyncClient.open(address.host, address.port) for _ in range(2)]

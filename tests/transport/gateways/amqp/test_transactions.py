@@ -13,8 +13,9 @@ from tests.transport.gateways.amqp.raw_amqp import CLOSE, CLOSE_CHANNEL, RawClie
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
+from transport.gateways.amqp.direct_reply import REPLY_TO
 from transport.gateways.amqp.layout import FRAME_BODY
-from transport.gateways.amqp.properties import EXPIRATION_FLAG
+from transport.gateways.amqp.properties import EXPIRATION_FLAG, Properties
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.tables import Table
 
@@ -311,6 +312,31 @@ def test_a_message_that_cannot_be_staged_has_nothing_of_its_transaction_happen_t
     error = client.expect(connection.ChannelClose, 1)
     assert "would have 3 of max_staged_messages 2 staged" in error.reply_text
     assert (client.there(queue), client.there(little)) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", ["durable", "exclusive", "reply"])
+@pytest.mark.parametrize(
+    ("option", "limit", "bodies", "text"),
+    [
+        ("--max-staged-messages", "2", (b"1", b"2", b"3"), "would have 3 of max_staged_messages 2 staged"),
+        ("--max-staged-bytes", "1000", (b"x" * 1_000,), "of max_staged_bytes 1000 staged"),
+    ],
+)
+def test_the_brokers_limits_of_what_is_staged_hold_for_what_amqp_declares(
+    kind: str, option: str, limit: str, bodies: tuple[bytes, ...], text: str
+) -> None:
+    with AmqpBroker(option, limit) as broker, broker.drained(), Transacted(broker.port) as client:
+        if kind == "reply":
+            client.ask(basic.BasicConsume(queue=REPLY_TO, no_ack=True), basic.BasicConsumeOk, channel=2)
+            client.declare("asked", 2)
+            client.write(published("asked", properties=Properties.of(reply_to=REPLY_TO).raw, channel=2))
+            client.say(basic.BasicGet(queue="asked", no_ack=True), channel=2)
+            queue = Properties(client.content().properties).reply_to or ""
+        else:
+            queue = client.declare("q", 2, **{kind: True}).queue
+        client.write(b"".join(published(queue, body) for body in bodies))
+        client.say(COMMIT)
+        assert text in client.expect(connection.ChannelClose, 1).reply_text
 
 
 def test_room_in_the_place_of_what_is_acknowledged_counts(client: Transacted, named: Named) -> None:

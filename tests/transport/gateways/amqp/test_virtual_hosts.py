@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -100,6 +101,31 @@ def test_rights_are_those_on_the_names_with_their_beginning(
     assert everything.queue_declare(f"europe.{queue}", passive=True).method.queue == f"europe.{queue}"
 
 
+def test_the_log_of_who_did_what_names_the_right_that_the_client_hears_of(tmp_path: Path) -> None:
+    with Guarded(tmp_path) as broker, broker.connected("ann", "/") as connection:
+        for does in (
+            lambda c: c.queue_declare("orders"),
+            lambda c: c.queue_declare("orders", passive=True),
+            lambda c: c.queue_delete("orders"),
+            lambda c: c.queue_bind("orders", "amq.topic"),
+            lambda c: c.queue_bind("shop/orders", "amq.topic"),
+            lambda c: c.basic_get("orders"),
+            lambda c: c.basic_consume("orders", print),
+            lambda c: c.exchange_declare("news"),
+            lambda c: published(c, "news", "k"),
+            lambda c: published(c, "", "orders"),
+        ):
+            connection.channel().queue_declare("shop/orders")
+            _, text = refused(lambda does=does: does(connection.channel()))  # type: ignore[misc]
+            right = text.removeprefix("ACCESS_REFUSED - ").partition(" ")[0]
+            (resource,) = [
+                name for name in ("shop/orders", "orders", "news", "amq.topic", "amq.default") if f"'{name}'" in text
+            ]
+            while " refused: " not in (said := broker.line(broker.stderr).decode()):
+                pass
+            assert f" refused: ann may not {right} {resource} (" in said, (text, said)
+
+
 def published(channel: Channel, exchange: str, key: str) -> None:
     """Publish, and hear what becomes of it."""
     channel.confirm_delivery()
@@ -194,6 +220,9 @@ def test_dead_letters_and_what_no_binding_takes_stay_in_their_virtual_host(
     assert sorted(body for _, _, body in found) == sorted([orders.encode(), dropped.encode()])
     by_exchange = {method.exchange: method.routing_key for method, _, body in found}
     assert by_exchange[dead] == orders
+    assert by_exchange[""] == dead
+    deaths = {death["queue"]: death["routing-keys"] for _, said, _ in found for death in said.headers["x-death"]}
+    assert deaths == {orders: [orders], dropped: [dropped]}
     shop.cancel()
     shop.basic_publish(news, "nobody", b"left over")
     assert consumed(shop, rest, 1, auto_ack=True)[0][0].exchange == news
