@@ -32,6 +32,8 @@ HOST: Final = "127.0.0.1"
 FRAME_MAX: Final = 131_072
 SECONDS: Final = 120.0
 """In which something must come."""
+SETTLING: Final = 10.0
+"""Seconds in which acknowledgements have to come about."""
 RECEIVE_BYTES: Final = 1 << 18
 PIECE: Final = 100
 """Messages that are written as one, where they need not be apart."""
@@ -163,12 +165,14 @@ def declare(port: int, queue: str, kind: str) -> None:
 
 
 def left_in(port: int, queue: str) -> int:
-    """Messages that are there, once nobody holds any."""
+    """Messages that are there, once nobody holds any and what was acknowledged has come about: RabbitMQ's quorum queues take a while."""
+    count, until = 1, time.monotonic() + SETTLING
     with RawConnection(port) as opened:
-        found = opened.ask(entity.QueueDeclare(queue=queue, passive=True), entity.QueueDeclareOk)
-        count: int = found.message_count
+        while count and time.monotonic() < until:
+            found = opened.ask(entity.QueueDeclare(queue=queue, passive=True), entity.QueueDeclareOk)
+            count = found.message_count
         opened.close()
-        return count
+    return count
 
 
 def delete(port: int, queue: str) -> None:
