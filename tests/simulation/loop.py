@@ -342,6 +342,10 @@ def _process_of(handle: asyncio.Handle) -> Process | None:
 
 
 def _abandon(task: asyncio.Task[Any]) -> None:
+    waits_for = task._fut_waiter  # type: ignore[attr-defined]  # there is no public way to it
+    if waits_for is not None and waits_for.done() and not waits_for.cancelled():
+        # The same of what no loop has made, as what `asyncio.gather` gives, and of who is dropped at the end.
+        waits_for.exception()
     coro = task.get_coro()
     if inspect.iscoroutine(coro) and inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
         coro.close()  # nothing of it has run, so nothing of it can say goodbye

@@ -167,7 +167,12 @@ def test_what_failed_as_a_program_was_killed_is_not_reported_and_what_a_living_o
         async def waits_for_it() -> None:
             await asyncio.wait((doomed.spawn(fails()),))
 
+        async def gathers() -> None:
+            await asyncio.gather(fails())
+
         failing = doomed.call(loop.create_future)
+        doomed.spawn(gathers())
+        await asyncio.sleep(0)
         doomed.spawn(watches(failing))
         doomed.spawn(waits_for_it())
         await asyncio.sleep(0)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.transport.gateways.amqp.raw_amqp import HANDSHAKE, methods, published
+from transport.errors import TransportError
 from transport.gateways.amqp import connection_methods
 from transport.gateways.amqp.events import Published
 from transport.gateways.amqp.protocol import AmqpProtocol
+from transport.gateways.smq.protocol import SinkProtocol
 from transport.shell.partial_frames import PartialFrames, PartialRoom
 from transport.wire.frames import FIRST_PARTIAL_BYTES
 from transport.wire.receiving import AMPLE, SHARED_BUFFER_BYTES, Room
@@ -82,6 +84,23 @@ def test_what_is_kept_beyond_a_receive_is_counted_whatever_came_with_it() -> Non
     assert 70 <= everybody.bytes <= len(SMALL)
     receives(protocol, SMALL[70:])
     assert everybody.bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("protocol", "stream"),
+    [(opened(AMPLE), SMALL * 2 + published("q", properties=b"\x80\0")), (SinkProtocol(), b"YYX")],
+    ids=["properties", "sink"],
+)
+def test_an_error_behind_what_is_given_is_raised_though_nothing_more_comes(
+    protocol: AmqpProtocol | SinkProtocol, stream: bytes
+) -> None:
+    receiver = protocol.receiver
+    receiver.get_buffer()[: len(stream)] = stream
+    receiver.received(len(stream))
+    assert protocol.next_event(1) is not None
+    assert not receiver.idle
+    with pytest.raises(TransportError):
+        protocol.next_event(1)
 
 
 def test_of_a_large_message_nothing_behind_it_is_received_until_little_of_it_is_left() -> None:

@@ -108,7 +108,8 @@ class DataProtocol(CarriedProtocol[E]):
         if event is None:
             if self.waiting:
                 raise RuntimeError(f"{type(self).__name__}.waiting is true of what read() gives nothing of")
-        elif not self.kept:
+        elif not (self.kept or self.waiting):
+            # An error that is to be raised next keeps nothing.
             self.receiver.emptied()
         return event
 
@@ -202,7 +203,7 @@ class DataReceiver(Receiver):
                 self._room.keep(kept)
 
     def emptied(self) -> None:
-        """The event that is given is all that was kept. Where nothing of it is counted, there is nothing to be asked."""
+        """The event that is given is all that there was. Where nothing of it is counted, there is nothing to be asked."""
         self.idle = not self._counted
 
     def go_on(self) -> None:

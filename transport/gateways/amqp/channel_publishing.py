@@ -118,23 +118,26 @@ class Publishing:
         """What of the messages decides on their way, up to one that cannot be published, and why that cannot."""
         ways: list[Way] = []
         keys: list[bytes] = []
-        user, seen = self._host.user, event.properties
+        refused, user = None, self._host.user
+        methods, seen, count = event.methods, event.properties, 1
+        # To compare methods that differ would take longer than to look at each: of those that are equal there is one.
+        if len(set(map(id, methods))) == 1 and seen.count(seen[0]) == len(seen):
+            # All are alike, as mostly: the first is looked at for all.
+            methods, seen, count = methods[:1], seen[:1], len(seen)
+        properties = seen
         try:
-            # Those in a row that are alike, as most are, are looked at together.
-            for (method, raw), alike in groupby(zip(event.methods, event.properties, strict=True)):
-                ttl, further, shown = ttl_of(method, raw, user), NO_FURTHER, raw
+            for at, (method, raw) in enumerate(zip(methods, properties, strict=True)):
+                ttl, further = ttl_of(method, raw, user), NO_FURTHER
                 if raw[0] & FLAGGED and IN_BOTH in raw and may_name_more(raw):
                     further, shown = further_keys(method.routing_key, raw)
-                at, count = len(ways), len(list(alike))
-                ways += [(method.exchange, method.mandatory, ttl, further)] * count
-                keys += [method.routing_key.encode()] * count
-                if shown is not raw:
                     # What waits for a line comes again as it was.
-                    seen = list(seen) if seen is event.properties else seen
-                    seen[at : at + count] = [shown] * count
-        except AmqpError as refused:
-            return _Looked(ways, keys, seen, self._first_refused(method.exchange, refused))
-        return _Looked(ways, keys, seen, None)
+                    seen = list(seen) if seen is properties else seen
+                    seen[at] = shown
+                ways.append((method.exchange, method.mandatory, ttl, further))
+                keys.append(method.routing_key.encode())
+        except AmqpError as error:
+            refused = self._first_refused(method.exchange, error)
+        return _Looked(ways * count, keys * count, seen * count, refused)
 
     def _first_refused(self, exchange: str, refused: AmqpError) -> AmqpError:
         """Why a message cannot be published: whether there is such an exchange is looked at before its properties are."""

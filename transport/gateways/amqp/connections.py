@@ -228,8 +228,8 @@ class AmqpConnection(Served[Any]):
     def waiting_changed(self, channel: ChannelPort) -> None:
         """As `channel_port.Link.waiting_changed`. There may be thousands of channels: nobody looks at all of them for one."""
         before, now = channel.counted, channel.counts()
-        if now == before and not (self._draining or self._leaving or self._behind.remains):
-            return
+        if now == before and not (self._holds or self._leaving or self._behind.remains):
+            return  # It is read on. Of one that is not, a queue may have a reason by now.
         channel.counted = now
         self._waiting += now.bytes - before.bytes
         self.waiting_total.bytes += 0 if self._gone else now.bytes - before.bytes

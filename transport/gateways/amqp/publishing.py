@@ -162,7 +162,10 @@ class PublishReader:
                     body_at = at + len(before_body)
                     end = body_at + body_bytes
                     if buffer.startswith(before_body, end + 1):
-                        equal = self._equal(buffer, at, before_body, body_bytes, len(methods), size)
+                        most = min(
+                            MAX_GROUP_MESSAGES - len(methods), -(-(MAX_GROUP_BYTES - size) // (body_bytes + len(raw)))
+                        )
+                        equal = self._equal(buffer, at, before_body, body_bytes, most)
                         if equal:
                             methods += [method] * len(equal)
                             all_properties += [raw] * len(equal)
@@ -241,17 +244,15 @@ class PublishReader:
         )
         return Published(channel, methods, all_properties, bodies, size) if methods else None
 
-    def _equal(self, buffer: bytes, at: int, before: bytes, body_bytes: int, have: int, size: int) -> list[Part]:
-        """The bodies of messages in a row that begin alike and are as long, as many as an event has room for."""
+    def _equal(self, buffer: bytes, at: int, before: bytes, body_bytes: int, most: int) -> list[Part]:
+        """The bodies of messages in a row that begin alike and are as long, ``most`` at most."""
         if self._layout_of != (len(before), body_bytes):
             self._layout_of = len(before), body_bytes
             self._layout = Struct(f"{len(before)}s{body_bytes}sB")
         layout = self._layout
-        most = min(
-            (len(buffer) - at) // layout.size, MAX_GROUP_MESSAGES - have, (MAX_GROUP_BYTES - size) // body_bytes + 1
-        )
+        whole = min(most, (len(buffer) - at) // layout.size) * layout.size
         found: list[Part] = []
-        for begins, body, ends in layout.iter_unpack(memoryview(buffer)[at : at + most * layout.size]):
+        for begins, body, ends in layout.iter_unpack(memoryview(buffer)[at : at + whole]):
             if ends != FRAME_END or begins != before:
                 break
             found.append(body)

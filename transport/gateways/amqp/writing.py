@@ -29,7 +29,7 @@ from transport.wire.receiving import Part
 MAX_KNOWN_HEADERS: Final = 64
 """Properties and sizes whose header is remembered while deliveries are written."""
 FEW: Final = 4
-"""Deliveries of which each is written by itself: to look whether they are alike takes as long."""
+"""Deliveries of which it is looked whether they are alike; of fewer each is written by itself, which takes as long."""
 MAX_COPIED_BYTES: Final = 4_096
 """Of a body that is put together with what stands around it; a larger one is a part of its own."""
 

@@ -112,6 +112,14 @@ def test_what_is_not_its_time_ends_the_connection_with_a_code(broker: AmqpBroker
         assert client.ended()[-1].reply_code == code
 
 
+def test_what_is_wrong_behind_a_good_message_is_told_though_nothing_more_comes(client: RawClient, named: Named) -> None:
+    queue = client.declare(named("q")).queue
+    client.write(published(queue))
+    assert client.ready(queue) == 1
+    client.write(published(queue) + published(queue, properties=b"\x80\0"))
+    assert client.ended()[-1].reply_code == 502
+
+
 def test_what_comes_on_a_channel_that_was_told_to_close_is_passed_over(client: RawClient, named: Named) -> None:
     queue = client.declare(named("q")).queue
     client.say(basic.BasicGet(queue=queue + "-nowhere"))

@@ -220,6 +220,8 @@ def test_a_group_has_its_limits() -> None:
     half = bytes(MAX_GROUP_BYTES // 4)
     found = events(opened(), published(half) * 6)
     assert [len(event.methods) for event in found if isinstance(event, Published)] == [4, 2]
+    found = events(opened(), published(b"x", properties=BASIC.Properties(headers={"a": half.decode()})) * 6)
+    assert [len(event.methods) for event in found if isinstance(event, Published)] == [4, 2]
     found = events(opened(), marshalled(BASIC.Ack(1)) * (MAX_GROUP_TAGS + 1))
     assert [len(event.tags) for event in found if isinstance(event, Settled)] == [MAX_GROUP_TAGS, 1]
 
