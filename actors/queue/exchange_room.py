@@ -93,6 +93,8 @@ class Room:
         self._tell_gone = gone
         self._tell_come = come
         self._targets: dict[str, Target] = {}
+        # A view: those that there are at any time.
+        self._each_target = self._targets.values()
         # Queues where something leads that was sent before they were known: it waits until they have room.
         self._awaited: set[str] = set()
         # What may be sent as long as no queue is known; None where that is a window.
@@ -240,7 +242,7 @@ class Room:
             return None
         messages = self._window - unanswered_messages
         size = self._byte_window - unanswered_bytes
-        for target in self._targets.values() or self._without_queues(unanswered_messages):
+        for target in self._each_target or self._without_queues(unanswered_messages):
             messages = min(messages, target.messages - self._pending_messages)
             size = min(size, target.bytes - self._pending_bytes)
         messages = max(0, messages - max(0, self._credit))
