@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from actors.queue.vocabulary import commands, replies
-from actors.queue.vocabulary.distributed import Unroutable
+from actors.queue.vocabulary.distributed import OfferCopies, Unroutable
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from tests.actors.publishing_bench import Client, batch_of, client, defined, receiver, stager
@@ -285,4 +285,21 @@ async def test_who_sends_in_parts_what_no_queue_takes_may_send_twice_as_much_eac
         granted.append(careful.granted)
     assert granted[:5] == [1, 3, 7, 15, 31]
     assert len(granted) == 11
+    await bench.close()
+
+
+@durable
+async def test_copies_wait_together_where_one_of_their_queues_is_full(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    await full(bench, "small")
+    bench.queues.declare("large", QueueSettings())
+    waiting = Client(bench, "", None, in_parts=True)
+    await turns()
+    waiting.ref.tell(OfferCopies(0, keyed(b"large"), None, None, waiting.ref, ("small",)))
+    await bench.settled()
+    assert (waiting.confirmed, waiting.waits) == ([], [0])
+    assert bench.queues.logs()["large"].stored_messages == 0
+    await room(bench, "small")
+    assert (waiting.confirmed, waiting.waits) == ([1], [0, None])
+    assert [bench.queues.logs()[name].stored_messages for name in ("small", "large")] == [1, 1]
     await bench.close()

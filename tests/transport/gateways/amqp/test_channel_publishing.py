@@ -471,6 +471,23 @@ def test_what_was_offered_and_waits_counts_until_it_goes_on_and_what_comes_is_no
     assert host.stored["a"] == sent
 
 
+@pytest.mark.parametrize("transacted", [True, False])
+def test_what_was_offered_and_waits_when_the_broker_ends_is_left_to_its_sender_unless_it_is_a_transactions(
+    transacted: bool,
+) -> None:
+    host = Host()
+    subject = Publishing(cast("Any", host))
+    subject.transacted = transacted
+    subject.publish(published(("a", b"1")))
+    sender = host.senders["a"]
+    sender.grant(1)
+    sender.wait(0)
+    subject.wait_no_more()
+    assert [code for code, _ in host.failures] == ["shutting-down"] * transacted
+    assert [type(each) for each in sender.offers] == [OfferBatch, CaughtUp][: 2 - transacted]
+    assert subject.waiting_bytes == ONE
+
+
 def test_what_waits_elsewhere_when_it_might_have_gone_on_counts_from_there() -> None:
     subject, host = publishing()
     for number in range(3):
