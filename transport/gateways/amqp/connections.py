@@ -228,7 +228,7 @@ class AmqpConnection(Served[Any]):
     def waiting_changed(self, channel: ChannelPort) -> None:
         """As `channel_port.Link.waiting_changed`. There may be thousands of channels: nobody looks at all of them for one."""
         before, now = channel.counted, channel.counts()
-        if now == before and not (self._draining or self._leaving or self._behind.remains):
+        if now == before and not (self._holds or self._leaving or self._behind.remains):  # held, it is asked anew why
             return
         channel.counted = now
         self._waiting += now.bytes - before.bytes
