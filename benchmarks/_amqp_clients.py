@@ -155,18 +155,19 @@ def aio_pika_consume(parent: Parent, port: int, queue: str, messages: int, windo
     import aio_pika  # noqa: PLC0415 - each role loads its own client
 
     work = _Work(parent)
-    taken = 0
+    begun, taken = False, 0
 
     async def run() -> None:
-        nonlocal taken
         done = asyncio.Event()
 
         async def take(message: Any) -> None:
-            nonlocal taken
-            if not taken:
+            nonlocal begun, taken
+            if not begun:
+                begun = True
                 work.begin()
-            taken += 1
+            # Each has a task of its own: the one that is taken last need not be the one that is acknowledged last.
             await message.ack()
+            taken += 1
             if taken == messages:
                 work.end()
                 done.set()

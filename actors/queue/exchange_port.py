@@ -76,6 +76,9 @@ class Publisher(Protocol):
     def has_room(self, parts: Iterable[Routed], *, keyed: bool) -> bool:
         """Whether a batch may be stored as to the room of its queues."""
 
+    def waits_from(self, sequence: int) -> None:
+        """What has this number, and all behind it, waits for room."""
+
     def attached(self, last_number: int | None, committed: bool) -> None:
         """A stage goes on with this number."""
 

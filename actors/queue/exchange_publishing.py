@@ -347,6 +347,7 @@ class ExchangePublishing:
             sender.failed = QueueError("what was sent could not be routed; the broker's log has the reason")
         if sender.failed is not None or sender.has_room(offered.parts, keyed=offered.offer.batch.keys is not None):
             return True
+        sender.waits_from(offered.offer.sequence)
         # By the time that there is room it may go elsewhere.
         offered.begin_anew()
         return False

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pykka import ActorDeadError
 
 from actors.errors import DemandExceededError
-from actors.queue.vocabulary.commands import AttachSender, Left, RequestCapacity
+from actors.queue.vocabulary.commands import AttachSender, ExplainWait, Left, RequestCapacity
 from actors.queue.vocabulary.replies import CapacityGranted, RoomGranted
 
 if TYPE_CHECKING:
@@ -32,17 +32,31 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 PIECE_MESSAGES: Final = 16
 """The window grows where a record has as many of its messages: keys whose queues overlap and alternate make a record of each, and whoever
 sends much of that at a time keeps the others waiting."""
+ROOM_REQUEST: Final = -1
+"""By which a queue is asked whether it has no room for what waits; clients ask by numbers from 0 on."""
+UNBOUNDED: Final = 1 << 62
 
 
-class Target:
+class Granted:
+    """So much may be sent."""
+
+    __slots__ = ("bytes", "messages")
+
+    def __init__(self, messages: int, size: int) -> None:
+        self.messages = messages
+        self.bytes = size
+
+
+class Target(Granted):
     """A queue: what it has granted that is not used, and what it is asked for beside that."""
 
-    __slots__ = ("asked_bytes", "asked_messages", "bytes", "messages", "queue", "watch")
+    __slots__ = ("asked_bytes", "asked_messages", "queue", "watch")
 
     def __init__(self, queue: LoopActorRef[Any], watch: Watch) -> None:
+        super().__init__(0, 0)
         self.queue = queue
         self.watch = watch
-        self.messages = self.bytes = self.asked_messages = self.asked_bytes = 0
+        self.asked_messages = self.asked_bytes = 0
 
 
 class Room:
@@ -56,6 +70,8 @@ class Room:
         needed: what it is to have room for; None for one that goes on sending.
         gone: called when a queue has ended: deleted, or failed for good.
         come: called when the queues that something waits for have room, or nothing waits for them any more.
+        one_first: whether the client may send one message alone as long as no queue is known. Without that it may send a whole window, be
+            the queue full that it turns out to go to.
     """
 
     def __init__(
@@ -67,6 +83,8 @@ class Room:
         needed: Needed | None,
         gone: Callable[[], None],
         come: Callable[[], None],
+        *,
+        one_first: bool = False,
     ) -> None:
         self._connection = connection
         self._queue = queue
@@ -75,8 +93,12 @@ class Room:
         self._tell_gone = gone
         self._tell_come = come
         self._targets: dict[str, Target] = {}
+        # A view: those that there are at any time.
+        self._each_target = self._targets.values()
         # Queues where something leads that was sent before they were known: it waits until they have room.
         self._awaited: set[str] = set()
+        # What may be sent as long as no queue is known; None where that is a window.
+        self._unknown = Granted(0, UNBOUNDED) if one_first else None
         self._widens = needed is None
         self._window, self._byte_window = (FIRST_MESSAGES, FIRST_BYTES) if needed is None else needed[:2]
         self._used = self._used_bytes = 0
@@ -121,6 +143,8 @@ class Room:
         queue = self._queue(name)
         if queue is None:
             return
+        if self._unknown is not None:
+            self._unknown.messages = 0
         self._targets[name] = Target(queue, self._watch(queue, lambda _failure: self._gone(name, queue)))
         with suppress(ActorDeadError):
             queue.tell(AttachSender(stage=self._stage, connection=self._connection, shared=name))
@@ -153,8 +177,13 @@ class Room:
         if new:
             for name in sorted(new):
                 self._join(name)
-            self._awaited |= new & self._targets.keys()
+            there = new & self._targets.keys()
+            self._awaited |= there
             self.ask()
+            for name in sorted(there):
+                # It is answered behind what it grants. Only a queue knows whether it has room: it may be filled before it is asked.
+                with suppress(ActorDeadError):
+                    self._targets[name].queue.tell(ExplainWait(ROOM_REQUEST, self._connection))
         return not self._awaited
 
     def _has_come(self, name: str) -> None:
@@ -213,7 +242,7 @@ class Room:
             return None
         messages = self._window - unanswered_messages
         size = self._byte_window - unanswered_bytes
-        for target in self._targets.values():
+        for target in self._each_target or self._without_queues(unanswered_messages):
             messages = min(messages, target.messages - self._pending_messages)
             size = min(size, target.bytes - self._pending_bytes)
         messages = max(0, messages - max(0, self._credit))
@@ -228,6 +257,15 @@ class Room:
         self._credit += messages
         self._byte_credit += size
         return CapacityGranted(messages, size)
+
+    def _without_queues(self, unanswered_messages: int) -> tuple[Granted, ...]:
+        """What may be sent as long as no queue is known: one message, by which one is found, and twice as many as have found none."""
+        unknown = self._unknown
+        if unknown is None:
+            return ()
+        if not unanswered_messages and self._credit <= 0:
+            unknown.messages = max(1, 2 * unknown.messages)
+        return (unknown,) if unknown.messages < self._window else ()
 
     def check(self, batch: MessageBatch, count: int, size: int) -> None:
         """Raise DemandExceededError where a client sends more than it may."""

@@ -15,12 +15,12 @@ from actors.errors import InvalidRequestError, QueueError, SequenceGapError
 from actors.exchanges.errors import StoppingError
 from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.connection_actor import Port
-from actors.queue.exchange_room import Room
+from actors.queue.exchange_room import ROOM_REQUEST, Room
 from actors.queue.operations.sending import NO_TIMING
 from actors.queue.state.routed import ways_of
 from actors.queue.state.unanswered import Unanswered, behind_rejected
 from actors.queue.vocabulary.commands import CaughtUp, ExplainWait, OfferBatch
-from actors.queue.vocabulary.distributed import OfferCopies, StageTallied, TallyStage
+from actors.queue.vocabulary.distributed import OfferCopies, RoomAwaited, StageTallied, TallyStage
 from actors.queue.vocabulary.replies import (
     QueueDeleted,
     Refused,
@@ -57,7 +57,8 @@ class ExchangeSender(LoopActor):
         needed: what it is to have room for, and where; None for one that goes on sending.
         within: through the default exchange, what stands before a routing key in the name of its queue.
         in_parts: where a queue rejects some of a batch, nothing of it is stored in any, for the client sends it again in parts, down to
-            single messages. Without that the other queues have what one rejects, which is right for a message that comes alone.
+            single messages. Without that the other queues have what one rejects, which is right for a message that comes alone. A client
+            that sends in parts may send one message first, by which its queue is found.
     """
 
     def __init__(
@@ -91,7 +92,10 @@ class ExchangeSender(LoopActor):
         watch, gone, come = (
             partial(_of, WeakMethod(each)) for each in (self.watch, self._queue_gone, self._room_has_come)
         )
-        self._room = Room(self.actor_ref, publishing.queue, watch, stage, needed, gone, come)
+        self._room = Room(self.actor_ref, publishing.queue, watch, stage, needed, gone, come, one_first=in_parts)
+        # The first number of what waits for the room of a queue, and of which the client was told so; None where it was told of none.
+        self._waits_from = 0
+        self._told_waits: int | None = None
         self._generation = -1
         self._unanswered = Unanswered()
         self._expected: int | None = None
@@ -144,7 +148,7 @@ class ExchangeSender(LoopActor):
         elif kind is ExplainWait:
             self._explain(message)
         elif kind is WaitExplained:
-            self._port.tell(message)
+            self._explained(message)
         elif kind is CaughtUp:
             self._mark(message)
         elif kind is Refused:
@@ -210,6 +214,14 @@ class ExchangeSender(LoopActor):
         with suppress(ActorDeadError):
             fullest.tell(ExplainWait(asked.request, self.actor_ref))
 
+    def _explained(self, answer: WaitExplained) -> None:
+        """What the client has asked it is told; what was asked for its sake, where something waits."""
+        if answer.request != ROOM_REQUEST:
+            self._port.tell(answer)
+        elif answer.reason is not None and self._room.is_awaited and self._told_waits != self._waits_from:
+            self._told_waits = self._waits_from
+            self.tell(RoomAwaited(self._waits_from))
+
     def _mark(self, mark: CaughtUp) -> None:
         if mark.answered and self._unanswered:
             self._marks += 1
@@ -234,8 +246,8 @@ class ExchangeSender(LoopActor):
         self.tell(SenderAttached(last_number, committed))
         self._grant()
 
-    def tell(self, reply: SenderAttached | StageTallied) -> None:
-        """Tell the client what it is told in its turn among the confirmations."""
+    def tell(self, reply: SenderAttached | StageTallied | RoomAwaited) -> None:
+        """Tell the client, unless it is told nothing more. Some it is told in its turn among the confirmations."""
         if not self._ended:
             self._port.tell(reply)
 
@@ -342,6 +354,18 @@ class ExchangeSender(LoopActor):
 
     def _room_has_come(self) -> None:
         self._publishing.room_made(self)
+        if self._told_waits is not None and not self._ended:
+            # Behind the turn in which it goes on: it may wait for another queue then.
+            asyncio.get_running_loop().call_soon(self._tell_room_has_come)
+
+    def _tell_room_has_come(self) -> None:
+        if self._told_waits is not None and not self._room.is_awaited:
+            self._told_waits = None
+            self.tell(RoomAwaited(None))
+
+    def waits_from(self, sequence: int) -> None:
+        """What has this number, and all behind it, waits for room."""
+        self._waits_from = sequence
 
     @property
     def awaits_room(self) -> bool:

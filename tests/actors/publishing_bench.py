@@ -7,7 +7,7 @@ from typing import Any
 from actors.batch import MessageBatch
 from actors.queue.exchange_sender import ExchangeSender
 from actors.queue.vocabulary import commands, replies
-from actors.queue.vocabulary.distributed import StageTallied, TallyStage
+from actors.queue.vocabulary.distributed import RoomAwaited, StageTallied, TallyStage
 from actors.queue.vocabulary.stages import StageKey
 from tests.actors.stored_queues import Ref, StoredQueues, turns
 
@@ -28,13 +28,15 @@ class Client:
         key: str | None = "",
         producer: str | None = None,
         stage: StageKey | None = None,
+        *,
+        in_parts: bool = False,
     ) -> None:
         self.told: list[Any] = []
         self.errors: list[tuple[str, str]] = []
         self.marks = 0
         self.sequence = 0
         publishing = bench.queues.exchanges.publishing
-        self.ref: Ref = ExchangeSender.start(publishing, exchange, key, producer, self, stage=stage)
+        self.ref: Ref = ExchangeSender.start(publishing, exchange, key, producer, self, stage=stage, in_parts=in_parts)
 
     def tell(self, reply: Any) -> None:
         self.told.append(reply)
@@ -55,6 +57,11 @@ class Client:
     def granted(self) -> int:
         """The messages that it may have sent so far, all together."""
         return sum(reply.messages for reply in self.told if isinstance(reply, replies.CapacityGranted))
+
+    @property
+    def waits(self) -> list[int | None]:
+        """From which numbers on it was told that what it has sent waits; None where nothing did any more."""
+        return [reply.first for reply in self.told if isinstance(reply, RoomAwaited)]
 
     @property
     def attached(self) -> list[replies.SenderAttached]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actors.queue.vocabulary import commands
-from actors.queue.vocabulary.distributed import Unroutable
+from actors.queue.vocabulary import commands, replies
+from actors.queue.vocabulary.distributed import OfferCopies, Unroutable
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from tests.actors.publishing_bench import Client, batch_of, client, defined, receiver, stager
@@ -142,4 +142,164 @@ async def test_who_waits_for_all_answers_does_not_wait_for_room(folder: Path) ->
     await bench.settled()
     assert late.confirmed == [1]
     assert [code for code, _ in late.errors] == ["shutting-down"]
+    await bench.close()
+
+
+async def full(bench: StoredQueues, *names: str) -> None:
+    """Queues of one message, which they have."""
+    for name in names:
+        bench.queues.declare(name, QueueSettings(max_messages=1))
+        (await client(bench, "", name)).send(batch_of(b"full"))
+    await bench.settled()
+
+
+async def room(bench: StoredQueues, name: str) -> None:
+    """One message of a queue is taken out."""
+    ref, told = await receiver(bench, name, 1)
+    await bench.settled()
+    (delivery,) = [each for each in told if isinstance(each, replies.ReceivedMessages)]
+    bench.queues.get(name).tell(commands.Acknowledged(((delivery.first, 1),), connection=ref))
+    await bench.settled()
+
+
+@durable
+async def test_a_client_is_told_what_of_it_waits_when_its_queue_has_said_that_it_is_full_and_when_it_goes_on(
+    folder: Path,
+) -> None:
+    bench = StoredQueues(folder)
+    await full(bench, "small", "other")
+    bench.queues.declare("large", QueueSettings())
+    waiting = await client(bench, "", None)
+    for key in (b"large", b"small", b"other", b"large"):
+        waiting.send(keyed(key))
+    await bench.settled()
+    assert (waiting.confirmed, waiting.waits) == ([1], [1])
+    await room(bench, "small")
+    # What is behind waits for another queue.
+    assert (waiting.confirmed, waiting.waits) == ([1, 2], [1, 2])
+    await room(bench, "other")
+    assert (waiting.confirmed, waiting.waits) == ([1, 2, 3, 4], [1, 2, None])
+    await bench.close()
+
+
+@durable
+async def test_a_client_hears_of_no_wait_where_each_queue_that_is_new_has_room(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    bench.queues.declare("rejects", QueueSettings(max_messages=1, overflow="reject"))
+    waiting = await client(bench, "", None)
+    for number in range(4):
+        bench.queues.declare(f"q{number}", QueueSettings(max_messages=1))
+        waiting.send(keyed(b"q%d" % number))
+    for _ in range(2):
+        waiting.send(keyed(b"rejects"))
+    await bench.settled()
+    assert (waiting.confirmed, len(waiting.rejected), waiting.waits) == ([1, 2, 3, 4, 5], 1, [])
+    await bench.close()
+
+
+@durable
+async def test_a_queue_that_is_filled_before_it_is_asked_has_its_client_told_too(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    bench.queues.declare("small", QueueSettings(max_messages=1))
+    first = await client(bench, "", "small")
+    waiting = await client(bench, "", None)
+    # When this comes the queue is empty, and it is full when it is asked for room.
+    first.send(batch_of(b"full"))
+    waiting.send(keyed(b"small"))
+    await bench.settled()
+    assert (first.confirmed, waiting.confirmed, waiting.waits) == ([1], [], [0])
+    await bench.close()
+
+
+@durable
+async def test_definitions_that_change_do_not_have_a_client_told_again_that_it_waits(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    await full(bench, "small")
+    waiting = await client(bench, "", None)
+    waiting.send(keyed(b"small"))
+    await bench.settled()
+    for name in "xy":
+        await bound(bench, name, "fanout")
+        bench.queues.exchanges._changed()
+        await bench.settled()
+    assert (waiting.confirmed, waiting.waits) == ([], [0])
+    bench.queues.delete("small")
+    await bench.settled()
+    assert (waiting.confirmed, waiting.waits) == ([1], [0, None])
+    await bench.close()
+
+
+@durable
+async def test_a_client_that_is_gone_or_ends_while_it_waits_is_told_nothing_more(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    await full(bench, "small")
+    ended, gone = await client(bench, "", None), await client(bench, "", None)
+    for each in (ended, gone):
+        each.send(keyed(b"small"))
+    await bench.settled()
+    gone.ref.stop_nowait()
+    ended.ref.tell(commands.CaughtUp(True, ended.ref))
+    await bench.settled()
+    assert [each.waits for each in (ended, gone)] == [[0], [0]]
+    assert [code for code, _ in ended.errors] == ["shutting-down"]
+    await bench.close()
+
+
+@durable
+async def test_who_sends_in_parts_may_send_one_message_to_find_a_queue_and_then_what_that_has_room_for(
+    folder: Path,
+) -> None:
+    bench = StoredQueues(folder)
+    bench.queues.declare("three", QueueSettings(max_messages=3))
+    careful = Client(bench, "", None, in_parts=True)
+    await turns()
+    assert careful.granted == 1
+    careful.send(keyed(b"three"))
+    await bench.settled()
+    assert (careful.confirmed, careful.granted) == ([1], 3)
+    careful.send(keyed(b"three", b"three"))
+    await bench.settled()
+    assert (careful.confirmed, careful.granted) == ([1, 3], 3)
+    # When definitions change it knows no queue any more: one message again, and no other as long as that waits.
+    for name in "xy":
+        await bound(bench, name, "fanout")
+        bench.queues.exchanges._changed()
+        await bench.settled()
+        assert careful.granted == 4
+        if careful.sequence == 3:
+            careful.send(keyed(b"three"))
+            await bench.settled()
+    assert (careful.confirmed, careful.waits) == ([1, 3], [3])
+    await bench.close()
+
+
+@durable
+async def test_who_sends_in_parts_what_no_queue_takes_may_send_twice_as_much_each_time(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    careful = Client(bench, "", None, in_parts=True)
+    await turns()
+    granted = [careful.granted]
+    while careful.granted - careful.sequence < 1_024:
+        careful.send(keyed(*[b"nowhere"] * (careful.granted - careful.sequence)))
+        await bench.settled()
+        granted.append(careful.granted)
+    assert granted[:5] == [1, 3, 7, 15, 31]
+    assert len(granted) == 11
+    await bench.close()
+
+
+@durable
+async def test_copies_wait_together_where_one_of_their_queues_is_full(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    await full(bench, "small")
+    bench.queues.declare("large", QueueSettings())
+    waiting = Client(bench, "", None, in_parts=True)
+    await turns()
+    waiting.ref.tell(OfferCopies(0, keyed(b"large"), None, None, waiting.ref, ("small",)))
+    await bench.settled()
+    assert (waiting.confirmed, waiting.waits) == ([], [0])
+    assert bench.queues.logs()["large"].stored_messages == 0
+    await room(bench, "small")
+    assert (waiting.confirmed, waiting.waits) == ([1], [0, None])
+    assert [bench.queues.logs()[name].stored_messages for name in ("small", "large")] == [1, 1]
     await bench.close()

@@ -32,6 +32,18 @@ class Unroutable:
     reason: str
 
 
+class RoomAwaited(NamedTuple):
+    """What a sender has sent waits for a queue that has no room. Its queue was not known before that came, so there was a permit for it.
+
+    Told anew where something else waits, and when nothing does any more.
+
+    Attributes:
+        first: the sender's number of the first message that waits, as does all behind it; None where nothing waits any more.
+    """
+
+    first: int | None
+
+
 class OfferCopies(NamedTuple):
     """To a sender through an exchange: as ``OfferBatch``, of messages that have more routing keys than their own.
 
@@ -158,5 +170,5 @@ class Distributed(NamedTuple):
 
 OfferThere: TypeAlias = "OfferBatch | OfferCopies"
 """What a sender through an exchange is offered."""
-OfPublishing: TypeAlias = Unroutable | StageTallied
+OfPublishing: TypeAlias = Unroutable | StageTallied | RoomAwaited
 """What a connection that publishes to an exchange is told, and no other."""

@@ -416,9 +416,9 @@ class Channel:
         """As `publishing_line.Host.waiting_changed`."""
         self.link.waiting_changed(self)
 
-    def check_waiting(self, more: int) -> None:
+    def check_waiting(self, more: int, *, counted: bool = False) -> None:
         """As `publishing_line.Host.check_waiting`."""
-        self.link.waiting_total.check(more, self.number)
+        self.link.waiting_total.check(more, self.number, counted=counted)
 
     def explained(self, text: str | None) -> None:
         """As `publishing_line.Host.explained`."""

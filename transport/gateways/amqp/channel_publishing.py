@@ -20,7 +20,7 @@ from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.events import Published
 from transport.gateways.amqp.further_keys import FLAGGED, IN_BOTH, Keys, further_keys, may_name_more
 from transport.gateways.amqp.published import ttl_of
-from transport.gateways.amqp.publishing_line import Line, Piece
+from transport.gateways.amqp.publishing_line import WHY_BLOCKED, Line, Piece
 from transport.gateways.amqp.reply_codes import ReplyCode
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Publishing:
         """Have a queue say why it has no room for what waits, by `Host.explained`; False where nothing waits."""
         actor = next((line.actor for line in self._lines.values() if line.waits), None)
         if actor is not None:
-            actor.deliver(ExplainWait(0, actor))
+            actor.deliver(ExplainWait(WHY_BLOCKED, actor))
         return actor is not None
 
     def wait_no_more(self) -> None:
@@ -207,7 +207,7 @@ class Publishing:
             line.wait_no_more()
 
     def end(self) -> None:
-        """The channel is over. What was offered is stored all the same; what waits is dropped."""
+        """The channel is over. What was offered is stored all the same; what waits for room is dropped."""
         lines, self._lines = list(self._lines.values()), {}
         self._then = None
         for line in lines:

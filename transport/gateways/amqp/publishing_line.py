@@ -1,7 +1,7 @@
 """What a channel publishes to one exchange: offered as there is room, in order, and sent again where a queue has rejected it.
 
 An exchange's sender (`actors.queue.exchange_sender`) grants room, answers batch by batch, and says of a mark when all is stored
-that was offered before it.
+that was offered before it. It may find only then that a queue has no room: it says so, and what it has waits as if it was not offered.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from actors import OfferBatch
 from actors.batch import MessageBatch
-from actors.queue.vocabulary.commands import CaughtUp
-from actors.queue.vocabulary.distributed import OfferCopies, Unroutable
+from actors.queue.vocabulary.commands import CaughtUp, ExplainWait
+from actors.queue.vocabulary.distributed import OfferCopies, RoomAwaited, Unroutable
 from actors.queue.vocabulary.replies import CapacityGranted, SentMessages, WaitExplained
 from transport.gateways.amqp.basic_methods import BasicReturn
 from transport.gateways.amqp.carried_properties import properties_of
@@ -23,7 +23,7 @@ from transport.gateways.amqp.waiting_total import LARGE_BYTES
 from transport.gateways.amqp.writing import content_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from actors import LoopActorRef
     from actors.queue.connection_actor import Port
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 PIECE_BYTES: Final = 1_024
 """What a piece that waits counts as, beside its messages: empty ones take memory too."""
+WHY_BLOCKED: Final = 0
+WHY_LARGE: Final = 1
+"""What a queue's reason is asked for: to be told to a client that is read no more, or to refuse a large message that it keeps waiting."""
 
 
 class Returned(NamedTuple):
@@ -81,8 +84,11 @@ class Host(Protocol):
     def waiting_changed(self) -> None:
         """`Publishing.waiting_bytes` is other than it was."""
 
-    def check_waiting(self, more: int) -> None:
-        """Whether so many bytes may wait for room; raises AmqpError where others take the memory."""
+    def check_waiting(self, more: int, *, counted: bool = False) -> None:
+        """Whether so many bytes may wait for room, ``counted`` or not; raises AmqpError where others take the memory."""
+
+    def fail(self, error: AmqpError) -> None:
+        """The channel ends."""
 
     def explained(self, text: str | None) -> None:
         """Why what was published waits, in a queue's words; None where no queue keeps it waiting."""
@@ -165,6 +171,10 @@ class Line:
         self._back: list[Piece] = []
         self._rejected_at: int | None = None
         self._singly = False
+        # What the sender has and cannot store for want of room: bytes.
+        self._held = 0
+        # Whether nothing is offered: it is over, or the sender has something that waits.
+        self._stands = False
         self._over = self.marking = self._marked = False
         # Sent to the actor and not answered; and what was offered behind the last of them, which is sent again.
         self._marks = self._behind = 0
@@ -178,7 +188,7 @@ class Line:
     @property
     def waits(self) -> bool:
         """Whether something waits for room."""
-        return bool(self._waiting)
+        return bool(self._waiting or self._held)
 
     def take(self, piece: Piece) -> None:
         """Offer what has come, when there is room for it.
@@ -196,7 +206,11 @@ class Line:
         self._offer()
         try:
             if piece.size > LARGE_BYTES and self._waiting and self._waiting[-1] is piece:
-                self._host.check_waiting(piece.size)
+                if self._sent or len(self._waiting) > 1:
+                    self._host.check_waiting(piece.size)
+                else:
+                    # By itself it is about to go, unless its queue is known to be full.
+                    self.actor.deliver(ExplainWait(WHY_LARGE, self.actor))
         except AmqpError:
             self._waiting.pop()
             self._lines.waiting_bytes -= piece.size
@@ -229,18 +243,16 @@ class Line:
             self.actor.deliver(CaughtUp(answered=True))
 
     def end(self) -> None:
-        """Nothing more is offered."""
-        self._over = True
-        self.marking = False
-        self._drop()
+        """Nothing more is offered, and what waits is dropped, where it is offered too."""
+        self._is_over()
         self.actor.stop_nowait()
         # It knows this line: without a cycle both are free at once.
         del self.actor
 
     # Told by the actor
 
-    def tell(self, reply: Reply | Unroutable) -> None:
-        """Room, what became of a piece, or what no queue took of the next."""
+    def tell(self, reply: Reply) -> None:
+        """Room or none, what became of a piece, or what no queue took of the next."""
         if isinstance(reply, CapacityGranted):
             self._messages += reply.messages
             self._bytes += reply.bytes
@@ -250,9 +262,15 @@ class Line:
             self._settled(reply)
         elif isinstance(reply, Unroutable):
             self._unroutable(reply)
+        elif isinstance(reply, RoomAwaited):
+            self._room_awaited(reply.first)
         elif isinstance(reply, WaitExplained):
             # It may have room by now, and is about to say so.
-            self._host.explained(reply.text if self.waits and reply.reason is not None else None)
+            waits = self.waits and reply.reason is not None
+            if reply.request == WHY_BLOCKED:
+                self._host.explained(reply.text if waits else None)
+            elif waits:
+                self._judge(self._waiting)
 
     def caught_up(self) -> None:
         """All is stored that was offered before the mark; what a queue has rejected meanwhile may be offered again."""
@@ -269,13 +287,11 @@ class Line:
         """There is no such exchange any more, what was published cannot be, or the broker ends."""
         if self._over:
             return
-        self._over = True
         if code == "not-found" and not self.busy:
             # The exchange is deleted, and nothing was on its way there.
             self._lines.forget(self)
             return
-        self._drop()
-        self.marking = False
+        self._is_over()
         self._host.publishing_failed(code, text)
 
     # Inside
@@ -301,7 +317,7 @@ class Line:
     @property
     def _may_offer(self) -> bool:
         """Whether something may be offered, where there is room."""
-        return not self._over and self._rejected_at is None and not (self._singly and self._sent)
+        return not self._stands and self._rejected_at is None and not (self._singly and self._sent)
 
     def _send(self, piece: Piece) -> None:
         """Offer a piece that there is room for."""
@@ -325,7 +341,6 @@ class Line:
         if not self._sent and self._rejected_at is not None:
             # All that was behind it has come back: it goes again, from the number where the queue goes on.
             self._sequence, self._rejected_at = self._rejected_at, None
-            self._lines.waiting_bytes += sum(each.size for each in self._back)
             self._waiting.extendleft(reversed(self._back))
             self._back = []
         if self._waiting or self.marking:
@@ -337,14 +352,61 @@ class Line:
     def _rejected(self, piece: Piece, sequence: int) -> None:
         """A queue takes all of a batch or nothing: of several messages there may be room for some."""
         if self._rejected_at is not None:
-            self._back.append(piece)
+            self._comes_back(piece)
             return
         self._rejected_at = sequence
         self._singly = True
         if piece.batch.count > 1:
-            self._back += piece.cut(piece.batch.count // 2)
+            self._comes_back(*piece.cut(piece.batch.count // 2))
         else:
             self._answer(piece, stored=False)
+
+    def _comes_back(self, *pieces: Piece) -> None:
+        self._back += pieces
+        self._lines.waiting_bytes += sum(piece.size for piece in pieces)
+
+    def _room_awaited(self, first: int | None) -> None:
+        """What has been offered from a number on waits for room, and so does what comes; or nothing does any more."""
+        if self._over:
+            return
+        held = [] if first is None else self._sent_from(first)
+        self._count_held(sum(piece.size for piece in held))
+        self._stands = bool(held)
+        self._offer()
+        self._host.waiting_changed()
+        if self._held:
+            self._judge(held)
+
+    def _sent_from(self, first: int) -> list[Piece]:
+        """What was offered from a number on, and is not settled."""
+        found: list[Piece] = []
+        behind = self._sequence
+        for piece in reversed(self._sent):
+            if behind <= first:
+                break
+            behind -= len(piece.batch)
+            found.append(piece)
+        return found
+
+    def _count_held(self, size: int) -> None:
+        self._lines.waiting_bytes += size - self._held
+        self._held = size
+
+    def _judge(self, pieces: Iterable[Piece]) -> None:
+        """These wait for a queue that has no room: with a large one among them that may be too much."""
+        sizes = [piece.size for piece in pieces]
+        if max(sizes, default=0) <= LARGE_BYTES:
+            return
+        try:
+            self._host.check_waiting(sum(sizes), counted=True)
+        except AmqpError as error:
+            # Its client is to publish it again: it is not stored after all, as others are that a channel leaves behind.
+            self._drop()
+            self._count_held(0)
+            self._host.fail(error)
+            if not self._over:
+                self._lines.forget(self)
+            self._host.waiting_changed()
 
     def _answer(self, piece: Piece, *, stored: bool) -> None:
         confirms = self._lines.confirms
@@ -368,7 +430,13 @@ class Line:
         ]
         self._host.returned(found)
 
+    def _is_over(self) -> None:
+        self._over = self._stands = True
+        self.marking = False
+        self._drop()
+        self._count_held(0)
+
     def _drop(self) -> None:
-        self._lines.waiting_bytes -= sum(piece.size for piece in self._waiting)
+        self._lines.waiting_bytes -= sum(piece.size for piece in [*self._waiting, *self._back])
         self._waiting.clear()
         self._back.clear()

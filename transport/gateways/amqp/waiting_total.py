@@ -28,15 +28,16 @@ class WaitingTotal:
     def __init__(self) -> None:
         self.bytes = 0
 
-    def check(self, more: int, channel: int) -> None:
-        """Whether a large message of a channel may wait beside what does.
+    def check(self, more: int, channel: int, *, counted: bool = False) -> None:
+        """Whether so many bytes of a channel, with a large message, may wait beside what does; ``counted`` says that they are among it.
 
         Raises:
             AmqpError: CONTENT_TOO_LARGE: others take the memory.
         """
-        if self.bytes > MOST_WAITING_OF_ALL:
+        others = self.bytes - more if counted else self.bytes
+        if others > MOST_WAITING_OF_ALL:
             text = (
-                f"{more} bytes wait for the room of their queues, and with what others have published there are {self.bytes}, "
+                f"{more} bytes wait for the room of their queues, and of what others have published {others} do, "
                 f"more than {MOST_WAITING_OF_ALL}: publish it again later"
             )
             raise AmqpError(ReplyCode.CONTENT_TOO_LARGE, text, BasicPublish.INDEX, channel)

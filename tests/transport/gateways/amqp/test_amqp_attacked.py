@@ -222,7 +222,7 @@ def test_a_broker_that_stops_stores_and_confirms_what_it_has_read_and_tells_its_
         client.ask(basic.BasicConsume(queue="orders"), basic.BasicConsumeOk, 2)
         full.declare("full", arguments=FULL, durable=True)
         full.ask(basic.ConfirmSelect(), basic.ConfirmSelectOk)
-        full.write(published("full", b"x" * 1_000) * 3_000)
+        full.write(published("full", b"x" * 1_000) * 2_000)
         client.write(published("orders") * 2_000)
         assert client.frame() is not None
         broker.process.send_signal(signal.SIGTERM)

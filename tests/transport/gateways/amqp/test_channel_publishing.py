@@ -12,16 +12,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from actors import OfferBatch
-from actors.queue.vocabulary.commands import CaughtUp
-from actors.queue.vocabulary.distributed import Unroutable
-from actors.queue.vocabulary.replies import CapacityGranted, SentMessages
+from actors.queue.vocabulary.commands import CaughtUp, ExplainWait
+from actors.queue.vocabulary.distributed import RoomAwaited, Unroutable
+from actors.queue.vocabulary.replies import CapacityGranted, SentMessages, WaitExplained
 from transport.gateways.amqp import channel_publishing
 from transport.gateways.amqp.basic_methods import BasicPublish
 from transport.gateways.amqp.channel_publishing import NoLineError, Publishing
 from transport.gateways.amqp.confirms import Confirms
+from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.events import Published
 from transport.gateways.amqp.properties import NO_PROPERTIES
-from transport.gateways.amqp.publishing_line import PIECE_BYTES, Returned
+from transport.gateways.amqp.publishing_line import PIECE_BYTES, WHY_LARGE, Returned
+from transport.gateways.amqp.reply_codes import ReplyCode
+from transport.gateways.amqp.waiting_total import LARGE_BYTES
 
 LARGE = 1 << 40
 
@@ -37,9 +40,12 @@ class Sender:
         self.rejected_at: int | None = None
         self.stopped = False
         self.room = 0
+        # The number of the first that waits for room.
+        self.waits_from: int | None = None
 
     def deliver(self, message: Any) -> None:
         assert not self.stopped, "it was told to end"
+        assert self.waits_from is None or not isinstance(message, OfferBatch), "it has no room"
         self.offers.append(message)
         if isinstance(message, OfferBatch):
             self.room -= len(message.batch)
@@ -51,6 +57,22 @@ class Sender:
     def grant(self, messages: int, size: int = LARGE) -> None:
         self.room += messages
         self.port.tell(CapacityGranted(messages, size))
+
+    @property
+    def stands(self) -> bool:
+        """Whether what it would answer first waits for room, or stands behind that."""
+        offered = [each.sequence for each in self.offers if isinstance(each, OfferBatch)]
+        return self.waits_from is not None and offered[0] >= self.waits_from
+
+    def wait(self, at: int) -> None:
+        """One of what it was offered waits for room."""
+        self.waits_from = [each.sequence for each in self.offers if isinstance(each, OfferBatch)][at]
+        self.port.tell(RoomAwaited(self.waits_from))
+
+    def go_on(self) -> None:
+        """There is room again."""
+        self.waits_from = None
+        self.port.tell(RoomAwaited(None))
 
     def answer(self, *, rejects: bool = False, unroutable: Sequence[int] = ()) -> None:
         """Answer the first of what it was told; behind something that is rejected all is, until its number comes again."""
@@ -105,8 +127,11 @@ class Host:
     def waiting_changed(self) -> None:
         self.changes += 1
 
-    def check_waiting(self, more: int) -> None:
-        raise AssertionError(f"{more} bytes are not large")
+    def check_waiting(self, more: int, *, counted: bool = False) -> None:
+        raise AssertionError(f"{more} bytes are not large, or about to go, {counted}")
+
+    def fail(self, error: AmqpError) -> None:
+        raise AssertionError(error)
 
     def explained(self, text: str | None) -> None:
         raise AssertionError(text)
@@ -153,10 +178,19 @@ class Model(RuleBasedStateMachine):
 
     @rule(data=st.data(), rejects=st.booleans())
     def answer(self, data: st.DataObject, rejects: bool) -> None:
-        ready = sorted(name for name, sender in self.host.senders.items() if sender.offers)
+        ready = sorted(name for name, sender in self.host.senders.items() if sender.offers and not sender.stands)
         if ready:
             self.host.senders[data.draw(st.sampled_from(ready))].answer(rejects=rejects)
             self.hear()
+
+    @rule(data=st.data())
+    def room_is_awaited_or_comes(self, data: st.DataObject) -> None:
+        for name, sender in sorted(self.host.senders.items()):
+            offered = sum(isinstance(each, OfferBatch) for each in sender.offers)
+            if sender.waits_from is not None and data.draw(st.booleans(), label=f"{name} goes on"):
+                sender.go_on()
+            elif offered and sender.waits_from is None and sender.rejected_at is None:
+                sender.wait(data.draw(st.integers(0, offered - 1)))
 
     @rule()
     def mark(self) -> None:
@@ -179,6 +213,9 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def all_is_done(self) -> None:
+        for sender in self.host.senders.values():
+            if sender.waits_from is not None:
+                sender.go_on()
         for _ in range(10_000):
             busy = [sender for sender in self.host.senders.values() if sender.offers]
             for sender in busy:
@@ -201,8 +238,14 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def what_waits_is_counted(self) -> None:
-        assert self.subject.waiting_bytes >= 0
-        assert self.subject.waiting_bytes % 1 == 0
+        waiting = 0
+        for (name, _), line in self.subject._lines.items():
+            first = self.host.senders[name].waits_from
+            offered = [each for each in self.host.senders[name].offers if isinstance(each, OfferBatch)]
+            held = [each.batch.nbytes + PIECE_BYTES for each in offered if first is not None and each.sequence >= first]
+            waiting += sum(piece.size for piece in [*line._waiting, *line._back]) + sum(held)
+            assert line.waits == bool(line._waiting or held)
+        assert self.subject.waiting_bytes == waiting
         assert not self.host.failures
 
 
@@ -371,3 +414,160 @@ def test_of_a_transaction_nothing_that_waits_is_left_out_at_the_brokers_end() ->
     subject.wait_no_more()
     assert host.failures == []
     assert [type(each) for each in sender.offers] == [OfferBatch, OfferBatch, CaughtUp]
+
+
+class Refusing(Host):
+    """A channel beside others, who have taken the memory or not."""
+
+    def __init__(self, *, full: bool) -> None:
+        super().__init__()
+        self.full = full
+        self.asked: list[tuple[int, bool]] = []
+        self.ends: list[AmqpError] = []
+
+    def check_waiting(self, more: int, *, counted: bool = False) -> None:
+        self.asked.append((more, counted))
+        if self.full:
+            raise AmqpError(ReplyCode.CONTENT_TOO_LARGE, "too much")
+
+    def fail(self, error: AmqpError) -> None:
+        self.ends.append(error)
+
+
+def counted_as(body: bytes) -> int:
+    """Bytes that a message is, with all that it takes, while it waits."""
+    subject, _ = publishing()
+    subject.publish(published(("a", body)))
+    return subject.waiting_bytes
+
+
+MUCH = bytes(LARGE_BYTES)
+ONE = counted_as(b"1")
+SIZE = counted_as(MUCH)
+
+
+def test_what_was_offered_and_waits_counts_until_it_goes_on_and_what_comes_is_not_offered() -> None:
+    subject, host = publishing()
+    sent = [b"%d" % number for number in range(4)]
+    for body in sent[:3]:
+        subject.publish(published(("a", body)))
+    sender = host.senders["a"]
+    sender.grant(10)
+    assert subject.waiting_bytes == 0
+    changes = host.changes
+    sender.wait(1)
+    assert subject.waiting_bytes == 2 * ONE
+    assert host.changes == changes + 1
+    assert subject.explain()
+    assert isinstance(sender.offers.pop(), ExplainWait)
+    subject.publish(published(("a", sent[3])))
+    sender.answer()
+    assert subject.waiting_bytes == 3 * ONE
+    sender.go_on()
+    assert subject.waiting_bytes == 0
+    assert not subject.explain()
+    while sender.offers:
+        sender.answer()
+    assert host.stored["a"] == sent
+
+
+@pytest.mark.parametrize("transacted", [True, False])
+def test_what_was_offered_and_waits_when_the_broker_ends_is_left_to_its_sender_unless_it_is_a_transactions(
+    transacted: bool,
+) -> None:
+    host = Host()
+    subject = Publishing(cast("Any", host))
+    subject.transacted = transacted
+    subject.publish(published(("a", b"1")))
+    sender = host.senders["a"]
+    sender.grant(1)
+    sender.wait(0)
+    subject.wait_no_more()
+    assert [code for code, _ in host.failures] == ["shutting-down"] * transacted
+    assert [type(each) for each in sender.offers] == [OfferBatch, CaughtUp][: 2 - transacted]
+    assert subject.waiting_bytes == ONE
+
+
+def test_what_waits_elsewhere_when_it_might_have_gone_on_counts_from_there() -> None:
+    subject, host = publishing()
+    for number in range(3):
+        subject.publish(published(("a", b"%d" % number)))
+    sender = host.senders["a"]
+    sender.grant(10)
+    for waits in (3, 1, 2):
+        sender.wait(3 - waits)
+        assert subject.waiting_bytes == waits * ONE
+
+
+@pytest.mark.parametrize("how", ["end", "refused"])
+def test_what_was_offered_and_waits_counts_no_more_when_its_line_is_over(how: str) -> None:
+    subject, host = publishing()
+    subject.publish(published(("a", b"1")))
+    sender = host.senders["a"]
+    sender.grant(10)
+    sender.wait(0)
+    if how == "end":
+        subject.end()
+    else:
+        sender.port.refused("shutting-down", "it ends", close=True)
+    assert subject.waiting_bytes == 0
+    sender.port.tell(RoomAwaited(0))
+    assert subject.waiting_bytes == 0
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_large_one_that_was_offered_and_waits_ends_its_channel_where_others_have_the_memory(full: bool) -> None:
+    host = Refusing(full=full)
+    subject = Publishing(cast("Any", host))
+    subject.publish(published(("a", b"1")))
+    sender = host.senders["a"]
+    sender.grant(3)
+    for body in (MUCH, b"3"):
+        subject.publish(published(("a", body)))
+    assert host.asked == []
+    sender.wait(1)
+    held = SIZE + ONE
+    assert host.asked == [(held, True)]
+    assert [error.reply_code for error in host.ends] == [ReplyCode.CONTENT_TOO_LARGE] * full
+    assert (sender.stopped, subject.unstored, subject.waiting_bytes) == (full, not full, 0 if full else held)
+    # What its sender says yet hurts nobody.
+    sender.answer()
+    if full:
+        assert (sender.waits_from, sender.stands) == (1, True)
+        sender.answer()
+    assert host.stored["a"] == ([b"1", MUCH] if full else [b"1"])
+
+
+def test_small_ones_that_were_offered_wait_whoever_has_the_memory() -> None:
+    host = Refusing(full=True)
+    subject = Publishing(cast("Any", host))
+    subject.publish(published(("a", b"1")))
+    host.senders["a"].grant(1)
+    host.senders["a"].wait(0)
+    assert (host.asked, host.ends, subject.unstored) == ([], [], True)
+
+
+@pytest.mark.parametrize("reason", ["full", None])
+def test_a_large_one_that_comes_by_itself_is_refused_when_its_queue_has_said_that_it_is_full(
+    reason: str | None,
+) -> None:
+    """The first of a channel was refused whatever room its queue had: nothing is granted before its sender has begun."""
+    host = Refusing(full=True)
+    subject = Publishing(cast("Any", host))
+    subject.publish(published(("a", MUCH)))
+    sender = host.senders["a"]
+    (asked,) = sender.offers
+    assert isinstance(asked, ExplainWait)
+    assert (asked.request, host.asked) == (WHY_LARGE, [])
+    sender.port.tell(WaitExplained(asked.request, reason, "the reason"))
+    assert host.asked == [(SIZE, True)] * (reason is not None)
+    assert (len(host.ends), sender.stopped, subject.waiting_bytes) == ((1, True, 0) if reason else (0, False, SIZE))
+
+
+def test_one_that_has_gone_by_the_time_that_its_queue_has_answered_is_not_refused() -> None:
+    host = Refusing(full=True)
+    subject = Publishing(cast("Any", host))
+    subject.publish(published(("a", MUCH)))
+    host.senders["a"].grant(1)
+    host.senders["a"].port.tell(WaitExplained(WHY_LARGE, "full", "the reason"))
+    assert (host.asked, host.ends, subject.unstored) == ([], [], True)

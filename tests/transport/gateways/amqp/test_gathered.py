@@ -141,12 +141,16 @@ def test_a_large_message_waits_beside_others_up_to_a_limit_of_all_and_is_refused
     ) as caught:
         total.check(1000, 1)
     assert (caught.value.reply_code, caught.value.closes_connection) == (ReplyCode.CONTENT_TOO_LARGE, False)
+    # What is counted already does not keep itself from waiting.
+    total.check(1000, 1, counted=True)
+    with pytest.raises(AmqpError):
+        total.check(0, 1, counted=True)
 
 
 class FullHost(Host):
     """A channel beside others that have taken the memory."""
 
-    def check_waiting(self, more: int) -> None:
+    def check_waiting(self, more: int, *, counted: bool = False) -> None:
         raise AmqpError(ReplyCode.CONTENT_TOO_LARGE, f"{more} are too many")
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from actors.queue.exchange_room import FIRST_BYTES
 from tests.transport.conftest import until
 from tests.transport.gateways.amqp.raw_amqp import CLOSE, RawClient, methods, published
 from transport import Broker, BrokerConfig
@@ -25,8 +24,8 @@ from transport.gateways.amqp.tables import Table
 SECONDS = 10
 MUCH = bytes(MOST_WAITING_BYTES * 2 // 3)
 """Twice as much is more than may wait of a connection that is read."""
-WINDOW = bytes(FIRST_BYTES)
-"""What goes before what waits: a sender takes so much before it knows the queue, and lets it wait."""
+OFFERED = bytes(1 << 16)
+"""What goes before it: a sender takes one message before it knows the queue, and lets it wait."""
 FULL = Table.of({"x-max-length": 1, "x-overflow": "block"})
 
 
@@ -108,13 +107,13 @@ def test_what_is_dropped_of_a_channel_that_was_closed_counts_as_waiting_no_more(
     """It did for as long as its connection stood: one whose channels had failed often enough was never read again."""
 
     def fails(client: RawClient) -> None:
-        client.write(published("full", WINDOW, channel=2) + published("full", MUCH, channel=2))
+        client.write(published("full", OFFERED, channel=2) + published("full", MUCH, channel=2))
         assert client.ready("full") == 1
         client.write(methods(2, basic.BasicAck(delivery_tag=9)))
         client.expect(connection.ChannelClose, 2)
 
     def goes_on(client: RawClient) -> None:
-        client.write(published("full", WINDOW, channel=3) + published("full", MUCH, channel=3))
+        client.write(published("full", OFFERED, channel=3) + published("full", MUCH, channel=3))
         assert client.ready("full", channel=1) == 1
 
     async def main() -> None:
