@@ -165,7 +165,7 @@ def declare(port: int, queue: str, kind: str) -> None:
 
 
 def left_in(port: int, queue: str) -> int:
-    """Messages that are there, once nobody holds any and what was acknowledged has come about: RabbitMQ's quorum queues take a while."""
+    """Messages that are there, once nobody holds any and what was acknowledged has come about."""
     count, until = 1, time.monotonic() + SETTLING
     with RawConnection(port) as opened:
         while count and time.monotonic() < until:
