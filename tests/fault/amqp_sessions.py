@@ -35,7 +35,7 @@ from transport.gateways.amqp.methods import METHODS
 from transport.gateways.amqp.properties import Properties
 from transport.gateways.amqp.protocol import MAX_MESSAGE_BYTES
 from transport.gateways.amqp.reply_codes import CLOSES_CHANNEL, ReplyCode
-from transport.gateways.amqp.tables import MAX_TABLE_DEPTH, MAX_TABLE_ENTRIES, Table
+from transport.gateways.amqp.tables import MAX_ARGUMENT_ENTRIES, MAX_TABLE_DEPTH, MAX_TABLE_ENTRIES, Table
 from transport.gateways.amqp.writing import HEARTBEAT
 
 CHANNELS: Final = 3
@@ -370,7 +370,7 @@ def with_tables(random: Random, number: str) -> Session:
                 ("any", table_of(random)),
                 # Two less than there may be: it may stand in two others.
                 ("deep", deep_table(random.randint(1, MAX_TABLE_DEPTH - 2))),
-                ("wide", wide_table(MAX_TABLE_ENTRIES - 2)),
+                ("wide", wide_table(MAX_ARGUMENT_ENTRIES - 2)),
             )
         )
     else:

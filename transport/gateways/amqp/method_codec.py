@@ -13,7 +13,7 @@ from transport.gateways.amqp.errors import AmqpError, erlang_numbers
 from transport.gateways.amqp.method import Method
 from transport.gateways.amqp.methods import METHODS
 from transport.gateways.amqp.reply_codes import ReplyCode
-from transport.gateways.amqp.tables import decode_table, encode_table
+from transport.gateways.amqp.tables import MAX_ARGUMENT_ENTRIES, decode_table, encode_table
 
 MOST_SHOWN_BYTES: Final = 64
 """Of a method that cannot be decoded, in the text about it: more would not fit a reply text."""
@@ -97,7 +97,7 @@ def _arguments(method: type[Method], payload: bytes) -> dict[str, Any]:
             if at > end:
                 raise IndexError(at)
             data = payload[begin:at]
-            values[name] = decode_table(data) if kind == "table" else data
+            values[name] = decode_table(data, MAX_ARGUMENT_ENTRIES) if kind == "table" else data
         else:
             number = _NUMBERS[kind]
             (values[name],) = number.unpack_from(payload, at)

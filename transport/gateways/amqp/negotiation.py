@@ -14,7 +14,7 @@ from transport.gateways.amqp.connection_methods import ConnectionStart, Connecti
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.layout import MIN_FRAME_MAX
 from transport.gateways.amqp.reply_codes import ReplyCode
-from transport.gateways.amqp.tables import Table, decode_table
+from transport.gateways.amqp.tables import MAX_ARGUMENT_ENTRIES, Table, decode_table
 
 if TYPE_CHECKING:
     from transport.gateways.amqp.connection_methods import ConnectionStartOk, ConnectionTuneOk
@@ -214,7 +214,7 @@ def _plain(method: ConnectionStartOk) -> Password:
 
 def _amqplain(method: ConnectionStartOk) -> Password:
     """A table's entries, without its length: LOGIN and PASSWORD."""
-    table = decode_table(method.response)
+    table = decode_table(method.response, MAX_ARGUMENT_ENTRIES)
     login, password = table.field("LOGIN"), table.field("PASSWORD")
     if login is None or password is None or login.kind != "S" or password.kind != "S":
         raise AmqpError(

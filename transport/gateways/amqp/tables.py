@@ -25,6 +25,8 @@ MAX_TABLE_BYTES: Final = 1 << 20
 """Of one table: eight of RabbitMQ's usual frames, in one of which it must come."""
 MAX_TABLE_ENTRIES: Final = 16_384
 """Of one table with all that is in it: each takes some 300 bytes of memory, and may take two on the wire."""
+MAX_ARGUMENT_ENTRIES: Final = 1_024
+"""Likewise, of a method's arguments, of which each is made an object: 16,384 hold the loop for 20 ms, and nobody has so many."""
 MAX_NAME_BYTES: Final = 255
 """Of a field's name: it is a short string."""
 MAX_TABLE_DEPTH: Final = 32
@@ -156,19 +158,23 @@ def _widths() -> list[int]:
 _WIDTHS: Final = _widths()
 
 
-def decode_table(raw: bytes) -> Table:
+def decode_table(raw: bytes, most: int = MAX_TABLE_ENTRIES) -> Table:
     """The table whose bytes these are, without the length before them.
+
+    Args:
+        raw: these.
+        most: entries that it may have with all that is in it: ``MAX_TABLE_ENTRIES``, or ``MAX_ARGUMENT_ENTRIES`` of a method.
 
     Raises:
         AmqpError: SYNTAX_ERROR: bytes that are no table, or one over a limit.
     """
     if not raw:
         return EMPTY_TABLE
-    check_table(raw, 0, len(raw))
+    check_table(raw, 0, len(raw), most)
     return Table(_entries(raw, 0, len(raw)), raw)
 
 
-def check_table(raw: bytes, at: int, end: int) -> None:
+def check_table(raw: bytes, at: int, end: int, most: int = MAX_TABLE_ENTRIES) -> None:
     """Whether the bytes from ``at`` to ``end`` are a table, without making anything of them.
 
     Raises:
@@ -176,17 +182,19 @@ def check_table(raw: bytes, at: int, end: int) -> None:
     """
     if end - at > MAX_TABLE_BYTES:
         raise _wrong(f"a table of {end - at} bytes exceeds MAX_TABLE_BYTES, {MAX_TABLE_BYTES}")
-    _walk(raw, at, end, True, MAX_TABLE_DEPTH, MAX_TABLE_ENTRIES)
+    if _walk(raw, at, end, True, MAX_TABLE_DEPTH, most) < 0:
+        limit = "MAX_TABLE_ENTRIES" if most == MAX_TABLE_ENTRIES else "MAX_ARGUMENT_ENTRIES"
+        raise _wrong(f"a table with what is in it has more than {limit}, {most}")
 
 
 def _walk(raw: bytes, at: int, end: int, named: bool, depth: int, left: int) -> int:
-    """Passes over the fields between ``at`` and ``end``; returns how many entries may come yet."""
+    """Passes over the fields between ``at`` and ``end``; returns how many entries may come yet, below zero where there are more."""
     if depth <= 0:
         raise _wrong(f"tables and arrays in one another are more than MAX_TABLE_DEPTH, {MAX_TABLE_DEPTH}")
     while at < end:
-        if left <= 0:
-            raise _wrong(f"a table with what is in it has more than MAX_TABLE_ENTRIES, {MAX_TABLE_ENTRIES}")
         left -= 1
+        if left < 0:
+            return left
         if named:
             at += raw[at] + 1
             if at >= end:
@@ -208,6 +216,8 @@ def _walk(raw: bytes, at: int, end: int, named: bool, depth: int, left: int) -> 
             raise _wrong(f"a field of type {chr(kind)!r} ends {at - end} bytes behind its table or array")
         if width <= _TABLE:
             left = _walk(raw, begin, at, width == _TABLE, depth - 1, left)
+            if left < 0:
+                return left
         elif kind in (_FLOAT_KIND, _DOUBLE_KIND) and _is_no_number(raw, kind, begin):
             raise _wrong("a float that is infinite or no number")
     return left

@@ -15,10 +15,13 @@ from pamqp import decode, encode
 from tests.examples_tried import tried
 from tests.transport.gateways.amqp.amqp_values import TABLES, theirs
 from transport.errors import LocalProtocolError
+from transport.gateways.amqp.entity_methods import QueueDeclare
 from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.method_codec import decode_method, encode_method
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.tables import (
     EMPTY_TABLE,
+    MAX_ARGUMENT_ENTRIES,
     MAX_TABLE_BYTES,
     MAX_TABLE_DEPTH,
     MAX_TABLE_ENTRIES,
@@ -208,6 +211,18 @@ def test_entries_are_as_many_as_the_limit_and_no_more() -> None:
     for raw in (most + b"\0V", b"\0A" + with_length(b"V" * MAX_TABLE_ENTRIES), b"\0A" + with_length(b"") + most):
         with pytest.raises(AmqpError, match="MAX_TABLE_ENTRIES"):
             decode_table(raw)
+
+
+def test_arguments_of_a_method_have_fewer_entries_than_a_messages_headers_may_have() -> None:
+    def declared(entries: int) -> bytes:
+        return encode_method(QueueDeclare(queue="q", arguments=decode_table(b"\0V" * entries)))
+
+    found = decode_method(declared(MAX_ARGUMENT_ENTRIES))
+    assert isinstance(found, QueueDeclare)
+    assert len(found.arguments) == MAX_ARGUMENT_ENTRIES
+    with pytest.raises(AmqpError, match="MAX_ARGUMENT_ENTRIES, 1024"):
+        decode_method(declared(MAX_ARGUMENT_ENTRIES + 1))
+    check_table(b"\0V" * MAX_TABLE_ENTRIES, 0, 2 * MAX_TABLE_ENTRIES)
 
 
 def test_bytes_are_as_many_as_the_limit_and_no_more() -> None:
