@@ -191,10 +191,8 @@ def _walk(raw: bytes, at: int, end: int, named: bool, depth: int, left: int) -> 
     """Passes over the fields between ``at`` and ``end``; returns how many entries may come yet, below zero where there are more."""
     if depth <= 0:
         raise _wrong(f"tables and arrays in one another are more than MAX_TABLE_DEPTH, {MAX_TABLE_DEPTH}")
-    while at < end:
+    while at < end and left > 0:
         left -= 1
-        if left < 0:
-            return left
         if named:
             at += raw[at] + 1
             if at >= end:
@@ -216,11 +214,9 @@ def _walk(raw: bytes, at: int, end: int, named: bool, depth: int, left: int) -> 
             raise _wrong(f"a field of type {chr(kind)!r} ends {at - end} bytes behind its table or array")
         if width <= _TABLE:
             left = _walk(raw, begin, at, width == _TABLE, depth - 1, left)
-            if left < 0:
-                return left
         elif kind in (_FLOAT_KIND, _DOUBLE_KIND) and _is_no_number(raw, kind, begin):
             raise _wrong("a float that is infinite or no number")
-    return left
+    return left if at >= end else -1
 
 
 def _is_no_number(raw: bytes, kind: int, at: int) -> bool:
