@@ -1,0 +1,56 @@
+"""What the methods of AMQP count as in a connection's share of a turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transport.gateways.amqp.raw_amqp import HANDSHAKE, methods, published
+from transport.gateways.amqp import basic_methods as basic
+from transport.gateways.amqp import connection_methods as connection
+from transport.gateways.amqp import entity_methods as entity
+from transport.gateways.amqp.method import Method
+from transport.gateways.amqp.protocol import A_METHOD, MESSAGES_A_UNIT, UNITS, AmqpProtocol
+
+
+def protocol_with(data: bytes) -> AmqpProtocol:
+    """One that has opened a channel, and received this."""
+    protocol = AmqpProtocol()
+    protocol.opened(131_072, 0)
+    for part in (HANDSHAKE + methods(1, connection.ChannelOpen()), data):
+        buffer = protocol.receiver.get_buffer()
+        buffer[: len(part)] = part
+        protocol.receiver.received(len(part))
+        while part is not data and protocol.next_event(1) is not None:
+            pass
+    return protocol
+
+
+@pytest.mark.parametrize(
+    ("method", "units"),
+    [
+        (entity.QueueDeclare(queue="q"), UNITS[entity.QueueDeclare.INDEX]),
+        (basic.BasicConsume(queue="q"), UNITS[basic.BasicConsume.INDEX]),
+        (basic.BasicQos(), A_METHOD),
+    ],
+)
+def test_a_method_counts_as_what_it_takes(method: Method, units: int) -> None:
+    protocol = protocol_with(methods(1, method))
+    assert protocol.next_event(1) is not None
+    assert (protocol.work, protocol.due) == (units, units)
+    assert units > 1
+
+
+def test_messages_that_come_together_count_less_than_a_method_each() -> None:
+    protocol = protocol_with(published("q", b"x" * 10) * 80)
+    assert protocol.next_event(1) is not None
+    assert protocol.due == 1 + 80 // MESSAGES_A_UNIT
+
+
+def test_declarations_that_come_together_are_done_in_several_turns() -> None:
+    protocol = protocol_with(methods(1, *(entity.QueueDeclare(queue=f"q{number}") for number in range(10))))
+    share, done = 100, 0
+    while share > 0 and protocol.next_event(share) is not None:
+        share -= protocol.due
+        done += 1
+    assert done == 2
+    assert protocol.receiver.waiting
