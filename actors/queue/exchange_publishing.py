@@ -354,7 +354,7 @@ class ExchangePublishing:
 
     def _stored(self, these: _Round, time_is_up: Callable[[], bool]) -> bool:
         """Store a round; False where some of it is left, as there is no time for more."""
-        alone = these.alone and self._storage is not None and self._storage.begin_alone(len(these.items))
+        alone = these.alone and self._storage is not None and self._storage.begin_alone(1)
         try:
             return not any(time_is_up() for _ in these.steps)
         except StorageError:
