@@ -98,6 +98,23 @@ def test_a_peer_that_takes_nothing_for_three_intervals_is_stuck_whatever_it_says
     assert liveness.check(17.0) is Verdict.STUCK
 
 
+def test_the_time_of_a_peer_that_takes_nothing_begins_when_it_took_something_last_and_not_when_too_much_waits() -> None:
+    liveness = Liveness(5.0, now=0.0)
+    liveness.left_waiting(taken=1000, now=2.0)
+    liveness.left_waiting(taken=1500, now=3.0)
+    liveness.left_waiting(taken=1500, now=12.0)
+    liveness.held_up(1500, 13.0)
+    liveness.heard = 13.0
+    assert liveness.next_check() <= 13.0, "at once, as it was not looked at lately"
+    assert liveness.check(17.9) is Verdict.FINE
+    assert liveness.next_check() == 18.0
+    assert liveness.check(18.0) is Verdict.STUCK
+    liveness.held_up(1600, 18.0)
+    liveness.heard = 32.0
+    assert liveness.check(32.9) is Verdict.FINE
+    assert liveness.check(33.0) is Verdict.STUCK
+
+
 def test_a_peer_that_takes_a_little_is_slow_and_not_stuck() -> None:
     liveness = Liveness(5.0, now=0.0)
     for step in range(20):

@@ -214,6 +214,8 @@ class Connection(Connectable, Generic[E]):
             # Not the client's side: two that wait for each other would wait for ever, and one who breaks off loses its place in the line.
             self._liveness.held_up(self._taken(), self._loop.time())
             self._block(_UNREAD)
+            if not (self._opening or self._closing):
+                self._arm(self._liveness.next_check(), self._check_liveness)
         self._handler.writable_changed(False)
 
     def resume_writing(self) -> None:
@@ -413,6 +415,8 @@ class Connection(Connectable, Generic[E]):
         self._liveness.said = self._loop.time()
         if not transport.is_closing():
             unsent = write_parts(transport, parts, size, WRITE_BUFFER_HIGH)
+            if unsent:
+                self._liveness.left_waiting(self.bytes_out - unsent, self._loop.time())
             if unsent > COUNTED_BYTES:
                 self._unsent.bound(unsent)
 

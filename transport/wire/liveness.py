@@ -14,6 +14,8 @@ from enum import Enum
 DEFAULT_HEARTBEAT = 5.0
 """Seconds: a dead peer is noticed within three of them, and 10 000 idle connections cost 4 000 small frames a second."""
 SILENT_INTERVALS = 3
+STUCK_LOOKS = 8
+"""Looks in an interval at whether a peer that does not keep up takes anything."""
 HANDSHAKE_TIMEOUT = 10.0
 """Seconds that a client gives the broker to answer HELLO."""
 ENTRANCE_TIMEOUT = 5.0
@@ -61,10 +63,11 @@ class Liveness:
     _waits_since: float = field(init=False)
     _waited: float = 0.0
     _taken: int = 0
+    _taken_at: float = field(init=False)
     _checked: float = field(init=False)
 
     def __post_init__(self, now: float) -> None:
-        self.heard = self.said = self._waits_since = self._checked = now
+        self.heard = self.said = self._waits_since = self._checked = self._taken_at = now
 
     def one_sided(self) -> None:
         """The peer answers no PING, and may be silent for as long as it likes but in the middle of what it says."""
@@ -95,11 +98,18 @@ class Liveness:
         """Seconds that the peer had to wait for this side, in all."""
         return self._waited + (now - self._waits_since if self.waits else 0.0)
 
+    def left_waiting(self, taken: int, now: float) -> None:
+        """Some of what was written waits, of which the peer has taken ``taken`` bytes so far; 0 where nothing waits."""
+        if taken != self._taken:
+            self._taken, self._taken_at = taken, now
+
     def held_up(self, taken: int, now: float) -> None:
-        """The peer has taken ``taken`` bytes so far and does not keep up; to be said again before each `check`."""
-        if self._stuck_since is None or taken > self._taken:
-            self._stuck_since = now
-        self._taken = taken
+        """The peer has taken ``taken`` bytes so far and does not keep up; to be said again before each `check`.
+
+        It has the time since it took something: what began to wait long before is not new.
+        """
+        self.left_waiting(taken, now)
+        self._stuck_since = self._taken_at
 
     def keeps_up(self) -> None:
         """The peer takes what is written again."""
@@ -119,9 +129,12 @@ class Liveness:
 
     def next_check(self) -> float:
         """The earliest time at which `check` can answer otherwise than FINE, or must be told how much was taken."""
-        usual = self._stuck_since is None and not self._one_sided
-        ping = self.said + self.interval if usual else self._checked + self.interval
-        return min(ping, self._silent_at(), self._stuck_at())
+        if self._stuck_since is not None:
+            # What it took is noticed when it is looked at, and its time begins then.
+            look = self._checked + self.interval / STUCK_LOOKS
+        else:
+            look = (self._checked if self._one_sided else self.said) + self.interval
+        return min(look, self._silent_at(), self._stuck_at())
 
     def _stuck_at(self) -> float:
         return math.inf if self._stuck_since is None else self._stuck_since + self.interval * SILENT_INTERVALS

@@ -67,8 +67,12 @@ def test_an_acknowledgement_that_cannot_be_ends_the_channel_and_what_was_publish
     assert client.expect(connection.ChannelClose, 2).reply_text == "PRECONDITION_FAILED - unknown delivery tag 9"
     client.write(methods(2, connection.ChannelCloseOk(), connection.ChannelOpen()))
     client.expect(connection.ChannelOpenOk, 2)
-    assert client.ready(queue) == 2
-    assert client.got(queue) == [b"1", b"2"]
+    # What the channel has left behind is stored, which may be a turn later.
+    found: list[bytes] = []
+    while len(found) < 2:
+        found += client.got(queue)
+    assert found == [b"1", b"2"]
+    assert client.ready(queue) == 0
 
 
 @pytest.mark.parametrize(
