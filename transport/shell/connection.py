@@ -60,7 +60,7 @@ class Connection(Connectable, Generic[E]):
         turns: Turns | None = None,
         unsent: UnsentTotal | None = None,
     ) -> None:
-        self.bytes_in = self.bytes_out = 0
+        self.bytes_in = self.bytes_out = self._blocked = 0
         self.peer = "?"
         self._protocol = protocol
         self._receiver = protocol.receiver
@@ -73,12 +73,10 @@ class Connection(Connectable, Generic[E]):
         self._transport: asyncio.Transport | None = None
         self._out: list[Part] = []
         self._out_bytes = 0
-        self._flush_asked = self._closing = self._discarding = self._over = False
+        self._flush_asked = self._working = self._closing = self._discarding = self._over = False
         self._opening = self._reading = True
-        self._blocked = 0
         # Nothing to settle: it reads, and nothing of before is left.
         self._calm = False
-        self._working = False
         self._error: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -90,10 +88,9 @@ class Connection(Connectable, Generic[E]):
         self.made = True
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
         self.peer = peer_of(transport)
-        serves = self._protocol.serves
         # A client's time begins with its connection's acceptance, of which TLS has had a part.
-        began = self._liveness.heard if serves else self._loop.time()
-        self._arm(began + handshake_seconds(serves), self._handshake_late)
+        began = self._liveness.heard if self._protocol.serves else self._loop.time()
+        self._arm(began + handshake_seconds(self._protocol.serves), self._handshake_late)
         try:
             self._handler.connection_opened(self)
         except TransportError as error:
@@ -409,8 +406,7 @@ class Connection(Connectable, Generic[E]):
         parts, transport = self._out, self._transport
         if not parts or transport is None:
             return
-        self._out = []
-        size, self._out_bytes = self._out_bytes, 0
+        size, self._out_bytes, self._out = self._out_bytes, 0, []
         self.bytes_out += size
         self._liveness.said = self._loop.time()
         if not transport.is_closing():
