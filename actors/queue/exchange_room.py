@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pykka import ActorDeadError
 
 from actors.errors import DemandExceededError
+from actors.queue.state.permits import UNBOUNDED
 from actors.queue.vocabulary.commands import AttachSender, ExplainWait, Left, RequestCapacity
 from actors.queue.vocabulary.replies import CapacityGranted, RoomGranted
 
@@ -34,7 +35,6 @@ PIECE_MESSAGES: Final = 16
 sends much of that at a time keeps the others waiting."""
 ROOM_REQUEST: Final = -1
 """By which a queue is asked whether it has no room for what waits; clients ask by numbers from 0 on."""
-UNBOUNDED: Final = 1 << 62
 
 
 class Granted:

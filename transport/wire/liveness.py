@@ -99,7 +99,7 @@ class Liveness:
         return self._waited + (now - self._waits_since if self.waits else 0.0)
 
     def left_waiting(self, taken: int, now: float) -> None:
-        """Some of what was written waits, of which the peer has taken ``taken`` bytes so far; 0 where nothing waits."""
+        """Some of what was written waits; of all of it the peer has taken ``taken`` bytes so far."""
         if taken != self._taken:
             self._taken, self._taken_at = taken, now
 

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
-from transport.gateways.amqp.connection_methods import ConnectionClose
 from transport.gateways.amqp.contents import MAX_MESSAGE_BYTES
 from transport.gateways.amqp.errors import AmqpError, WrongProtocolError, short_text
 from transport.gateways.amqp.events import Event, Heartbeat, MethodReceived, Published, Settled
@@ -156,7 +155,7 @@ class AmqpProtocol(DataProtocol[Event | Said | Written]):
             return [PROTOCOL_HEADER]
         if error is None or str(error) != text:
             error = of_connection(code, text)
-        said = ConnectionClose(
+        said = connection.ConnectionClose(
             reply_code=error.reply_code,
             reply_text=short_text(str(error)),
             class_id=error.class_id,
