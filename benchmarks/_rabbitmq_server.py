@@ -78,6 +78,7 @@ class RabbitServer:
         self._folder = folder
         self._said: deque[bytes] = deque(maxlen=KEPT_LINES)
         self._ready = Event()
+        self._is_ready = False
         self.version: tuple[int, ...] = ()
         with ExitStack() as stack:
             self.port, distribution, names = _free_ports(3)
@@ -103,7 +104,7 @@ class RabbitServer:
             assert self._process.stdout is not None
             self._reader = Thread(target=self._read, args=(self._process.stdout,), daemon=True)
             self._reader.start()
-            if not self._ready.wait(START_SECONDS) or self._process.poll() is not None:
+            if not self._ready.wait(START_SECONDS) or not self._is_ready:
                 said = b"".join(self._said).decode("utf-8", "replace").strip()
                 raise BenchmarkError(f"{PROGRAM} ended or was silent before it was ready: {said}")
             self.pid = _virtual_machine(self._process.pid)
@@ -160,8 +161,9 @@ class RabbitServer:
                 if not self.version and (found := VERSION.search(line)):
                     self.version = tuple(map(int, found.groups()))
             if READY in line:
+                self._is_ready = True
                 self._ready.set()
-        self._ready.set()
+        self._ready.set()  # nothing more will be said
 
     def _end_server(self) -> None:
         with suppress(ProcessLookupError):

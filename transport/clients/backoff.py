@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from transport.errors import AuthenticationError, BrokerError, RemoteProtocolError, TruncatedFrameError
+from transport.errors import (
+    AuthenticationError,
+    BrokerError,
+    QueueFullError,
+    RemoteProtocolError,
+    TruncatedFrameError,
+)
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for one TCP connection attempt."""
@@ -39,9 +45,9 @@ class Backoff:
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether connecting again may help: network trouble does, a refusal or a broken protocol does not."""
+    """Whether connecting again may help: network trouble does, a refusal, an answer or a broken protocol does not."""
     if isinstance(error, BrokerError):
         return error.transient
-    if isinstance(error, AuthenticationError):
+    if isinstance(error, AuthenticationError | QueueFullError):
         return False
     return isinstance(error, TruncatedFrameError) or not isinstance(error, RemoteProtocolError)

@@ -216,6 +216,25 @@ def test_a_rejected_batch_is_kept_and_sent_again_by_whoever_tries_again(play: Pl
     assert client.finish() == EnlistedStage("orders", "0-1", 4)
 
 
+def test_a_rejection_that_comes_while_nobody_looks_is_told_by_the_next_call(play: Play) -> None:
+    sent, rejected = threading.Event(), threading.Event()
+
+    def reject(peer: Peer) -> None:
+        welcome(peer, AMPLE)
+        take(peer, 4)
+        assert sent.wait(DEADLINE)
+        peer.send(Sent(4, None, "max_messages is 1"))
+        rejected.set()
+        peer.read_to_end()
+
+    client = play(reject, greeting())
+    client.send(numbered(0, 4))
+    sent.set()
+    assert rejected.wait(DEADLINE)
+    with pytest.raises(QueueFullError, match="max_messages is 1"):
+        client.finish()
+
+
 def test_a_connection_that_breaks_between_two_frames_of_a_batch_leaves_the_first_stored(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
