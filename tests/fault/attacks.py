@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import socket
+import struct
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -33,6 +34,8 @@ PIECE = 64 * 1024
 MIB = 1 << 20
 LARGE = 15 * MIB
 PARTIAL = 8 * MIB
+NO_LINGER = struct.pack("ii", 1, 0)
+"""Of a socket that is closed: reset the connection (socket(7), SO_LINGER)."""
 TOKEN_VARIABLE = "PENSTOCK_TOKEN"
 
 F = TypeVar("F", bound=Frame)
@@ -164,6 +167,13 @@ class Raw(asyncio.Protocol):
         """End at once."""
         if self._transport is not None and not self._over:
             self._transport.abort()
+
+    def reset(self) -> None:
+        """End at once, and have the broker's system forget what it has not read: it may be a hundred seconds' work."""
+        if self._transport is not None and not self._over:
+            with socket.socket(fileno=os.dup(self._descriptor())) as same:
+                same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+            self.close()
 
 
 Connect = Callable[..., Awaitable[Raw]]
@@ -352,6 +362,8 @@ class Attacker:
                 self.close()
                 await settle(AGAIN)
         finally:
+            for raw in self._open:
+                raw.reset()
             self.close()
 
     def close(self) -> None:

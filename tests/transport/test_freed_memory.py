@@ -45,6 +45,17 @@ def test_what_was_in_use_at_the_last_time_and_is_free_now_is_seen_in_what_is_kep
     assert looks(quiet(freed, 500, 2), (500, 400), (500, 400)) == [False, True]
 
 
+def test_what_python_divides_by_itself_is_seen_in_what_is_in_use_of_it() -> None:
+    freed = FreedMemory(90 * MIB, 0, 20 * MIB)
+    most = 20 + 10 * WORTH
+    for small in (*range(20, most, WORTH), most):
+        assert not freed.due((70 + small) * MIB, 0, small * MIB)
+    assert not freed.due((70 + most) * MIB, 0, 30 * MIB), "it may go on"
+    assert freed.due((70 + most) * MIB, 0, 30 * MIB)
+    freed.given_back(140 * MIB, 0, 30 * MIB)
+    assert not any(freed.due(140 * MIB, 0, 30 * MIB) for _ in range(2 * LOOKS_BETWEEN))
+
+
 def test_little_is_left_and_a_large_process_leaves_more() -> None:
     assert not any(looks(quiet(FreedMemory(90 * MIB, 0), 90, 0), *[(90 + WORTH - 1, WORTH - 1)] * 10))
     large = 400 * WORTH

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transport.shell.turns import CROWD, CROWD_EVERY, ENDS, LEAST, SHARE, TURN_WORK, Turns
+from transport.shell.turns import CROWD, CROWD_EVERY, ENDS, LEAST, LOOK_WORK, SHARE, TURN_WORK, Turns
 
 
 class CountedLoop:
@@ -48,9 +49,9 @@ class Flood:
         return done
 
 
-def made() -> tuple[Any, Turns]:
+def made(**options: Any) -> tuple[Any, Turns]:
     loop: Any = CountedLoop()
-    return loop, Turns(loop)
+    return loop, Turns(loop, **options)
 
 
 @given(st.lists(st.tuples(st.integers(1, 2_000), st.sampled_from([1, 3, 201])), min_size=1, max_size=40))
@@ -218,3 +219,32 @@ def test_whoever_waits_until_all_have_ended_is_called_once_even_where_one_fails(
         loop.turn()
     assert called == [0]
     assert len(caplog.records) == ENDS + 1
+
+
+def test_between_two_looks_there_is_as_much_work_whether_in_the_line_or_beside_it() -> None:
+    looks: list[int] = []
+    done = 0
+    loop, turns = made(look=lambda: looks.append(done))
+    flood = Flood(turns, 20 * LOOK_WORK)
+    turns.join(flood)
+    while flood.left:
+        turns.used(5)
+        done += 5
+        loop.turn()
+        done = 5 * len(flood.handled) + sum(flood.handled)
+    between = [later - before for before, later in pairwise([0, *looks])]
+    assert len(between) >= 10
+    # Those beside the line have what is left of a turn, and a turn looks before it works.
+    assert all(LOOK_WORK - TURN_WORK < each <= LOOK_WORK + 2 * TURN_WORK for each in between)
+
+
+def test_who_has_nothing_to_do_is_not_looked_at() -> None:
+    looks: list[None] = []
+    loop, turns = made(look=lambda: looks.append(None))
+    turns.used(LOOK_WORK)
+    loop.turn()
+    assert len(looks) == 1
+    for _ in range(10):
+        turns.join(Flood(turns, 0))
+        loop.turn()
+    assert len(looks) == 1

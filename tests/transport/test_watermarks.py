@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -378,6 +379,26 @@ def test_memory_that_was_freed_in_small_parts_is_given_back() -> None:
     release_memory()
     assert resident_bytes() < full - 50 * MIB
     assert len(kept) == 600
+
+
+def freed_by_release() -> int:
+    """How many pieces of memory are given back when three thousand tuples have been freed just before, of which Python keeps many."""
+    tuples = [tuple(range(number, number + 5)) for number in range(3000)]
+    del tuples
+    before = sys.getallocatedblocks()
+    release_memory()
+    return before - sys.getallocatedblocks()
+
+
+def test_a_broker_process_frees_what_python_keeps_to_use_again_and_in_another_that_is_its_programs_business() -> None:
+    before = gc.get_threshold()
+    try:
+        assert freed_by_release() < 500
+        collect_rarely()
+        assert freed_by_release() > 1500
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
 
 
 def test_a_broker_process_does_not_look_for_cycles_among_all_that_it_has_at_the_start() -> None:

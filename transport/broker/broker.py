@@ -24,7 +24,7 @@ from transport.broker.enlisted import EnlistedTotal
 from transport.broker.entrance import Entrance
 from transport.broker.listener import Host, Listener
 from transport.broker.listings import Listed
-from transport.broker.memory import memory_limit, resident_bytes
+from transport.broker.memory import collect_young, memory_limit, resident_bytes
 from transport.broker.operations import Operations, Services
 from transport.broker.port import Tasks
 from transport.broker.publishers import Publishers
@@ -153,7 +153,7 @@ class Broker:
         """
         self._loop = asyncio.get_running_loop()
         self._started_at = self._loop.time()
-        self._turns = Turns(self._loop)
+        self._turns = Turns(self._loop, collect_young)
         self._stopping = self._loop.create_future()
         self._entrance = Entrance(self.config.users_file, self._connections, self.now, self.config.max_unauthenticated)
         self._check_settings()

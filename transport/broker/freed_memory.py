@@ -21,24 +21,28 @@ class FreedMemory:
     Args:
         used: resident bytes at the start.
         kept: bytes that the C library keeps free; None where it does not tell.
+        small: bytes in use of those that Python divides by itself, in megabytes that the C library knows nothing of.
     """
 
-    def __init__(self, used: int, kept: int | None) -> None:
+    def __init__(self, used: int, kept: int | None, small: int = 0) -> None:
         self._freed = self._looks = self._floor = 0
         self._least = self._most = used
-        self.given_back(used, kept)
+        self._most_small = small
+        self.given_back(used, kept, small)
 
-    def due(self, used: int, kept: int | None, pressed: bool = False) -> bool:
+    def due(self, used: int, kept: int | None, small: int = 0, *, pressed: bool = False) -> bool:
         """Take in a look; whether to give back now: it is worth it, and no more is about to come, or memory is scarce."""
-        before, self._freed = self._freed, self._take_in(used, kept)
+        self._most_small = max(self._most_small, small)
+        before, self._freed = self._freed, max(self._take_in(used, kept), self._most_small - small)
         self._looks += 1
         worth = max(WORTH_BYTES, used // WORTH_SHARE)
         calm = self._freed < before + worth
         return pressed or (self._freed >= worth and calm and self._looks >= LOOKS_BETWEEN)
 
-    def given_back(self, used: int, kept: int | None) -> None:
+    def given_back(self, used: int, kept: int | None, small: int = 0) -> None:
         """It was tried. What the C library keeps all the same takes no memory, until it is used and freed again."""
         self._least = self._most = used
+        self._most_small = small
         self._floor = kept or 0
         self._freed = self._looks = 0
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from transport.broker.freed_memory import FreedMemory
-from transport.broker.memory import kept_bytes, memory_limit, release_memory, resident_bytes
+from transport.broker.memory import kept_bytes, memory_limit, release_memory, resident_bytes, small_bytes
 from transport.config.config import BrokerConfig
 
 WATERMARK_INTERVAL = 1.0
@@ -117,7 +117,8 @@ class Watermarks:
         limit: bytes of memory allowed.
         free: bytes free at a directory; raises OSError.
         kept: bytes that the process holds and does not use; None where nobody can tell.
-        release: gives those back.
+        small: bytes in small pieces that are in use.
+        release: gives back what is not used.
 
     Attributes:
         memory: where memory is.
@@ -135,6 +136,7 @@ class Watermarks:
         limit: Callable[[], int] = memory_limit,
         free: Callable[[Path], int] = free_bytes,
         kept: Callable[[], int | None] = kept_bytes,
+        small: Callable[[], int] = small_bytes,
         release: Callable[[], None] = release_memory,
     ) -> None:
         self.memory = MemoryWatermark(config.memory_watermark)
@@ -146,8 +148,9 @@ class Watermarks:
         self._limit = limit
         self._free = free
         self._kept = kept
+        self._small = small
         self._release = release
-        self._freed = FreedMemory(used(), kept())
+        self._freed = FreedMemory(used(), kept(), small())
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -168,9 +171,9 @@ class Watermarks:
         if self.memory.look(self._used(), self._limit()):
             self._memory_changed()
         # What receivers have taken is free again only to this process: without this a watermark that is reached might never be lifted.
-        if self._freed.due(self.memory.used, self._kept(), pressed=self.memory.reached):
+        if self._freed.due(self.memory.used, self._kept(), self._small(), pressed=self.memory.reached):
             self._release()
-            self._freed.given_back(self._used(), self._kept())
+            self._freed.given_back(self._used(), self._kept(), self._small())
         if self._directory is not None and self.disk.look(self._free_or_error(self._directory)):
             self._disk_changed(self._directory)
 

@@ -47,6 +47,9 @@ FrozenRanges: TypeAlias = tuple[tuple[list[int], list[int]], ...]
 """What a ``RangeSet`` was at one time, to be looked at bit by bit while that changes: starts and stops of some hundred ranges at a time."""
 
 
+_NONE: frozenset[int] = frozenset()
+
+
 class RangeSet:
     """A set of sequence numbers kept as ascending ranges that neither overlap nor touch.
 
@@ -63,7 +66,7 @@ class RangeSet:
         self._lows: list[int] = []
         self._counts: list[int] = []
         # The short lists that a frozen picture has too, by id: each is copied before it changes.
-        self._lent: set[int] = set()
+        self._lent: set[int] | frozenset[int] = _NONE
         for start, stop in ranges:
             self.add(start, stop)
 
@@ -247,7 +250,7 @@ class RangeSet:
         """Have short lists that no picture shares."""
         starts = self._starts[which]
         if id(starts) in self._lent:
-            self._lent.discard(id(starts))
+            self._lent -= {id(starts)}
             self._starts[which] = starts.copy()
             self._stops[which] = self._stops[which].copy()
 

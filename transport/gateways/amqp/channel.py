@@ -6,8 +6,7 @@ It knows no socket: it says methods, and writes frames, by its connection.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +22,7 @@ from transport.gateways.amqp.declaring import Declaring
 from transport.gateways.amqp.direct_reply import DirectReply
 from transport.gateways.amqp.errors import AmqpError, InUseError, short_text
 from transport.gateways.amqp.events import Published, Settled
+from transport.gateways.amqp.postponed import Postponed
 from transport.gateways.amqp.publishing_line import Returned
 from transport.gateways.amqp.receiving import Receiving
 from transport.gateways.amqp.refusals import of_channel, refusal_of
@@ -37,13 +37,10 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.settings import QueueSettings
     from transport.gateways.amqp.channel_port import Link
     from transport.gateways.amqp.method import Method
+    from transport.gateways.amqp.postponed import Said
     from transport.gateways.amqp.transacting import Transacting
 
     Ref = LoopActorRef[Any]
-    Said = Method | Published | Settled | AmqpError
-
-METHOD_BYTES: Final = 1_024
-"""What a method that waits counts as."""
 
 
 class Channel:
@@ -58,12 +55,11 @@ class Channel:
         link: likewise.
         names: of its connection's virtual host.
         publishing: what it publishes.
-        receiving: its consumers, and what they hold.
+        consuming: its consumers, and what they hold; None as long as it never had any: most channels publish.
         declaring: what it declares.
         direct_reply: where it hears direct replies.
         transacting: its transactions; None where it has none.
         last_queue: the queue that was declared last, which a method may mean by an empty name.
-        waiting_bytes: of what waits until something before it is stored.
         counted: what its connection has counted of it.
     """
 
@@ -72,21 +68,27 @@ class Channel:
         self.link = link
         self.names = link.names
         self.publishing = Publishing(self)
-        self.receiving = Receiving(self)
+        self.consuming: Receiving | None = None
         self.last_queue = ""
         self.declaring = Declaring(self)
         self.direct_reply = DirectReply(self._declare_own)
         self.transacting: Transacting | None = None
-        self.waiting_bytes = 0
-        self.counted = Waiting()
+        self.counted = _NOTHING
         # What is behind something that is not stored yet; whether anything was published that is not known to be stored; and whether it
         # will be said once it is. Nothing is published while that is awaited.
-        self._later: deque[Said] = deque()
+        self._later = Postponed()
         self._publishes = self._awaits_stored = False
         self._told_soon = False
         self._over = self._runs = self._gone = False
         # Whether the client has said that it closes, and was not answered.
         self._closes = False
+
+    @property
+    def receiving(self) -> Receiving:
+        """Its consumers, made when they are first asked for."""
+        if self.consuming is None:
+            self.consuming = Receiving(self)
+        return self.consuming
 
     # What the client says.
 
@@ -107,7 +109,7 @@ class Channel:
 
     def published(self, event: Published) -> None:
         """Messages have come; errors as of `method`."""
-        if self._later or self._waits:
+        if self._later.count or self._waits:
             self._wait(event)
             return
         try:
@@ -143,11 +145,10 @@ class Channel:
 
     def _wait(self, said: Said) -> None:
         """What has come waits until all is stored that was published before."""
-        if self._fails:
+        if self._later.fails:
             return
-        self._later.append(said)
-        self.waiting_bytes += _size_of(said)
-        if len(self._later) == 1:
+        self._later.put(said)
+        if self._later.count == 1:
             self.go_on()
         self.link.waiting_changed(self)
 
@@ -158,15 +159,14 @@ class Channel:
 
     def _wait_for_line(self, rest: Published) -> None:
         """These wait, and all behind them, until something is stored that was published elsewhere."""
-        self._later.appendleft(rest)
-        self.waiting_bytes += rest.size
+        self._later.put_first(rest)
         self.publishing.when_free(self.go_on)
 
     def go_on(self) -> None:
         """Do what has waited, up to the next method that has to wait."""
         try:
-            while self._later and not self._over and not self._waits:
-                said = self._later[0]
+            while self._later.count and not self._over and not self._waits:
+                said = self._later.first
                 if self._publishes and self._is_behind(said) and self.publishing.unstored:
                     if self.transacting is not None and type(said) is basic.TxCommit:
                         self.transacting.awaits_room()
@@ -174,12 +174,9 @@ class Channel:
                         self._awaits_stored = True
                         self.publishing.when_stored(self._stored)
                     return
-                self._later.popleft()
-                self.waiting_bytes -= _size_of(said)
-                self._do(said)
+                self._do(self._later.take())
         except AmqpError as error:
             self._later.clear()
-            self.waiting_bytes = 0
             if self._publishes and self.transacting is None:
                 self.end_with(error)
             else:
@@ -199,7 +196,8 @@ class Channel:
         """As `channel_port.ChannelPort.counts`."""
         if self._gone:
             return Waiting()
-        return Waiting(self.waiting_bytes + self.publishing.waiting_bytes, self.receiving.consumers)
+        consumers = 0 if self.consuming is None else self.consuming.consumers
+        return Waiting(self._later.bytes + self.publishing.waiting_bytes, consumers)
 
     def run(self, method: Method, work: Coroutine[None, None, Method | None]) -> None:
         """Have a command carried out. What the client has said behind it waits."""
@@ -212,23 +210,18 @@ class Channel:
         (self._let_go if self._gone else self.go_on)()
 
     @property
-    def _fails(self) -> bool:
-        """Whether an error waits: the channel ends with it."""
-        return bool(self._later) and isinstance(self._later[-1], AmqpError)
-
-    @property
     def _waits(self) -> bool:
         """Whether a method is not answered yet."""
-        return self._runs or self.receiving.asks
+        return self._runs or (self.consuming is not None and self.consuming.asks)
 
     @property
     def busy(self) -> bool:
         """Whether something is not done that the client has said, or not stored that it has published."""
-        return bool(self._later) or self._waits or self.publishing.unstored
+        return self._later.count > 0 or self._waits or self.publishing.unstored
 
     def settled(self, event: Settled) -> None:
         """Deliveries are acknowledged or rejected, whatever waits: that may be what makes room. Errors as of `method`."""
-        if self.transacting is not None and (self._later or self._waits):
+        if self.transacting is not None and (self._later.count or self._waits):
             # It is of the transaction behind the commit that was said before.
             self._wait(event)
             return
@@ -240,11 +233,8 @@ class Channel:
 
     def _publish_what_waits(self) -> None:
         """The channel ends at once. Of what waits that counts which was published, up to an error that waits too, and is raised instead."""
-        waiting = list(self._later)
-        self._later.clear()
-        self.waiting_bytes = 0
         with suppress(NoLineError):
-            for said in waiting:
+            for said in self._later.clear():
                 if isinstance(said, Published | AmqpError):
                     self._do(said)
 
@@ -260,7 +250,6 @@ class Channel:
     def wait_no_more(self) -> None:
         """The broker ends: of what waits nothing is done. Nobody was told that it is."""
         self._later.clear()
-        self.waiting_bytes = 0
         self.publishing.wait_no_more()
 
     def end(self) -> None:
@@ -278,19 +267,22 @@ class Channel:
     def _let_go(self) -> None:
         """Each of its parts knows the channel: without a cycle all are free at once. A commit that is under way asks them once more."""
         self.transacting = None
-        del self.publishing, self.receiving, self.declaring, self.direct_reply
+        del self.publishing, self.consuming, self.declaring, self.direct_reply
 
     def leave_behind(self) -> None:
         """Nobody hears it any more: what its client holds goes back, and its transaction is over."""
-        self.receiving.end()
+        self._end_consuming()
         if self.transacting is not None:
             self.end()
 
     def _end_hearing(self) -> None:
         self._over = True
         self._later.clear()
-        self.waiting_bytes = 0
-        self.receiving.end()
+        self._end_consuming()
+
+    def _end_consuming(self) -> None:
+        if self.consuming is not None:
+            self.consuming.end()
 
     def close(self, error: AmqpError) -> None:
         """Tell the client why the channel ends; what it still says there is passed over. What it has published is until `end`."""
@@ -318,7 +310,7 @@ class Channel:
     @property
     def unstored(self) -> bool:
         """Whether something that its client has said waits, or may not be stored yet; of a transaction nothing is stored for good."""
-        return not self._gone and self.transacting is None and (bool(self._later) or self.publishing.unstored)
+        return not self._gone and self.transacting is None and (self._later.count > 0 or self.publishing.unstored)
 
     @property
     def unfinished(self) -> bool:
@@ -406,7 +398,7 @@ class Channel:
         if self._over:
             return
         for each in messages:
-            self.link.write(each.frames(self.number, self.link.frame_max), len(each.body))
+            self.link.write(each.frames(self.number, self.link.frame_max), len(each.body), returned=True)
 
     def publishing_failed(self, code: str, text: str) -> None:
         """As `publishing_line.Host.publishing_failed`."""
@@ -440,10 +432,16 @@ class Channel:
         self._publishes = self._awaits_stored = False
 
 
-def _size_of(said: Said) -> int:
-    """What it counts as while it waits, bytes."""
-    return said.size if isinstance(said, Published) else METHOD_BYTES
-
-
+_NOTHING: Final = Waiting()
 _ENDS: Final = (basic.TxRollback, connection.ChannelClose, AmqpError)
 """What of a transaction is not stored need not be stored for these."""
+
+
+def all_consuming(channels: Iterable[Channel]) -> list[Receiving]:
+    """What those of these channels have that have ever had consumers."""
+    return [channel.consuming for channel in channels if channel.consuming is not None]
+
+
+def any_explains(channels: Iterable[Channel]) -> bool:
+    """Ask for the reason why something of one of them waits; whether there is one to ask of."""
+    return any(channel.publishing.explain() for channel in channels)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def _close(channel: Channel, method: connection.ChannelClose) -> None:
-    departing = channel.receiving.end()
-    if departing.is_over:
+    departing = None if channel.consuming is None else channel.consuming.end()
+    if departing is None or departing.is_over:
         _closed(channel)
     else:
         # With the answer the client knows that its queues are free, and that what it held is back.

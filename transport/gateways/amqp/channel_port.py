@@ -123,8 +123,11 @@ class Link(Protocol):
     def say(self, channel: int, method: Method) -> None:
         """Write a method."""
 
-    def write(self, parts: Sequence[Part], size: int = 0) -> None:
-        """Write frames as they are, with about ``size`` bytes of bodies: much of that is written in slices."""
+    def write(self, parts: Sequence[Part], size: int = 0, *, returned: bool = False) -> None:
+        """Write frames as they are, with about ``size`` bytes of bodies: much of that is written in slices.
+
+        Of a client whose messages are ``returned``, as no queue took them, fewer are handled at a time.
+        """
 
     def run(self, channel: ChannelPort, method: Method, work: Coroutine[None, None, Method | None]) -> None:
         """Have a command carried out; what it returns is said, and meanwhile nothing more of the client is handled."""

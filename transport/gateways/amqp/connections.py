@@ -15,7 +15,7 @@ from transport.errors import AuthenticationError, TransportError
 from transport.gateways.amqp import connection_methods as methods
 from transport.gateways.amqp.admission import SHRUNK, Admission
 from transport.gateways.amqp.blocked import BlockedWord
-from transport.gateways.amqp.channel import Channel
+from transport.gateways.amqp.channel import Channel, all_consuming, any_explains
 from transport.gateways.amqp.connection_limits import (
     ANSWER_SECONDS,
     LEAVE_SECONDS,
@@ -81,7 +81,7 @@ class AmqpConnection(Served[Any]):
         # Told to close, and not answered yet.
         self._closing: set[int] = set()
         self._gone = self._holds = self._draining = self._leaving = False
-        self._blocked_word = BlockedWord(partial(self._say, 0), self._explain)
+        self._blocked_word = BlockedWord(partial(self._say, 0), lambda: any_explains(self._channels.values()))
         # The client has said that it closes, or the broker ends; in so long it does, be all stored or not.
         self._leaves: asyncio.TimerHandle | None = None
         self._admission = Admission(host)
@@ -130,8 +130,8 @@ class AmqpConnection(Served[Any]):
         self._tell_writable()
 
     def _tell_writable(self) -> None:
-        for channel in self._channels.values():
-            channel.receiving.writable_changed(self._outgoing.is_free)
+        for receiving in all_consuming(self._channels.values()):
+            receiving.writable_changed(self._outgoing.is_free)
         if self._draining or self._leaving:
             self.soon(self._settle)
 
@@ -141,8 +141,8 @@ class AmqpConnection(Served[Any]):
             super().drain()
             return
         self._draining = True
-        for channel in self._channels.values():
-            channel.receiving.stop()
+        for receiving in all_consuming(self._channels.values()):
+            receiving.stop()
         if self._leaves is not None:
             self._leaves.cancel()
         self._leaves = self._host.loop.call_later(ROOM_SECONDS, self._wait_no_more)
@@ -191,8 +191,10 @@ class AmqpConnection(Served[Any]):
         """As `channel_port.Link.say`."""
         self._say(channel, method)
 
-    def write(self, parts: Sequence[Part], size: int = 0) -> None:
+    def write(self, parts: Sequence[Part], size: int = 0, *, returned: bool = False) -> None:
         """As `channel_port.Link.write`."""
+        if returned:
+            self._protocol.gave_back()
         if size > LARGE_BYTES or self._outgoing.waiting:
             self._outgoing.put(parts)
         elif self.connection is not None:
@@ -254,9 +256,6 @@ class AmqpConnection(Served[Any]):
         self._blocked_word.explained(reason)
 
     # Inside
-
-    def _explain(self) -> bool:
-        return any(channel.publishing.explain() for channel in self._channels.values())
 
     def _method(self, number: int, method: Method) -> None:
         if number == 0:
@@ -332,8 +331,8 @@ class AmqpConnection(Served[Any]):
             return
         self._leaving = True
         self._protocol.frames.discard_all()
-        for channel in self._channels.values():
-            channel.receiving.stop()
+        for receiving in all_consuming(self._channels.values()):
+            receiving.stop()
         self._leaves = self._host.loop.call_later(LEAVE_SECONDS, self._left)
         self._settle()
 

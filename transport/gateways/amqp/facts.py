@@ -33,13 +33,15 @@ async def facts_of(client: Client, names: Names | None, channels: Mapping[int, C
             # It was closed meanwhile, and has nothing any more.
             continue
         count += 1
-        receiving = channel.receiving
-        consumers += receiving.consumers
-        demand += receiving.demand
-        in_flight += receiving.held
-        limit = receiving.prefetch
-        prefetch = None if prefetch is None or limit is None else prefetch + limit
-        looked += 1 + receiving.consumers
+        looked += 1
+        receiving = channel.consuming
+        if receiving is not None:
+            consumers += receiving.consumers
+            demand += receiving.demand
+            in_flight += receiving.held
+            limit = receiving.prefetch
+            prefetch = None if prefetch is None or limit is None else prefetch + limit
+            looked += receiving.consumers
         if looked >= LOOKED_AT_ONCE:
             looked = 0
             await asyncio.sleep(0)

@@ -83,6 +83,7 @@ class FrameDecoder:
     Attributes:
         pieces: frames of contents that have come.
         frame_max: the limit in force, with a frame's head and end; as RabbitMQ, a payload of this size passes too.
+        publishing: what reads messages.
     """
 
     __slots__ = (
@@ -96,13 +97,13 @@ class FrameDecoder:
         "_held",
         "_methods",
         "_need",
-        "_publishing",
         "_ready",
         "_rest",
         "_unfinished",
         "frame_max",
         "max_message_bytes",
         "pieces",
+        "publishing",
     )
 
     def __init__(self, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
@@ -119,7 +120,7 @@ class FrameDecoder:
         self._unfinished = self._held = self.pieces = 0
         self._discarded: set[int] = set()
         self._methods: dict[bytes, Method] = {}
-        self._publishing = PublishReader()
+        self.publishing = PublishReader()
 
     def receive(self, data: memoryview | bytes) -> None:
         """Take what has come; ``data`` is valid during the call."""
@@ -302,7 +303,7 @@ class FrameDecoder:
 
     def _publishes(self, channel: int) -> Event | None:
         """Messages of one channel in a row; what is not complete, or out of order, goes on frame by frame."""
-        reader = self._publishing
+        reader = self.publishing
         event = reader.read(self._buffer, self._at, channel, self.frame_max, self.max_message_bytes)
         self._at = reader.at
         if reader.error is not None:
@@ -359,7 +360,7 @@ class FrameDecoder:
     def _known(self, index: int, payload: bytes) -> Method:
         """The method of a payload, decoded where no equal one was lately."""
         if index == BasicPublish.INDEX:
-            return self._publishing.publish(payload)
+            return self.publishing.publish(payload)
         method = self._methods.get(payload)
         if method is None:
             method = decode_method(payload)

@@ -14,6 +14,7 @@ from transport.gateways.amqp.events import Event, Heartbeat, MethodReceived, Pub
 from transport.gateways.amqp.frames import FrameDecoder
 from transport.gateways.amqp.layout import PROTOCOL_HEADER
 from transport.gateways.amqp.method import Method
+from transport.gateways.amqp.publishing import LEAST_GROUP_MESSAGES
 from transport.gateways.amqp.refusals import of_connection
 from transport.gateways.amqp.writing import HEARTBEAT, method_frame
 from transport.wire.carried import ANSWERED, Answered, DataProtocol
@@ -22,6 +23,12 @@ from transport.wire.work import RECEIVED_BYTES_A_UNIT
 
 MESSAGES_A_UNIT: Final = 8
 """Messages, or acknowledgements, that are one unit of work in their connection's share of a turn."""
+A_PUBLISH: Final = 8
+"""Units of what is published alike, however many messages: routed, appended and confirmed it takes as long as eight methods of no size."""
+A_RETURN: Final = 3
+"""Units of each message where some may go back, as no queue takes them."""
+AN_ANSWER: Final = 2
+"""Units of acknowledgements that come together: their queue hears of them, and delivers what may follow."""
 A_METHOD: Final = 8
 """Units of a method that is none of `UNITS`."""
 UNITS: Final = {
@@ -83,6 +90,8 @@ class AmqpProtocol(DataProtocol[Event | Said | Written]):
         """The handshake is over, with this agreed on."""
         self.frames.frame_max = frame_max
         self.heartbeat = heartbeat * 2 / SIGNS_A_TIMEOUT if heartbeat else None
+        # Whether what it publishes is taken nobody knows yet.
+        self.gave_back()
         self.is_open = True
 
     def receive_data(self, data: memoryview) -> None:
@@ -97,11 +106,12 @@ class AmqpProtocol(DataProtocol[Event | Said | Written]):
             self.error = error
             raise
         if type(event) is Published:
-            self.work = self.due = (
-                1 + len(event.bodies) // MESSAGES_A_UNIT + min(event.size, MOST_PAID_BYTES) // RECEIVED_BYTES_A_UNIT
-            )
+            count = len(event.bodies)
+            messages = A_RETURN * count if self.frames.publishing.grows() else count // MESSAGES_A_UNIT
+            size = min(event.size, MOST_PAID_BYTES)
+            self.work = self.due = A_PUBLISH + messages + size // RECEIVED_BYTES_A_UNIT
         elif type(event) is Settled:
-            self.work = self.due = 1 + len(event.tags) // MESSAGES_A_UNIT
+            self.work = self.due = AN_ANSWER + len(event.tags) // MESSAGES_A_UNIT
         elif type(event) is MethodReceived:
             self.work = self.due = UNITS.get(event.method.INDEX, A_METHOD)
         elif event is not None:
@@ -109,6 +119,10 @@ class AmqpProtocol(DataProtocol[Event | Said | Written]):
             if type(event) is Heartbeat:
                 return ANSWERED
         return event
+
+    def gave_back(self) -> None:
+        """Something that the client has published was taken by no queue, and goes back: that may be so with what follows."""
+        self.frames.publishing.most_messages = LEAST_GROUP_MESSAGES
 
     @property
     def waiting(self) -> bool:

@@ -27,6 +27,9 @@ from transport.wire.receiving import Part
 
 MAX_GROUP_MESSAGES: Final = 256
 """Messages of one event: a share of a turn."""
+LEAST_GROUP_MESSAGES: Final = 8
+"""The same at first, and once something was given back that no queue took: that goes message by message. Each group then has twice as many
+as the last, up to all."""
 MAX_GROUP_BYTES: Final = 256 << 10
 """Bytes after which an event has no further message: what one receive brings."""
 MAX_KNOWN: Final = 128
@@ -81,6 +84,7 @@ class PublishReader:
         at: where the bytes begin that were not read.
         begun: the method of a message whose header or body is not there, or not as usual; None where the last one is whole.
         error: what is wrong behind the messages that were given.
+        most_messages: of the next event.
     """
 
     __slots__ = (
@@ -97,12 +101,14 @@ class PublishReader:
         "at",
         "begun",
         "error",
+        "most_messages",
     )
 
     def __init__(self) -> None:
         self.at = 0
         self.begun: BasicPublish | None = None
         self.error: AmqpError | None = None
+        self.most_messages = MAX_GROUP_MESSAGES
         self._known: dict[bytes, BasicPublish] = {}
         # The last publish of a channel: its method and the method's frame, its properties, and all bytes before a body of that size.
         self._of(0)
@@ -112,6 +118,13 @@ class PublishReader:
         # Of messages that begin alike: how long that and the body are, and how they are taken apart.
         self._layout_of = 0, 0
         self._layout = Struct("")
+
+    def grows(self) -> bool:
+        """Whether the last event may have had fewer messages than others; the next one may have twice as many."""
+        if self.most_messages >= MAX_GROUP_MESSAGES:
+            return False
+        self.most_messages *= 2
+        return True
 
     def publish(self, payload: bytes) -> BasicPublish:
         """The method of a payload, decoded where no equal one was lately; errors as of `decode_method`."""
@@ -148,7 +161,7 @@ class PublishReader:
             self._raw,
             self._body_bytes,
         )
-        limit = len(buffer)
+        limit, most_messages = len(buffer), self.most_messages
         method_of, header_of, body_of = self._begins
         known = self._known
         methods: list[BasicPublish] = []
@@ -157,13 +170,13 @@ class PublishReader:
         size, begun = 0, False
         self.error = self.begun = None
         try:
-            while len(methods) < MAX_GROUP_MESSAGES and size < MAX_GROUP_BYTES:
+            while len(methods) < most_messages and size < MAX_GROUP_BYTES:
                 if before_body and buffer.startswith(before_body, at):
                     body_at = at + len(before_body)
                     end = body_at + body_bytes
                     if buffer.startswith(before_body, end + 1):
                         most = min(
-                            MAX_GROUP_MESSAGES - len(methods), -(-(MAX_GROUP_BYTES - size) // (body_bytes + len(raw)))
+                            most_messages - len(methods), -(-(MAX_GROUP_BYTES - size) // (body_bytes + len(raw)))
                         )
                         equal = self._equal(buffer, at, before_body, body_bytes, most)
                         if equal:

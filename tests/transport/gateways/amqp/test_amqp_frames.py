@@ -276,7 +276,7 @@ def test_many_keys_are_no_more_than_the_limit_in_memory_and_each_is_right() -> N
     decoder = opened()
     found = single(events(decoder, b"".join(published(b"x", key) for key in keys)))
     assert [each[2].routing_key for each in found] == keys
-    assert len(decoder._publishing._known) <= MAX_KNOWN
+    assert len(decoder.publishing._known) <= MAX_KNOWN
 
 
 def test_an_equal_method_is_the_same_object_and_one_with_a_secret_is_not_kept() -> None:

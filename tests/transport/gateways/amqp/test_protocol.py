@@ -16,7 +16,16 @@ from transport.gateways.amqp.errors import MOST_TEXT_BYTES, AmqpError
 from transport.gateways.amqp.events import Published, Settled
 from transport.gateways.amqp.layout import PROTOCOL_HEADER
 from transport.gateways.amqp.method_codec import decode_method
-from transport.gateways.amqp.protocol import MESSAGES_A_UNIT, SIGNS_A_TIMEOUT, AmqpProtocol, Said, Written
+from transport.gateways.amqp.protocol import (
+    A_PUBLISH,
+    AN_ANSWER,
+    MESSAGES_A_UNIT,
+    SIGNS_A_TIMEOUT,
+    AmqpProtocol,
+    Said,
+    Written,
+)
+from transport.gateways.amqp.publishing import MAX_GROUP_MESSAGES
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.writing import HEARTBEAT
 from transport.wire.carried import ANSWERED
@@ -125,13 +134,14 @@ def test_without_a_heartbeat_nobody_is_asked_for_signs_of_life() -> None:
 @pytest.mark.parametrize("count", [1, MESSAGES_A_UNIT - 1, MESSAGES_A_UNIT, 100])
 def test_work_grows_with_the_messages_of_an_event(count: int) -> None:
     protocol = spoken(published(b"x") * count)
+    protocol.frames.publishing.most_messages = MAX_GROUP_MESSAGES
     event: Any = protocol.read()
     assert isinstance(event, Published)
-    assert protocol.work == protocol.due == 1 + count // MESSAGES_A_UNIT
+    assert protocol.work == protocol.due == A_PUBLISH + count // MESSAGES_A_UNIT
     protocol = spoken(b"".join(marshalled(commands.Basic.Ack(tag), 1) for tag in range(1, count + 1)))
     event = protocol.read()
     assert isinstance(event, Settled)
-    assert protocol.work == protocol.due == 1 + count // MESSAGES_A_UNIT
+    assert protocol.work == protocol.due == AN_ANSWER + count // MESSAGES_A_UNIT
 
 
 def test_a_large_message_is_more_work_than_a_small_one() -> None:
