@@ -99,7 +99,7 @@ class Contents:
         """A queue was deleted; returns whether there was one."""
         if self.queues.pop(number, None) is None:
             return False
-        self.tables.pop(number).deleted = True
+        self.tables.pop(number).end()
         return True
 
     def change_definitions(self, events: Iterable[ExchangeEvent], deleted_queue: int | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
 from actors.queue.state.entries import Entry
@@ -13,12 +14,21 @@ if TYPE_CHECKING:
 
     from actors.batch import MessageBatch
     from actors.queue.state.entries import EntryTable
+    from actors.storage.table import JournalEntryTable
     from journal import Journal, RecordPlace
 
 Key: TypeAlias = "tuple[int, int] | tuple[int, int, int]"
 """Of one queue's batch the queue's number and the first message; of a shared one the record's place and the lowest of the queues."""
 
 
+ENTRY_BYTES = 640
+"""What an entry in the cache takes beside its batch's bytes: objects, and places in tables, on CPython 3.11-3.13."""
+COLUMN_BYTES = 832
+"""What each column of a batch takes likewise: a single message of 20 bytes over AMQP, with key and properties, has 3 KiB."""
+QUEUE_BYTES = 256
+"""What each queue takes that a shared batch is known to."""
+LEAVE_A_BATCH = 8
+"""Batches of queues that are deleted which leave as one comes: a queue may have had a hundred thousand, too many for one turn."""
 MEASURED_BYTES = 64 * 1024
 """A record of so many bytes is taken for as large as its batch; of a smaller one the batch is read."""
 
@@ -89,13 +99,15 @@ class EntryCache:
         large: those that are too large to be kept.
     """
 
-    __slots__ = ("_shared", "_values", "large")
+    __slots__ = ("_leaving", "_shared", "_values", "large")
 
     def __init__(self, limit: int, journal: Journal) -> None:
         self.large = LargeBatches(journal)
         self._values: ByteBoundedCache[Key, JournalEntry | SharedBatch] = ByteBoundedCache(limit, self._evicted)
         # By the record's place and each of the queues.
         self._shared: dict[tuple[int, int, int], SharedBatch] = {}
+        # Tables of queues that are deleted.
+        self._leaving: deque[JournalEntryTable] = deque()
 
     def statistics(self) -> dict[str, int]:
         """What the kept batches take, and how often one was asked for that was kept, and that was not."""
@@ -120,9 +132,11 @@ class EntryCache:
         """A batch was asked for: it stays the longer for it."""
         self._values.get(key)
 
-    def keep(self, entry: JournalEntry) -> None:
+    def keep(self, entry: JournalEntry, batch: MessageBatch) -> None:
         """Keep an entry's batch, which is its queue's alone."""
-        self._values.put(entry.key, entry, entry.size)
+        if self._leaving:
+            self._let_leave()
+        self._values.put(entry.key, entry, _bytes_of(entry, batch))
 
     def share(
         self, place: RecordPlace, queues: Sequence[int], number: int, entry: JournalEntry, batch: MessageBatch
@@ -131,7 +145,9 @@ class EntryCache:
         shared = self._shared.get((*place, number))
         if shared is None:
             shared = SharedBatch(place, queues, entry, batch)
-            self._values.put(shared.key, shared, entry.size)
+            if self._leaving:
+                self._let_leave()
+            self._values.put(shared.key, shared, _bytes_of(entry, batch) + QUEUE_BYTES * len(queues))
             if shared.key in self._values:
                 self._shared.update(((*place, queue), shared) for queue in queues)
         shared.entries[number] = entry
@@ -166,6 +182,17 @@ class EntryCache:
             self._values.discard(shared.key)
             self._leave(shared)
 
+    def leave(self, table: JournalEntryTable) -> None:
+        """A queue is deleted: nobody asks for its batches any more."""
+        self._leaving.append(table)
+
+    def _let_leave(self) -> None:
+        table = self._leaving[0]
+        for _ in range(LEAVE_A_BATCH):
+            if not table.leave():
+                self._leaving.popleft()
+                return
+
     def _evicted(self, _key: Key, value: JournalEntry | SharedBatch) -> None:
         value.forget()
         if type(value) is SharedBatch:
@@ -174,3 +201,9 @@ class EntryCache:
     def _leave(self, shared: SharedBatch) -> None:
         for queue in shared.queues:
             self._shared.pop((*shared.key[:2], queue), None)
+
+
+def _bytes_of(entry: JournalEntry, batch: MessageBatch) -> int:
+    """What a batch and its entry take in memory."""
+    columns = 1 + (batch.ids is not None) + (batch.keys is not None) + (batch.headers is not None)
+    return entry.size + ENTRY_BYTES + COLUMN_BYTES * columns

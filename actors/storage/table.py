@@ -105,7 +105,7 @@ class JournalEntryTable:
             entry.forget()
             self.shared = None
         elif self.shared is None:
-            self._cache.keep(entry)
+            self._cache.keep(entry, event.batch)
         else:
             self._cache.share(*self.shared, self.stream, entry, event.batch)
             self.shared = None
@@ -170,6 +170,20 @@ class JournalEntryTable:
             large.discard((self.stream, first))
         cache.discard(self.stream, first, self._entries.get(first) if cache.shares else None)
 
+    def end(self) -> None:
+        """The queue is deleted: what the cache has of it leaves as other batches come."""
+        self.deleted = True
+        self._cache.leave(self)
+
+    def leave(self) -> bool:
+        """Have one batch leave the cache, now that nobody will ask for it; returns whether there was one."""
+        try:
+            first, entry = self._entries.popitem()
+        except KeyError:
+            return False
+        self._cache.discard(self.stream, first, entry)
+        return True
+
     def load(self, entry: Entry) -> MessageBatch:
         """See ``EntryTable``.
 
@@ -202,7 +216,7 @@ class JournalEntryTable:
         if len(stored.alike) > 1:
             self._cache.share(stored.place, stored.alike, self.stream, entry, batch)
         else:
-            self._cache.keep(entry)
+            self._cache.keep(entry, batch)
         return batch
 
     @staticmethod

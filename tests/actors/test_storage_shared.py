@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -10,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.batch import MessageBatch
+from actors.batch import BinaryColumn, MessageBatch
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesAdded
 from actors.storage import Storage
-from actors.storage.entry_cache import EntryCache
+from actors.storage.entry_cache import COLUMN_BYTES, ENTRY_BYTES, LEAVE_A_BATCH, QUEUE_BYTES, EntryCache
 from journal import Journal, JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time
 from tests.actors.storage_lives import DATA, in_loop
@@ -21,6 +22,11 @@ from tests.examples_tried import tried
 from tests.fault.disk import SimulatedDisk
 
 QUEUES = 10
+
+
+def weight(batch: MessageBatch, queues: int = QUEUES) -> int:
+    """What a batch of payloads alone counts for in the cache, where so many queues share it."""
+    return batch.nbytes + ENTRY_BYTES + COLUMN_BYTES + QUEUE_BYTES * queues
 
 
 class Bench:
@@ -48,6 +54,10 @@ class Bench:
             {number: MessagesAdded(self.logs[number].next_sequence, batch, 1_000_000) for number in queues}
         )
         return batch
+
+    def store(self, number: int, batch: MessageBatch) -> None:
+        event = MessagesAdded(self.logs[number].next_sequence, batch, 1_000_000)
+        self.logs[number].apply(event, self.storage.record(number, event))
 
     def settle(self) -> None:
         self.committer.run()
@@ -78,7 +88,7 @@ class Bench:
 def test_what_ten_queues_get_is_counted_once_and_is_one_object() -> None:
     bench = Bench(10**6)
     batch = bench.publish(range(QUEUES), bytes(3_000), bytes(2_000))
-    assert bench.cached == batch.nbytes
+    assert bench.cached == weight(batch)
     entries = [bench.logs[number].table.at(0) for number in range(QUEUES)]
     assert all(entry is not None and entry.batch is batch for entry in entries)
 
@@ -93,7 +103,7 @@ def test_what_ten_queues_read_again_is_read_and_decoded_once(monkeypatch: pytest
     monkeypatch.setattr(Journal, "read", lambda *asked: reads.append(asked) or read(*asked))
     assert [bench.read(number, 1) for number in range(QUEUES)] == [b"two"] * QUEUES
     assert len(reads) == 1
-    assert bench.cached == batch.nbytes
+    assert bench.cached == weight(batch)
     # Of each queue it is known when it came and by which record, whoever has read it.
     facts = {(entry.event, entry.enqueued_us, entry.size) for entry in map(_entry(bench), range(QUEUES))}
     assert len(facts) == 1
@@ -114,7 +124,7 @@ def test_it_leaves_memory_with_the_last_queue_that_holds_it(again: bool) -> None
             bench.read(number, 0)
     for number in (7, 2, 9, 0, 4, 1, 8, 3, 6):
         bench.acknowledge(number, 0)
-        assert bench.cached == batch.nbytes
+        assert bench.cached == weight(batch)
         assert bench.read(5, 0) == b"held"
     bench.acknowledge(5, 0)
     assert bench.cached == 0
@@ -124,7 +134,9 @@ def test_it_leaves_memory_with_the_last_queue_that_holds_it(again: bool) -> None
 @pytest.mark.parametrize("again", [False, True])
 def test_a_cache_by_queue_is_found(again: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The defect put in: each queue keeps what it has for itself, be it new or read again."""
-    monkeypatch.setattr(EntryCache, "share", lambda cache, _place, _queues, _number, entry, _batch: cache.keep(entry))
+    monkeypatch.setattr(
+        EntryCache, "share", lambda cache, _place, _queues, _number, entry, batch: cache.keep(entry, batch)
+    )
     test = test_what_ten_queues_get_is_counted_once_and_is_one_object
     if again:
         test = partial(test_what_ten_queues_read_again_is_read_and_decoded_once, monkeypatch=monkeypatch)
@@ -137,16 +149,16 @@ def test_two_batches_of_one_record_are_each_shared_by_those_that_have_it() -> No
     bench = Bench(10**6)
     left, right = MessageBatch.from_payloads([b"left"]), MessageBatch.from_payloads([b"rest"])
     bench.storage.record_all({number: MessagesAdded(0, left if number < 4 else right, 1) for number in range(QUEUES)})
-    assert bench.cached == left.nbytes + right.nbytes
+    assert bench.cached == weight(left, 4) + weight(right, 6)
     bench = bench.again()
     found = [bench.read(number, 0) for number in reversed(range(QUEUES))]
     assert found == [b"rest"] * 6 + [b"left"] * 4
-    assert bench.cached == left.nbytes + right.nbytes
+    assert bench.cached == weight(left, 4) + weight(right, 6)
 
 
 @in_loop
 def test_one_that_has_to_leave_memory_is_forgotten_by_all_that_have_it() -> None:
-    bench = Bench(3_000)
+    bench = Bench(8_000)
     bench.publish(range(QUEUES), bytes(2_000))
     entries = [bench.logs[number].table.at(0) for number in range(QUEUES)]
     bench.settle()
@@ -154,10 +166,10 @@ def test_one_that_has_to_leave_memory_is_forgotten_by_all_that_have_it() -> None
     assert all(entry is not None and entry._batch is None for entry in entries)
     assert not bench.storage._cache.shares
     assert [len(bench.read(number, 0)) for number in range(QUEUES)] == [2_000] * QUEUES
-    assert bench.cached <= 3_000
+    assert bench.cached <= 8_000
 
 
-@pytest.mark.parametrize("cache_bytes", [0, 900, 10**6])
+@pytest.mark.parametrize("cache_bytes", [0, 9_000, 10**6])
 @settings(max_examples=tried(60))
 @given(data=st.data())
 def test_every_queue_reads_its_own_in_any_order_with_any_memory(cache_bytes: int, data: st.DataObject) -> None:
@@ -199,3 +211,48 @@ def test_every_queue_reads_its_own_in_any_order_with_any_memory(cache_bytes: int
 
 async def _awaited(test: Any) -> None:
     test()
+
+
+@in_loop
+def test_what_a_deleted_queue_has_in_the_cache_leaves_as_batches_of_others_come() -> None:
+    bench = Bench(10**6)
+    batch = MessageBatch.from_payloads([bytes(100)])
+    for _ in range(20):
+        bench.store(3, batch)
+        bench.publish([3, 4], bytes(200))
+    bench.storage.delete(3)
+    del bench.logs[3]
+    for number in range(20):
+        bench.acknowledge(4, number)
+    for _ in range(40 // LEAVE_A_BATCH + 1):
+        bench.store(5, batch)
+    assert bench.cached == (40 // LEAVE_A_BATCH + 1) * weight(batch, 0)
+    assert not bench.storage._cache.shares
+
+
+def column(text: bytes) -> BinaryColumn:
+    return BinaryColumn.from_values([text])
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 4])
+@in_loop
+def test_the_cache_counts_about_what_single_messages_take_in_memory(columns: int) -> None:
+    bench = Bench(10**9)
+
+    def one(number: int) -> MessageBatch:
+        text = b"%020d" % number
+        keys, headers = (column(text) if at < columns else None for at in (1, 2))
+        return MessageBatch(column(text), memoryview(text[-16:]) if columns > 3 else None, keys, headers)
+
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        batches = [one(number) for number in range(2_000)]
+        for batch in batches:
+            bench.store(0, batch)
+        del batches, batch
+        bench.settle()
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert 0.7 < taken / bench.cached < 1.3
