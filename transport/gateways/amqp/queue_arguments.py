@@ -27,6 +27,8 @@ LATER: Final = {
 DROPS_HEAD: Final = "drop-head"
 """What RabbitMQ's queues do at their limit unless told otherwise."""
 NO_DROP_HEAD: Final = "drop-head is not there yet: say x-overflow reject-publish, or block, which stops who publishes"
+NO_DLX: Final = "reject-publish-dlx is not there: say reject-publish, and publish what is refused to where you want it"
+NO_LIMIT_OF_ZERO: Final = "a queue of 0 would take nothing: say 1 or more, or leave it out for no limit"
 TYPES: Final = ("classic", "quorum")
 """Both are a journalled queue here."""
 OVERFLOWS: Final = {DROPS_HEAD: None, "reject-publish": REJECT, "block": BLOCK}
@@ -161,16 +163,19 @@ def _limit(setting: str) -> Callable[[Field, Refuse], dict[str, Any]]:
     def limit(field: Field, refuse: Refuse) -> dict[str, Any]:
         number = _integer(field, refuse)
         if not number:
-            refuse("{value_zero,0}")
+            refuse(NO_LIMIT_OF_ZERO)
         return {setting: number}
 
     return limit
 
 
 def _overflow(field: Field, refuse: Refuse) -> dict[str, Any]:
-    if _text(field, refuse) not in OVERFLOWS:
+    overflow = _text(field, refuse)
+    if overflow == "reject-publish-dlx":
+        refuse(NO_DLX)
+    if overflow not in OVERFLOWS:
         refuse("invalid_overflow")
-    return {"overflow": OVERFLOWS[_text(field, refuse)]}
+    return {"overflow": OVERFLOWS[overflow]}
 
 
 def _queue_type(field: Field, refuse: Refuse) -> dict[str, Any]:

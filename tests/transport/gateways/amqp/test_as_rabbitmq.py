@@ -15,7 +15,7 @@ from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.method import Method
 from transport.gateways.amqp.properties import Properties
-from transport.gateways.amqp.queue_arguments import LATER, NO_DROP_HEAD
+from transport.gateways.amqp.queue_arguments import LATER, NO_DLX, NO_DROP_HEAD, NO_LIMIT_OF_ZERO
 from transport.gateways.amqp.tables import Table
 
 Named = Callable[[str], str]
@@ -126,6 +126,22 @@ def test_what_is_not_there_yet_is_refused_alike_whether_the_queue_is_there_or_no
         assert found == f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{queue}' in vhost '/': {why}"
     # To look for a queue takes none of them.
     client.ask(entity.QueueDeclare(queue=declared, passive=True, arguments=Table.of(arguments)), entity.QueueDeclareOk)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"x-overflow": "block", "x-max-length": 0}, NO_LIMIT_OF_ZERO),
+        ({"x-overflow": "block", "x-max-length-bytes": 0}, NO_LIMIT_OF_ZERO),
+        ({"x-max-length": 5, "x-overflow": "reject-publish-dlx"}, NO_DLX),
+    ],
+)
+def test_a_limit_of_nothing_and_an_overflow_to_dead_letters_are_refused_with_what_to_do(
+    client: RawClient, named: Named, arguments: dict[str, Any], why: str
+) -> None:
+    queue, argument = named("refused"), list(arguments)[-1]
+    found = refused(client, entity.QueueDeclare(queue=queue, arguments=Table.of(arguments)))
+    assert found == f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{queue}' in vhost '/': {why}"
 
 
 def test_an_exchange_that_is_used_is_not_deleted(client: RawClient, named: Named) -> None:
