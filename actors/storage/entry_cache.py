@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from actors.queue.state.entries import Entry
 from actors.storage.large_batches import LARGE_BYTES, LargeBatches
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from actors.batch import MessageBatch
     from actors.queue.state.entries import EntryTable
-    from actors.storage.table import JournalEntryTable
     from journal import Journal, RecordPlace
 
 Key: TypeAlias = "tuple[int, int] | tuple[int, int, int]"
@@ -25,12 +24,19 @@ ENTRY_BYTES = 640
 """What an entry in the cache takes beside its batch's bytes: objects, and places in tables, on CPython 3.11-3.13."""
 COLUMN_BYTES = 832
 """What each column of a batch takes likewise: a single message of 20 bytes over AMQP, with key and properties, has 3 KiB."""
-QUEUE_BYTES = 256
+QUEUE_BYTES = 512
 """What each queue takes that a shared batch is known to."""
 LEAVE_A_BATCH = 8
 """Batches of queues that are deleted which leave as one comes: a queue may have had a hundred thousand, too many for one turn."""
 MEASURED_BYTES = 64 * 1024
 """A record of so many bytes is taken for as large as its batch; of a smaller one the batch is read."""
+
+
+class Leaving(Protocol):
+    """What has batches in the cache of a queue that is deleted: its table."""
+
+    def leave(self) -> bool:
+        """Have one of them leave; returns whether there was one."""
 
 
 class JournalEntry(Entry):
@@ -107,7 +113,7 @@ class EntryCache:
         # By the record's place and each of the queues.
         self._shared: dict[tuple[int, int, int], SharedBatch] = {}
         # Tables of queues that are deleted.
-        self._leaving: deque[JournalEntryTable] = deque()
+        self._leaving: deque[Leaving] = deque()
 
     def statistics(self) -> dict[str, int]:
         """What the kept batches take, and how often one was asked for that was kept, and that was not."""
@@ -142,11 +148,11 @@ class EntryCache:
         self, place: RecordPlace, queues: Sequence[int], number: int, entry: JournalEntry, batch: MessageBatch
     ) -> None:
         """Keep the batch of an entry of queue ``number``, which the record at ``place`` gives to all of ``queues``, ascending."""
+        if self._leaving:
+            self._let_leave()
         shared = self._shared.get((*place, number))
         if shared is None:
             shared = SharedBatch(place, queues, entry, batch)
-            if self._leaving:
-                self._let_leave()
             self._values.put(shared.key, shared, _bytes_of(entry, batch) + QUEUE_BYTES * len(queues))
             if shared.key in self._values:
                 self._shared.update(((*place, queue), shared) for queue in queues)
@@ -182,16 +188,16 @@ class EntryCache:
             self._values.discard(shared.key)
             self._leave(shared)
 
-    def leave(self, table: JournalEntryTable) -> None:
+    def leave(self, table: Leaving) -> None:
         """A queue is deleted: nobody asks for its batches any more."""
         self._leaving.append(table)
 
     def _let_leave(self) -> None:
-        table = self._leaving[0]
         for _ in range(LEAVE_A_BATCH):
-            if not table.leave():
+            if not self._leaving[0].leave():
                 self._leaving.popleft()
-                return
+                if not self._leaving:
+                    return
 
     def _evicted(self, _key: Key, value: JournalEntry | SharedBatch) -> None:
         value.forget()

@@ -173,7 +173,8 @@ class JournalEntryTable:
     def end(self) -> None:
         """The queue is deleted: what the cache has of it leaves as other batches come."""
         self.deleted = True
-        self._cache.leave(self)
+        if self._entries:
+            self._cache.leave(self)
 
     def leave(self) -> bool:
         """Have one batch leave the cache, now that nobody will ask for it; returns whether there was one."""

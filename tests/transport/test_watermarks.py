@@ -6,6 +6,7 @@ import asyncio
 import gc
 import random
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transport.broker import memory
 from transport.broker.memory import (
     THRESHOLDS,
     collect_rarely,
+    collect_young,
     kept_bytes,
     machine_bytes,
     memory_limit,
@@ -399,6 +402,44 @@ def test_a_broker_process_frees_what_python_keeps_to_use_again_and_in_another_th
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
+
+
+class Cycle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_giving_memory_back_frees_young_cycles_and_a_full_collection_comes_when_it_is_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = gc.get_threshold()
+    monkeypatch.setattr(memory, "THRESHOLDS", (150, 1, 300))
+    monkeypatch.setattr(memory._Rounds, "counted", 0)
+    try:
+        collect_rarely()
+        young = weakref.ref(Cycle())
+        release_memory()
+        assert young() is None
+        aged = Cycle()
+        gc.collect(1)
+        gc.collect(1)
+        seen = weakref.ref(aged)
+        del aged
+        for due in (False, True):
+            for _ in range(200):
+                gc.collect(1)
+            assert seen() is not None
+            release_memory()
+            assert (seen() is None) is due
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+
+def test_young_objects_are_left_to_a_program_that_has_a_broker_in_it() -> None:
+    young = weakref.ref(Cycle())
+    collect_young()
+    assert young() is not None
 
 
 def test_a_broker_process_does_not_look_for_cycles_among_all_that_it_has_at_the_start() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 ROOT = Path("/")
 CGROUPS = Path("sys/fs/cgroup")
 """Where both versions of Linux's control groups are mounted, below the root."""
-THRESHOLDS = (150, 1, 34_000)
+THRESHOLDS = (150, 1, 100_000)
 """Objects more than before, and then rounds, after which the young, the older and all are looked at; Python has 700 (3.13: 2,000), 10
 and 10. A look stops everybody for a millisecond or so for 3,000 objects, so it comes soon and finds few. It comes later than the first of
 these says, though: an object that is freed counts against one that is made. Where a second's work replaces what the second before left,
@@ -66,7 +66,7 @@ def collect_rarely() -> None:
     """Have Python look for cycles among what comes now, and rarely among all there is.
 
     A full collection stops a process for as long as it has objects: a tenth of a second for a broker with some thousand queues. What it has
-    at the start stays, so it is never looked at again. What a connection or a queue leaves is freed without it.
+    at the start stays, so it is not looked at again before memory is given back. What a connection or a queue leaves is freed without it.
     """
     gc.collect()
     gc.freeze()
@@ -74,8 +74,9 @@ def collect_rarely() -> None:
 
 
 def collect_young() -> None:
-    """Have Python look for cycles among what was made lately, whatever was freed meanwhile."""
-    gc.collect(1)
+    """Have Python look for cycles among what was made lately, whatever was freed meanwhile; in a process that collects rarely."""
+    if gc.get_threshold() == THRESHOLDS:
+        gc.collect(1)
 
 
 def release_memory() -> None:
@@ -97,10 +98,23 @@ def _empty_free_lists() -> None:
 
     They lie where they were freed, so hardly a megabyte is free whole: of 120 MiB that thousands of consumers had, 30 were given back
     without this, and all with it. Only a full collection does so. With all objects put aside it has nothing to look at, and takes no time.
+    It begins to count anew, though, so what it had counted counts here: a collection that is due is made.
     """
+    _Rounds.counted += gc.get_count()[2]
+    if _Rounds.counted >= THRESHOLDS[2]:
+        _Rounds.counted = 0
+        gc.collect()
+        return
+    gc.collect(1)
     gc.freeze()
     gc.collect()
     gc.unfreeze()
+
+
+class _Rounds:
+    """Since everything was looked at: ``counted`` are those that Python has forgotten of."""
+
+    counted = 0
 
 
 def kept_bytes() -> int | None:
