@@ -79,7 +79,7 @@ class Channel:
         self._later = Postponed()
         self._publishes = self._awaits_stored = False
         self._told_soon = False
-        self._over = self._runs = self._gone = False
+        self._over = self._runs = self._gone = self._left = False
         # Whether the client has said that it closes, and was not answered.
         self._closes = False
 
@@ -138,6 +138,8 @@ class Channel:
             self._publishes = True
             self._guarded(basic.BasicPublish.INDEX, self.publishing.publish, self.direct_reply.named_in(said))
             return
+        if self._left and isinstance(said, basic.BasicConsume | basic.BasicGet):
+            return  # nobody would hear of what it gets
         handler = HANDLERS.get(type(said))
         if handler is None:
             raise AmqpError(ReplyCode.COMMAND_INVALID, "unimplemented method", said.INDEX, self.number)
@@ -271,6 +273,7 @@ class Channel:
 
     def leave_behind(self) -> None:
         """Nobody hears it any more: what its client holds goes back, and its transaction is over."""
+        self._left = True
         self._end_consuming()
         if self.transacting is not None:
             self.end()

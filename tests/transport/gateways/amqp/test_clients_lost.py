@@ -195,3 +195,31 @@ def test_who_publishes_without_a_pause_is_not_taken_for_one_that_does_not_go_on(
             client.transport.abort()
 
     run(main)
+
+
+@pytest.mark.parametrize("consumes", [False, True])
+def test_a_consumer_that_a_lost_client_asked_for_behind_what_waited_never_comes(run: Any, consumes: bool) -> None:
+    async def main(loop: SimulatedLoop) -> None:
+        async with serving():
+            client = await AsyncClient.open("broker", PORT, heartbeat=HEARTBEAT)
+            watcher = await AsyncClient.open("broker", PORT)
+            await watcher.ask(entity.QueueDeclare(queue="full", arguments=FULL), entity.QueueDeclareOk)
+            await watcher.ask(entity.QueueDeclare(queue="wanted"), entity.QueueDeclareOk)
+            await watcher.ask(entity.QueueDeclare(queue="other"), entity.QueueDeclareOk)
+            if consumes:
+                await client.ask(basic.BasicConsume(queue="other"), basic.BasicConsumeOk)
+            client.transport.write(published("full", b"x") * 3)
+            client.say(basic.BasicConsume(queue="wanted", no_ack=True), basic.BasicGet(queue="wanted"))
+            await elapse(A_WHILE)
+            client.transport.abort()
+            await elapse(A_WHILE)
+            for _ in range(3):
+                await watcher.ask(basic.BasicGet(queue="full", no_ack=True), basic.BasicGetOk)
+                await elapse(A_WHILE)
+            watcher.transport.write(published("wanted", b"kept"))
+            await elapse(A_WHILE)
+            found = await watcher.ask(entity.QueueDeclare(queue="wanted", passive=True), entity.QueueDeclareOk)
+            assert (found.message_count, found.consumer_count) == (1, 0)
+            watcher.transport.abort()
+
+    run(main)
