@@ -44,19 +44,11 @@ class Postponed:
 
     def put(self, said: Said) -> None:
         """This waits, behind all else."""
-        if self._line is None:
-            self._line = deque()
-        self._line.append(said)
-        self.count += 1
-        self.bytes += _size_of(said)
+        self._line_with(said).append(said)
 
     def put_first(self, said: Said) -> None:
         """This waits, before all else."""
-        if self._line is None:
-            self._line = deque()
-        self._line.appendleft(said)
-        self.count += 1
-        self.bytes += _size_of(said)
+        self._line_with(said).appendleft(said)
 
     def take(self) -> Said:
         """Take out what is next; something is."""
@@ -71,6 +63,14 @@ class Postponed:
         line, self._line = self._line, None
         self.count = self.bytes = 0
         return [] if line is None else list(line)
+
+    def _line_with(self, said: Said) -> deque[Said]:
+        """Count one more; the line that it is to be put in."""
+        if self._line is None:
+            self._line = deque()
+        self.count += 1
+        self.bytes += _size_of(said)
+        return self._line
 
 
 def _size_of(said: Said) -> int:
