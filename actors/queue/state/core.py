@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
-from actors.queue.state.entries import spans_of, stored_entry
+from actors.queue.state.entries import stored_entry
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import Outbox, unheld
 from actors.queue.state.receivers import DemandRing, LeaseTable, Receiver
+from actors.queue.state.restoring import restore_history
 from actors.queue.state.staged import CommittedVersions, Staged
 from actors.queue.state.subscriptions import Ownership, await_use
 from actors.queue.state.use import Use
@@ -21,7 +22,6 @@ from actors.queue.vocabulary.replies import Refused, Tell
 from actors.queue.vocabulary.settings import (
     DEFAULT_TRANSACTION_TIMEOUT,
     REJECT,
-    REJECTED_FAILURES,
     QueueSettings,
 )
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from actors.queue.state.receivers import Take
     from actors.queue.state.senders import Incoming, Sender
     from actors.queue.state.subscriptions import Absence, Reservation, Subscriber
-    from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.events import Event
     from actors.queue.vocabulary.moves import Parcel
     from actors.queue.vocabulary.replies import Connection, Effect, Reply
@@ -227,7 +226,7 @@ class QueueCore:
             self.owner_deadlines,
             self.wait_deadlines,
         )
-        self._restore_history(now)
+        restore_history(self, now)
         for ledger in self.log.ledgers.values():
             self.owners[ledger.name] = owner = Ownership(ledger)
             if ledger.left_us:
@@ -379,51 +378,6 @@ class QueueCore:
             "reserved_bytes": reserved_bytes,
             "live_subscriptions": sum(owner.connection is not None for owner in self.owners.values()),
         }
-
-    # --- what a start finds: nobody holds anything
-
-    def _restore_history(self, now: float) -> None:
-        """Give back their history to what was returned, and what is left of their delays to those whose delay is not over.
-
-        What has no history of its own stays one range with holes, however much it is. Only what was returned before, and what waits for
-        a delay, becomes spans.
-        """
-        log = self.log
-        for first, due in self._remaining_delays(now):
-            for part in self.ready.carve(first, log.delayed[first][0]):
-                # Some of it may have been delivered before a time of day that came twice.
-                for piece, failures in log.returns.over(*part):
-                    self._restore_range(piece, failures, due)
-        if self.settings.max_receives is not None:
-            # Where nobody counts, a history is that of settings that are no more.
-            for start, stop, failures in list(log.returns):
-                for part in self.ready.carve(start, stop):
-                    self._restore_range(part, failures, None)
-
-    def _remaining_delays(self, now: float) -> list[tuple[int, float]]:
-        """First numbers of the batches whose delay is not over, each with when it is; never longer than the delay was."""
-        log, clocks = self.log, self.clocks
-        remaining: list[tuple[int, float]] = []
-        for first, (_, due_us) in sorted(log.delayed.items()):
-            due = clocks.due(first, due_us)
-            if due <= now or log.table.at(first) is None:
-                log.delay_ended(first)
-            else:
-                remaining.append((first, due))
-        # Only where the time of day went back can more be left of a delay than there was, and then the newest batch shows it. In all
-        # other cases each batch need not be read for when it was stored.
-        if remaining and clocks.due(remaining[-1][0], self.enqueued_us(remaining[-1][0])) > now:
-            remaining = [
-                (first, min(due, now + (log.delayed[first][1] - self.enqueued_us(first)) / US_PER_SECOND))
-                for first, due in remaining
-            ]
-        return remaining
-
-    def _restore_range(self, part: Range, failures: int, due: float | None) -> None:
-        # So often they have been delivered at least; deliveries that did not fail are forgotten by a restart.
-        deliveries = 1 if failures == REJECTED_FAILURES else failures
-        for span in spans_of(self.log.table, *part, deliveries, replayed=True, failures=failures):
-            self.put_back(span, due)
 
     def put_back(self, span: Span, due: float | None) -> None:
         """Make a span that came back receivable again in its old place, at ``due`` if that is given; one that is worn out leaves."""
