@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
-from actors.queue.state.entries import stored_entry
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import Outbox, unheld
 from actors.queue.state.receivers import DemandRing, LeaseTable, Receiver
-from actors.queue.state.restoring import restore_history
+from actors.queue.state.restoring import remembered
 from actors.queue.state.staged import CommittedVersions, Staged
 from actors.queue.state.subscriptions import Ownership, await_use
 from actors.queue.state.use import Use
@@ -226,7 +225,9 @@ class QueueCore:
             self.owner_deadlines,
             self.wait_deadlines,
         )
-        restore_history(self, now)
+        counts = self.settings.max_receives is not None
+        for span, due in remembered(self.log, self.ready, self.clocks, now, counts=counts):
+            self.put_back(span, due)
         for ledger in self.log.ledgers.values():
             self.owners[ledger.name] = owner = Ownership(ledger)
             if ledger.left_us:
@@ -387,10 +388,6 @@ class QueueCore:
             self.ready.delay(span, due)
         else:
             self.ready.put_back(span)
-
-    def enqueued_us(self, first: int) -> int:
-        """When the batch was stored that begins with ``first``, microseconds since the epoch."""
-        return stored_entry(self.log.table, first).read().enqueued_us
 
     def await_owner(self, owner: Ownership, now: float) -> None:
         """A subscription has no owner as of now."""

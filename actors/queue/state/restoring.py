@@ -4,37 +4,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.queue.state.entries import spans_of
+from actors.queue.state.entries import spans_of, stored_entry
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary.settings import REJECTED_FAILURES
 
 if TYPE_CHECKING:
-    from actors.queue.state.core import QueueCore
+    from collections.abc import Iterator
+
+    from actors.queue.state.entries import EntryTable, Span
+    from actors.queue.state.log import QueueLog
+    from actors.queue.state.ready import ReadyRanges
+    from actors.queue.structures.deadlines import Clocks
     from actors.queue.structures.ranges import Range
 
 
-def restore_history(core: QueueCore, now: float) -> None:
-    """Give back their history to what was returned, and what is left of their delays to those whose delay is not over.
+def remembered(
+    log: QueueLog, ready: ReadyRanges, clocks: Clocks, now: float, *, counts: bool
+) -> Iterator[tuple[Span, float | None]]:
+    """What is more than fresh: taken out of what is ready, span by span, each with when its delay is over.
 
     What has no history of its own stays one range with holes, however much it is. Only what was returned before, and what waits for
     a delay, becomes spans.
+
+    Args:
+        log: what is stored.
+        ready: all of it that nobody has reserved, as fresh; whoever asks puts back what comes before it asks for more.
+        clocks: of the queue.
+        now: the time of the start.
+        counts: whether the queue counts failures. Where nobody counts, a history is that of settings that are no more.
     """
-    log = core.log
-    for first, due in _remaining_delays(core, now):
-        for part in core.ready.carve(first, log.delayed[first][0]):
+    for first, due in _remaining_delays(log, clocks, now):
+        for part in ready.carve(first, log.delayed[first][0]):
             # Some of it may have been delivered before a time of day that came twice.
             for piece, failures in log.returns.over(*part):
-                _restore_range(core, piece, failures, due)
-    if core.settings.max_receives is not None:
-        # Where nobody counts, a history is that of settings that are no more.
+                for span in _failed(log, piece, failures):
+                    yield span, due
+    if counts:
         for start, stop, failures in list(log.returns):
-            for part in core.ready.carve(start, stop):
-                _restore_range(core, part, failures, None)
+            for part in ready.carve(start, stop):
+                for span in _failed(log, part, failures):
+                    yield span, None
 
 
-def _remaining_delays(core: QueueCore, now: float) -> list[tuple[int, float]]:
+def _remaining_delays(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[int, float]]:
     """First numbers of the batches whose delay is not over, each with when it is; never longer than the delay was."""
-    log, clocks = core.log, core.clocks
     remaining: list[tuple[int, float]] = []
     for first, (_, due_us) in sorted(log.delayed.items()):
         due = clocks.due(first, due_us)
@@ -44,16 +57,20 @@ def _remaining_delays(core: QueueCore, now: float) -> list[tuple[int, float]]:
             remaining.append((first, due))
     # Only where the time of day went back can more be left of a delay than there was, and then the newest batch shows it. In all
     # other cases each batch need not be read for when it was stored.
-    if remaining and clocks.due(remaining[-1][0], core.enqueued_us(remaining[-1][0])) > now:
+    if remaining and clocks.due(remaining[-1][0], stored_us(log.table, remaining[-1][0])) > now:
         remaining = [
-            (first, min(due, now + (log.delayed[first][1] - core.enqueued_us(first)) / US_PER_SECOND))
+            (first, min(due, now + (log.delayed[first][1] - stored_us(log.table, first)) / US_PER_SECOND))
             for first, due in remaining
         ]
     return remaining
 
 
-def _restore_range(core: QueueCore, part: Range, failures: int, due: float | None) -> None:
+def stored_us(table: EntryTable, first: int) -> int:
+    """When the batch was stored that begins with ``first``, microseconds since the epoch."""
+    return stored_entry(table, first).read().enqueued_us
+
+
+def _failed(log: QueueLog, part: Range, failures: int) -> Iterator[Span]:
     # So often they have been delivered at least; deliveries that did not fail are forgotten by a restart.
     deliveries = 1 if failures == REJECTED_FAILURES else failures
-    for span in spans_of(core.log.table, *part, deliveries, replayed=True, failures=failures):
-        core.put_back(span, due)
+    return spans_of(log.table, *part, deliveries, replayed=True, failures=failures)
