@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from transport.gateways.amqp.departures import Departures
     from transport.gateways.amqp.direct_reply import DirectReply
     from transport.gateways.amqp.errors import AmqpError
+    from transport.gateways.amqp.held_back import HeldBack
     from transport.gateways.amqp.method import Method
     from transport.gateways.amqp.names import Names
     from transport.gateways.amqp.receivers import Receivers
@@ -103,6 +104,7 @@ class Link(Protocol):
         claims: who consumes from which queue.
         departures: consumers that leave, of all connections.
         waiting_total: what all connections have published that waits for room.
+        held_back: what its transactions keep until they are committed.
         owner: what the connection's own queues go with; None where it has none.
         receivers: the actors that receive for it.
     """
@@ -111,6 +113,7 @@ class Link(Protocol):
     departures: Departures
     receivers: Receivers
     waiting_total: WaitingTotal
+    held_back: HeldBack
     owner: Ref | None
     operations: Operations
     names: Names

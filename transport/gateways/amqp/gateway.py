@@ -10,6 +10,7 @@ from actors import LoopActor, LoopActorRef
 from transport.gateways.amqp.claims import Claims
 from transport.gateways.amqp.contents import MAX_MESSAGE_BYTES
 from transport.gateways.amqp.departures import Departures
+from transport.gateways.amqp.held_back import HeldBack
 from transport.gateways.amqp.leaving import Leaving
 from transport.gateways.amqp.names import DEFAULT
 from transport.gateways.amqp.waiting_total import WaitingTotal
@@ -27,6 +28,7 @@ class Gateway:
         departures: consumers that leave as their channels end.
         leaving: connections that are gone and have left something.
         waiting: what was published and waits for room.
+        held_back: what transactions keep until they are committed.
         max_message_bytes: of one message's body.
     """
 
@@ -35,6 +37,7 @@ class Gateway:
     departures: Departures = field(default_factory=Departures)
     leaving: Leaving = field(default_factory=Leaving)
     waiting: WaitingTotal = field(default_factory=WaitingTotal)
+    held_back: HeldBack = field(default_factory=HeldBack)
     max_message_bytes: int = MAX_MESSAGE_BYTES
     version: str = field(default_factory=lambda: installed_version() or "from source")
 

@@ -28,16 +28,15 @@ if TYPE_CHECKING:
     from transport.gateways.amqp.confirms import Confirms
     from transport.gateways.amqp.consuming import Consumer
     from transport.gateways.amqp.deliveries import Held
+    from transport.gateways.amqp.held_back import HeldBack
     from transport.gateways.amqp.method import Method
     from transport.gateways.amqp.names import Names
     from transport.gateways.amqp.publishing_line import Returned
 
 MOST_SETTLED: Final = 65_536
 """Ranges of deliveries that one transaction may settle: what is acknowledged in a row is one."""
-MOST_RETURNED_BYTES: Final = 16 << 20
-"""Of messages that no queue takes, and that their client is to have back at the commit."""
 RETURNED_BYTES: Final = 512
-"""What each of them counts as besides."""
+"""What each message counts as, besides, that no queue takes and that its client is to have back at the commit."""
 ROOM_SECONDS: Final = 30.0
 """For which a commit waits for room for what was published: what fills the queue may be what the transaction itself acknowledges."""
 PARTIAL: Final = "partial tx completion"
@@ -68,9 +67,11 @@ class Connected(Protocol):
 
     Attributes:
         operations: the door, for whoever it is.
+        held_back: what its transactions keep until they are committed.
     """
 
     operations: Operations
+    held_back: HeldBack
 
 
 class Host(Protocol):
@@ -186,15 +187,14 @@ class Transacting:
 
     def returned(self, messages: Iterable[Returned]) -> None:
         """No queue takes these: the client hears of it at the commit."""
+        before = self._returned_bytes
         for each in messages:
             self._returned.append(each)
             self._returned_bytes += len(each.body) + len(each.headers) + RETURNED_BYTES
-        if self._returned_bytes > MOST_RETURNED_BYTES:
-            text = (
-                f"{self._returned_bytes} bytes of messages that no queue takes wait for the commit, above MOST_RETURNED_BYTES of "
-                f"{MOST_RETURNED_BYTES}: commit more often, or bind a queue"
-            )
-            self._host.fail(AmqpError(ReplyCode.PRECONDITION_FAILED, text, basic.BasicPublish.INDEX))
+        held_back = self._host.link.held_back
+        held_back.add(self._returned_bytes - before)
+        if (error := held_back.too_much()) is not None:
+            self._host.fail(error)
 
     def awaits_room(self) -> None:
         """A commit waits until all is stored that was published; not for ever."""
@@ -272,6 +272,7 @@ class Transacting:
         ]
 
     def _forget_returned(self) -> list[Returned]:
+        self._host.link.held_back.add(-self._returned_bytes)
         returned, self._returned, self._returned_bytes = self._returned, [], 0
         return returned
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 from unittest import mock
 
@@ -10,10 +10,11 @@ import pytest
 
 from actors.queue.vocabulary.distributed import Settlement
 from streams.testkit import elapse, run_in_virtual_time
-from transport.gateways.amqp import transacting
+from transport.gateways.amqp import held_back, transacting
 from transport.gateways.amqp.consuming import Outcome
 from transport.gateways.amqp.deliveries import Held
 from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.held_back import HeldBack
 from transport.gateways.amqp.publishing_line import Returned
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.transacting import ROOM_SECONDS, Transacting
@@ -46,7 +47,8 @@ class Passing:
 class Host:
     """The channel, its connection, and what it publishes and receives in one."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: HeldBack | None = None) -> None:
+        self.held_back = kept or HeldBack()
         self.said: list[str] = []
         self.settlements: list[Settlement] = []
         self.withheld: list[tuple[str, list[Held[Any]]]] = []
@@ -84,8 +86,8 @@ A, B = Holder("a", 3), Holder("b", 5)
 LOST = Returned("", b"k", b"", b"x" * 100)
 
 
-def made() -> tuple[Host, Transacting]:
-    host = Host()
+def made(kept: HeldBack | None = None) -> tuple[Host, Transacting]:
+    host = Host(kept)
     return host, Transacting(cast("Any", host))
 
 
@@ -152,17 +154,48 @@ def test_one_transaction_settles_so_many_ranges_and_no_more(monkeypatch: pytest.
     assert caught.value.reply_code is ReplyCode.PRECONDITION_FAILED
 
 
-def test_what_comes_back_has_a_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transacting, "MOST_RETURNED_BYTES", 1_500)
-    host, subject = made()
-    for _ in range(2):
-        subject.returned([LOST])
+def test_what_comes_back_has_a_limit_of_bytes_for_all_transactions_of_a_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(held_back, "MOST_RETURNED_BYTES", 1_500)
+    kept = HeldBack()
+    (host, subject), (other, beside) = made(kept), made(kept)
+    subject.returned([LOST])
+    beside.returned([LOST])
     assert not host.failed
     subject.returned([LOST])
     (error,) = host.failed
-    assert "1836 bytes of messages that no queue takes wait for the commit, above MOST_RETURNED_BYTES of 1500" in str(
-        error
+    text = "1836 bytes of messages that no queue takes wait for the commit, above MOST_RETURNED_BYTES of 1500 for a connection"
+    assert text in str(error)
+    assert error.reply_code is ReplyCode.PRECONDITION_FAILED
+    assert not other.failed
+
+
+@pytest.mark.parametrize("ends", [Transacting.end, Transacting.roll_back, lambda subject: finished(subject.commit())])
+def test_what_comes_back_counts_until_its_transaction_is_over(ends: Callable[[Transacting], None]) -> None:
+    kept = HeldBack()
+    (_, subject), (_, beside) = made(kept), made(kept)
+    subject.returned([LOST, LOST])
+    beside.returned([LOST])
+    ends(subject)
+    assert kept.bytes == 612
+    ends(subject)
+    assert kept.bytes == 612
+
+
+def test_what_comes_back_has_a_limit_of_bytes_for_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_back, "MOST_RETURNED_OF_ALL", 1_500)
+    of_all = HeldBack()
+    made_of_each = [made(of_all.of_connection()) for _ in range(3)]
+    for _, subject in made_of_each:
+        subject.returned([LOST])
+    assert [len(host.failed) for host, _ in made_of_each] == [0, 0, 1]
+    assert "1836 bytes of messages that no queue takes wait for commits of all connections" in str(
+        made_of_each[2][0].failed[0]
     )
+    for _, subject in made_of_each:
+        subject.end()
+    assert of_all.bytes == 0
 
 
 def test_a_commit_waits_for_room_and_not_for_ever() -> None:

@@ -248,6 +248,22 @@ def test_too_much_that_no_queue_takes_ends_the_channel_and_not_its_connection(cl
     assert client.there(queue) == 0
 
 
+def test_what_no_queue_takes_of_many_channels_has_one_limit_for_their_connection(broker: AmqpBroker) -> None:
+    with RawClient(broker.port, opens=3) as client:
+        for channel in (1, 2, 3):
+            client.ask(SELECT, basic.TxSelectOk, channel)
+            client.write(published("nowhere", b"x" * (7 << 20), channel, mandatory=True))
+        error = client.expect(connection.ChannelClose, 3)
+        assert error.reply_text.startswith("PRECONDITION_FAILED - 22021632 bytes of messages that no queue takes wait")
+        client.say(connection.ChannelCloseOk(), connection.ChannelOpen(), SELECT, channel=3)
+        client.expect(connection.ChannelOpenOk, 3)
+        client.expect(basic.TxSelectOk, 3)
+        # What the closed one kept counts no more.
+        client.write(published("nowhere", b"again", 3, mandatory=True) + methods(3, COMMIT))
+        assert client.content().body == b"again"
+        client.expect(basic.TxCommitOk, 3)
+
+
 def test_an_exchange_that_is_not_there_ends_the_channel_at_the_publish(client: Transacted, queue: str) -> None:
     client.write(published(queue, b"a") + published("k", exchange="nowhere-at-all"))
     client.fails(ReplyCode.NOT_FOUND, "NOT_FOUND - no exchange 'nowhere-at-all' in vhost '/'", basic.BasicPublish.INDEX)
