@@ -105,6 +105,7 @@ class Link(Protocol):
         departures: consumers that leave, of all connections.
         waiting_total: what all connections have published that waits for room.
         held_back: what its transactions keep until they are committed.
+        lines: as of `channel_publishing.Connected`.
         owner: what the connection's own queues go with; None where it has none.
         receivers: the actors that receive for it.
     """
@@ -114,6 +115,7 @@ class Link(Protocol):
     receivers: Receivers
     waiting_total: WaitingTotal
     held_back: HeldBack
+    lines: int
     owner: Ref | None
     operations: Operations
     names: Names

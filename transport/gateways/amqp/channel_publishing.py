@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from actors.batch import BinaryColumn, MessageBatch
 from actors.exchanges.errors import StoppingError
@@ -20,18 +20,19 @@ from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.events import Published
 from transport.gateways.amqp.further_keys import FLAGGED, IN_BOTH, Keys, further_keys, may_name_more
 from transport.gateways.amqp.published import ttl_of
-from transport.gateways.amqp.publishing_line import WHY_BLOCKED, Line, Piece
+from transport.gateways.amqp.publishing_line import WHY_BLOCKED, Host, Line, Piece
 from transport.gateways.amqp.reply_codes import ReplyCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from transport.gateways.amqp.confirms import Confirms
-    from transport.gateways.amqp.publishing_line import Host
 
 MOST_LINES: Final = 64
 """Exchanges that one channel may be publishing to at a time: each has an actor. One that has stored all gives way; what is
 published to one more waits for that."""
+MOST_LINES_OF_CONNECTION: Final = 4_096
+"""That all channels of a connection have, before one that has a line has no more: what it publishes elsewhere waits for its own."""
 
 
 NO_FURTHER: Final[Keys] = ()
@@ -68,6 +69,24 @@ class NoLineError(Exception):
         self.rest = rest
 
 
+class Connected(Protocol):
+    """A channel's connection.
+
+    Attributes:
+        lines: that all its channels have.
+    """
+
+    lines: int
+
+
+class OnConnection(Host, Protocol):
+    """The channel."""
+
+    @property
+    def link(self) -> Connected:
+        """Its connection."""
+
+
 class Publishing:
     """One channel's.
 
@@ -80,7 +99,7 @@ class Publishing:
         waiting_bytes: of what waits for room.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: OnConnection) -> None:
         self.confirms: Confirms | None = None
         self.transacted = False
         self.waiting_bytes = 0
@@ -209,6 +228,7 @@ class Publishing:
     def end(self) -> None:
         """The channel is over. What was offered is stored all the same; what waits for room is dropped."""
         lines, self._lines = list(self._lines.values()), {}
+        self._host.link.lines -= len(lines)
         self._then = None
         for line in lines:
             line.end()
@@ -216,7 +236,9 @@ class Publishing:
 
     def forget(self, line: Line) -> None:
         """A line has ended; what is published there next begins another."""
+        before = len(self._lines)
         self._lines = {key: each for key, each in self._lines.items() if each is not line}
+        self._host.link.lines -= before - len(self._lines)
         line.end()
         self.marked()
         self.free()
@@ -225,17 +247,25 @@ class Publishing:
         key = exchange, mandatory
         line = self._lines.pop(key, None)
         if line is None:
-            if len(self._lines) >= MOST_LINES and not self._give_way():
+            if self._has_most and not self._give_way():
                 return None
             line = Line(self, self._host, exchange, mandatory=mandatory)
+            self._host.link.lines += 1
         # The one that was used last is the last.
         self._lines[key] = line
         return line
+
+    @property
+    def _has_most(self) -> bool:
+        """Whether one more line takes the place of another: each channel may have one, however many the others have."""
+        own = len(self._lines)
+        return own >= MOST_LINES or (own > 0 and self._host.link.lines >= MOST_LINES_OF_CONNECTION)
 
     def _give_way(self) -> bool:
         for key, line in self._lines.items():
             if not line.busy:
                 del self._lines[key]
+                self._host.link.lines -= 1
                 line.end()
                 return True
         return False

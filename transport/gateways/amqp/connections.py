@@ -63,7 +63,7 @@ class AmqpConnection(Served[Any]):
 
     Attributes:
         claims: as of the gateway, and so are ``departures`` and ``waiting_total``.
-        held_back: what its transactions keep; ``owner`` what its own queues go with, None where it has none.
+        held_back, lines: as of `channel_port.Link`; ``owner``: what its own queues go with, None where it has none.
         names: of what is in its virtual host, once it is open.
         frame_max: as agreed.
         capabilities: what its client says it can do.
@@ -89,7 +89,7 @@ class AmqpConnection(Served[Any]):
         self._unfinished = Unfinished(lambda channel: channel.unfinished)
         self._outgoing = Outgoing(self._send, self.soon, self._tell_writable)
         # What is under way; and of all channels, as each has told last.
-        self._working = self._waiting = self._consumers = 0
+        self._working = self._waiting = self._consumers = self.lines = 0
         self.names, self.receivers, self.held_back = Names(), Receivers(), gateway.held_back.of_connection()
         self.claims, self.departures, self.waiting_total = gateway.claims, gateway.departures, gateway.waiting
         self.owner: LoopActorRef[Any] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -103,7 +104,8 @@ class Host:
 
     user = None
 
-    def __init__(self) -> None:
+    def __init__(self, link: Any = None) -> None:
+        self.link = link or SimpleNamespace(lines=0)
         self.senders: dict[str, Sender] = {}
         self.stored: dict[str, list[bytes]] = {}
         self.back: list[Returned] = []
@@ -348,6 +350,31 @@ def test_a_line_more_than_there_may_be_waits_for_one_that_has_stored_all(monkeyp
     host.senders["c"].grant(2)
     host.senders["c"].answer()
     assert host.stored["c"] == [b"3", b"4"]
+
+
+def test_where_a_connection_has_many_lines_each_of_its_channels_has_one_and_gives_it_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(channel_publishing, "MOST_LINES_OF_CONNECTION", 2)
+    link = SimpleNamespace(lines=0)
+    first, second = Host(link), Host(link)
+    one, other = Publishing(cast("Any", first)), Publishing(cast("Any", second))
+    one.publish(published(("a", b"1"), ("b", b"2")))
+    other.publish(published(("a", b"3")))
+    assert link.lines == 3
+    with pytest.raises(NoLineError) as caught:
+        other.publish(published(("b", b"4")))
+    second.senders["a"].grant(1)
+    second.senders["a"].answer()
+    other.publish(caught.value.rest)
+    assert second.senders["a"].stopped
+    assert link.lines == 3
+    one.end()
+    assert link.lines == 1
+    second.senders["b"].grant(1)
+    second.senders["b"].answer()
+    second.senders["b"].port.refused("not-found", "it is deleted", False)
+    assert link.lines == 0
 
 
 @pytest.mark.parametrize("busy", [True, False])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -175,6 +176,7 @@ def test_what_waits_counts_with_its_keys_and_comes_again_as_it_was() -> None:
 
     class Host:
         user = None
+        link = SimpleNamespace(lines=0)
 
         def publisher(self, *_: object, **__: object) -> Any:
             return Mock(deliver=taken.append)
