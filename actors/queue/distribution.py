@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pykka
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.stages import StageKey, StageNumbers
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
+    from actors.storage.durable_map import EntryPut
 
 SYNCED_BYTES: Final = 16 * 1024
 """What is staged for a commit that is about to come is synced with that, unless it is more: then much may come before the commit."""
@@ -197,6 +198,39 @@ class Distributor:
             added[name] = (state, event)
         return self._record(added, now, wall_us, (source, MessagesMoved(ranges)))
 
+    def store_with_entries(
+        self,
+        names: Iterable[str],
+        batch: MessageBatch,
+        ttl: float | None,
+        published: Published | None,
+        entries: Sequence[EntryPut],
+    ) -> int:
+        """Have a batch be in each of these queues, and the durable map be changed, by one record; returns the event's number.
+
+        Nothing waits for room: whoever calls this has looked for it. In memory the map is the caller's to change.
+
+        Args:
+            names: the queues', each once; all of them are there.
+            batch: the messages.
+            ttl: as of `store`.
+            published: to which exchange, and with which routing key; None for none.
+            entries: the changes of the map.
+
+        Raises:
+            DiskBehindError, InvalidRequestError, RecordTooLargeError, TooMuchTogetherError, StorageError: as of `store`.
+        """
+        now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
+        added: dict[str, tuple[QueueState, MessagesAdded]] = {}
+        for name in names:
+            state = self._queues.state(name)
+            assert state is not None, f"queue {name} was there when it was routed"
+            delay_us, ttl_us = timing_of(state.settings, None, ttl)
+            first = state.log.next_sequence
+            event = MessagesAdded(first, batch, wall_us, delay_us=delay_us, ttl_us=ttl_us, published=published)
+            added[name] = (state, event)
+        return self._record(added, now, wall_us, entries=entries)
+
     def rejects(self, names: Iterable[str]) -> bool:
         """Whether one of the queues rejects what it has no room for: how much it takes of something is its own to say."""
         states = [self._queues.state(name) for name in names]
@@ -262,6 +296,7 @@ class Distributor:
         left: tuple[QueueState, MessagesMoved] | None = None,
         *,
         soon: bool = False,
+        entries: Sequence[EntryPut] = (),
     ) -> int:
         """Have all of it happen, and the queues act on it; returns the event's number. With ``soon`` a commit is about to sync it."""
         if not taking:
@@ -273,7 +308,9 @@ class Distributor:
         if left is not None:
             events[left[0].number] = left[1]
         event = 0
-        if self._storage is not None:
+        if self._storage is not None and entries:
+            event = self._storage.record_with_entries(events, entries)
+        elif self._storage is not None:
             event = self._storage.record_staged(events) if soon else self._storage.record_all(events)
         else:
             for state, added in taking.values():

@@ -26,6 +26,7 @@ from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_figures import QueueFigures
 from actors.queue.queue_state import QueueState
 from actors.queue.routed_stages import RoutedStages
+from actors.queue.schedule_directory import ScheduleDirectory
 from actors.queue.state.log import QueueLog
 from actors.queue.state.use import Use
 from actors.queue.structures.deadlines import US_PER_SECOND
@@ -48,9 +49,6 @@ if TYPE_CHECKING:
     from actors.storage import Storage
     from actors.storage.measures import JournalMeasures
     from actors.storage.table import JournalEntryTable
-
-WallClock = Callable[[], float]
-
 
 logger = logging.getLogger("penstock.queue")
 
@@ -75,6 +73,7 @@ class QueueDirectory(QueueFigures):
         exchanges: those in front of them.
         owned: those that go with their owner.
         expiring: those that go when nobody uses them.
+        schedules: what is stored in them at times of its own.
         changes: which queues have changed, as long as somebody wants to know; one that is made or deleted has.
         measures: how long messages take.
     """
@@ -82,7 +81,7 @@ class QueueDirectory(QueueFigures):
     def __init__(
         self,
         settings: QueueSettings,
-        wall_clock: WallClock,
+        wall_clock: Callable[[], float],
         max_queues: int = DEFAULT_MAX_QUEUES,
         storage: Storage | None = None,
         declared: Mapping[str, QueueSettings] | None = None,
@@ -129,6 +128,7 @@ class QueueDirectory(QueueFigures):
             self._counts.recovered(stored.name, stored.log)
             self._living(stored.name)
         stages.recovered()
+        self.schedules = ScheduleDirectory(self, storage, self.exchanges, self.distributor, wall_clock)
         for name, wanted in declared.items():
             # Those count, and are made even so: whoever declares a queue goes before clients who have filled the broker with theirs.
             if name not in self._numbers:
@@ -299,6 +299,7 @@ class QueueDirectory(QueueFigures):
     def end(self) -> list[LoopActorRef[Any]]:
         """Delete nothing any more of itself; returns the queues, which are to be stopped."""
         self.expiring.end()
+        self.schedules.end()
         return self.values()
 
     def items(self) -> list[tuple[str, LoopActorRef[Any]]]:
@@ -332,6 +333,7 @@ class QueueDirectory(QueueFigures):
             for queue in self._queues.values():
                 if queue.is_alive():
                     queue.tell(PauseSenders(paused))
+            self.schedules.look()
 
     def _dead_letter_queue(self, name: str) -> LoopActorRef[QueueActor]:
         """The queue ``name``, made for dead letters if it is not there."""

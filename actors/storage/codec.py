@@ -18,6 +18,7 @@ A record's payload, by its kind:
     any other events of several queues: what journal/items.py has of several streams. The part of a queue that gets messages is what
     follows its numbers in ADDED, without an origin; the other bytes are a msgpack array ``[[writer, version] | nil, [[kind, payload],
     ...]]``: whose version is committed with it, and the events that are no messages, as the rest of this says (actors/storage/together.py).
+    ENTRY_PUT may be among these: programs from before schedules refuse that.
 ``IN_TURN``
     what a transaction does that settles what receivers held: a msgpack array ``[[kind, payload], ...]`` of events of any queues, in order
     and any number of each, of which none is messages. Programs from before that refuse it (actors/storage/in_turn.py).

@@ -20,7 +20,7 @@ from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.stages import WriterVersion
 from actors.storage import codec
 from actors.storage.after_repair import LOST, LOST_CHANGES, LOST_DEFINITIONS, LOST_QUEUE, drop_lost, is_marked
-from actors.storage.durable_map import Sections
+from actors.storage.durable_map import EntryPut, Sections
 from actors.storage.exchange_codec import decode_changes
 from actors.storage.options import UNAWAITED
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encoded
@@ -248,7 +248,10 @@ class _Replay:
         self._contents.store_id = self._contents.store_id or codec.decode_number(payload)
 
     def _put(self, payload: memoryview, lsn: int) -> None:
-        put, sections = codec.decode_put(payload), self._contents.sections
+        self._changed(codec.decode_put(payload), lsn)
+
+    def _changed(self, put: EntryPut, lsn: int) -> None:
+        sections = self._contents.sections
         self.lost_changes += max(0, put.number - sections.number - 1)
         sections.apply(put, lsn)
 
@@ -268,7 +271,10 @@ class _Replay:
         self._together(events, None, lsn)
 
     def _several(self, payload: memoryview, lsn: int) -> None:
-        self._together(*decode_together(payload), lsn)
+        together = decode_together(payload)
+        self._together(together.events, together.version, lsn)
+        for put in together.entries:
+            self._changed(put, lsn)
 
     def _together(self, events: Mapping[int, Event], version: WriterVersion | None, lsn: int) -> None:
         moved = any(type(event) is MessagesMoved for event in events.values())

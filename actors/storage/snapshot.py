@@ -10,6 +10,7 @@ A queue's ``temporary``, ``deleted`` and ``total_moved`` and the last item of a 
 Version 3 is written once the durable map was used, and version 4 once there was a durable exchange or binding, so that a program that
 knows of none refuses the directory, and no other.
 Version 5 is written while a queue has a stage that is written through an exchange: that has the stage's two numbers as its last item.
+Version 6 is written while the map has schedules, which an older program would keep, and never carry out.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
 
@@ -32,6 +33,7 @@ from actors.queue.state.subscriptions import Ledger
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
+from actors.scheduling.schedule import SECTION as SCHEDULES
 from actors.storage.codec import arguments_from, settings_as_stored, settings_from
 from actors.storage.durable_map import Sections
 from actors.storage.exchange_codec import decoded_definitions, encoded_definitions, unpack
@@ -47,7 +49,9 @@ EXCHANGES_VERSION = 4
 """Of one that has exchanges and bindings, with the map or without."""
 NUMBERS_VERSION = 5
 """Of one that has a stage which is written through an exchange, with all of these or without."""
-READABLE = frozenset({1, VERSION, MAP_VERSION, EXCHANGES_VERSION, NUMBERS_VERSION})
+SCHEDULES_VERSION = 6
+"""Of one whose map has schedules, with all of these or without."""
+READABLE = frozenset({1, VERSION, MAP_VERSION, EXCHANGES_VERSION, NUMBERS_VERSION, SCHEDULES_VERSION})
 """Versions that this program can begin with."""
 
 COUNTERS = (
@@ -119,6 +123,8 @@ def encoded(snapshot: Snapshot) -> Iterator[bytes]:
     if any(stage.numbers is not None for queue in queues for stage in queue.log.stages.values()):
         # One that is begun while the pieces are made is in the log behind them too.
         version = NUMBERS_VERSION
+    if snapshot.sections.of(SCHEDULES):
+        version = SCHEDULES_VERSION
     head = _map(
         packer,
         ("version", pack(version)),
@@ -148,7 +154,7 @@ def decode_snapshot(payload: bytes, table: Callable[[int], EntryTable]) -> Snaps
         fields = unpack(payload)
         if fields["version"] not in READABLE:
             raise StorageError(
-                f"a checkpoint of version {fields['version']}; this program knows version {NUMBERS_VERSION}"
+                f"a checkpoint of version {fields['version']}; this program knows version {SCHEDULES_VERSION}"
             )
         queues = [_stored(queue, table(queue["number"])) for queue in fields["queues"]]
         versions = CommittedVersions((writer, version) for writer, version in fields.get("writers", ()))

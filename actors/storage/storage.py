@@ -23,7 +23,6 @@ from actors.storage.entry_cache import EntryCache
 from actors.storage.exchange_codec import encode_changes
 from actors.storage.failures import keep_in_mind, place_error, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
-from actors.storage.in_turn import EventsInTurn
 from actors.storage.measures import JournalMeasures, figures_of
 from actors.storage.options import (
     DEFAULT_CACHE_BYTES,
@@ -34,6 +33,7 @@ from actors.storage.options import (
 )
 from actors.storage.table import JournalEntryTable
 from actors.storage.together import encode_all, encode_commit, tell_tables
+from actors.storage.with_entries import EventsWithEntries
 from journal import Files, Journal, JournalError, JournalOptions, OsFiles
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ STORE_ID_BYTES = 4
 logger = logging.getLogger("penstock.storage")
 
 
-class Storage(DurableMap, DurableDefinitions, EventsInTurn):
+class Storage(DurableMap, DurableDefinitions, EventsWithEntries):
     """One directory's journal, queues and exchanges, and the map beside them. Lives on the broker's loop, but for the journal's committer.
 
     Open it, take ``queues`` from it, then ``start`` it on the loop.

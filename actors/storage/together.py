@@ -2,7 +2,7 @@
 
 One record has one number and one checksum, so a crash leaves all of it or none. Three shapes say it. A transaction's commit and a dead
 letter's way have kinds of their own, as ever, so that a directory is what older programs write and read. Whatever those cannot say is
-one record of the kind TOGETHER. A single event is no matter of this module.
+one record of the kind TOGETHER. So is what changes the durable map in the same instant. A single event is no matter of this module.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from journal import FormatError, Held, unpack_several
 
 if TYPE_CHECKING:
     from actors.storage.codec import Part
+    from actors.storage.durable_map import EntryPut
     from actors.storage.table import JournalEntryTable
     from journal import Journal
 
@@ -104,8 +105,27 @@ def encode_all(events: Mapping[int, Event], version: WriterVersion | None) -> En
     return _together(events, version)
 
 
-def decode_together(payload: memoryview) -> tuple[dict[int, Event], WriterVersion | None]:
-    """What a record of the kind TOGETHER says: the events by queue number, and whose version is committed; raises StorageError."""
+def encode_with_entries(events: Mapping[int, Event], entries: Sequence[EntryPut]) -> Encoded:
+    """Events of queues, by their numbers, and changes of the durable map beside them, as one record; errors as of `encode_all`."""
+    return _together(events, None, entries)
+
+
+class Together(NamedTuple):
+    """What a record of the kind TOGETHER says.
+
+    Attributes:
+        events: by queue number.
+        version: whose version is committed by it; None for none.
+        entries: what changes in the durable map.
+    """
+
+    events: dict[int, Event]
+    version: WriterVersion | None
+    entries: tuple[EntryPut, ...] = ()
+
+
+def decode_together(payload: memoryview) -> Together:
+    """What such a record says; raises StorageError."""
     try:
         parts, other = unpack_several(payload)
         writer_version, packed = msgpack.unpackb(other)
@@ -113,12 +133,16 @@ def decode_together(payload: memoryview) -> tuple[dict[int, Event], WriterVersio
         events: dict[int, Event] = {}
         for number, first, items, part in parts:
             events[number] = codec.decode_added(first, items, part)
+        entries: list[EntryPut] = []
         for kind, event in packed:
+            if kind == codec.ENTRY_PUT:
+                entries.append(codec.decode_put(memoryview(event)))
+                continue
             number, decoded = codec.decode(kind, memoryview(event))
             events[number] = decoded
     except (ValueError, TypeError, FormatError, msgpack.UnpackException) as error:
         raise StorageError(f"a record of several queues cannot be decoded: {error}") from error
-    return events, version
+    return Together(events, version, tuple(entries))
 
 
 def encode_in_turn(events: Sequence[tuple[int, Event]]) -> Encoded:
@@ -141,7 +165,7 @@ def decode_in_turn(payload: memoryview) -> list[tuple[int, Event]]:
         raise StorageError(f"a record of events in turn cannot be decoded: {error}") from error
 
 
-def _together(events: Mapping[int, Event], version: WriterVersion | None) -> Encoded:
+def _together(events: Mapping[int, Event], version: WriterVersion | None, entries: Sequence[EntryPut] = ()) -> Encoded:
     if len(events) > MAX_TOGETHER_QUEUES:
         raise TooMuchTogetherError("queues", len(events), MAX_TOGETHER_QUEUES)
     held: list[Held] = []
@@ -158,6 +182,7 @@ def _together(events: Mapping[int, Event], version: WriterVersion | None) -> Enc
         if part == len(parts):
             parts.append(encoded)
         held.append(Held(number, event.first, len(event.batch), part))
+    packed += [(codec.ENTRY_PUT, codec.encode_put(entry)) for entry in entries]
     other: bytes = msgpack.packb([version, packed])
     together = Encoded(codec.TOGETHER, held, parts, other)
     size = len(other) + sum(map(together.size_of, range(len(parts))))

@@ -19,6 +19,7 @@ ROOMS = (
     "actors",
     "actors.runtime",
     "actors.exchanges",
+    "actors.scheduling",
     "actors.queue.structures",
     "actors.queue.vocabulary",
     "actors.queue.state",

@@ -168,9 +168,10 @@ def record_without_one_of_its_queues() -> Iterator[None]:
     """A start has what several queues got in all of them but the last."""
 
     def left_out(payload: memoryview) -> Any:
-        events, version = decode_together(payload)
-        added = [number for number, event in events.items() if type(event) is MessagesAdded]
-        return {number: event for number, event in events.items() if len(added) < 2 or number != added[-1]}, version
+        found = decode_together(payload)
+        added = [number for number, event in found.events.items() if type(event) is MessagesAdded]
+        kept = {number: event for number, event in found.events.items() if len(added) < 2 or number != added[-1]}
+        return found._replace(events=kept)
 
     with mock.patch.object(contents, "decode_together", left_out):
         yield

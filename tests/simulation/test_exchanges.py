@@ -100,8 +100,8 @@ def test_messages_that_are_confirmed_before_they_are_durable_are_found(monkeypat
 
 def test_a_record_of_which_a_start_forgets_a_queue_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_the_last(payload: memoryview) -> Any:
-        events, version = decode_together(payload)
-        return dict(list(events.items())[:-1]), version
+        found = decode_together(payload)
+        return found._replace(events=dict(list(found.events.items())[:-1]))
 
     monkeypatch.setattr("actors.storage.contents.decode_together", without_the_last)
     assert found(dying("kill broker"), HALF)
