@@ -51,6 +51,7 @@ WAITS: Final = "waiting"
 FAILS: Final = "failing"
 PAUSED: Final = "paused"
 OVER: Final = "over"
+STATES: Final = (ON_ITS_WAY, WAITS, FAILS, PAUSED, OVER)
 """How a schedule is: a message waits for room, the last time there was nowhere to store it, or no time comes any more."""
 
 logger = logging.getLogger("penstock.schedules")

@@ -44,6 +44,7 @@ LONG_AT_ONCE = 2
 
 if TYPE_CHECKING:
     from actors.queue.exchange_directory import ExchangeDirectory
+    from actors.queue.schedule_directory import ScheduleDirectory
     from actors.queue.vocabulary.statistics import QueueStatistics
 
 logger = logging.getLogger("penstock.broker")
@@ -98,6 +99,11 @@ class Commands:
     def exchanges(self) -> ExchangeDirectory:
         """The broker's exchanges and bindings."""
         return self._of.exchanges
+
+    @property
+    def schedules(self) -> ScheduleDirectory:
+        """What is stored in its queues at times of its own."""
+        return self._of.queues.schedules
 
     async def list_rows(self, listing: Listing, kinds: tuple[type, ...], arguments: Options) -> bytes:
         """A list, or a page of it: `listings.answer_list`, with its errors."""

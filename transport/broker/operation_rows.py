@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from actors import QueueDirectory
 from actors.queue.vocabulary.settings import QueueSettings, dead_letter_name
-from transport.broker import exchange_commands
+from transport.broker import exchange_commands, schedule_commands
 from transport.broker.commands import Commands, lists
 from transport.broker.exchange_commands import alternate_of
 from transport.broker.listings import connection_rows, subscription_rows, transaction_rows, user_rows
@@ -113,6 +113,14 @@ def _bound(_queues: QueueDirectory, arguments: Options) -> Iterator[tuple[Right,
     yield Right.WRITE, exchange_resource(string_of(arguments, "destination"))
 
 
+def _scheduled(_queues: QueueDirectory, arguments: Options) -> Iterator[tuple[Right, str]]:
+    """A schedule writes to the queue, or the exchange, long after whoever declares it has gone: that is to configure it, too."""
+    destination = schedule_commands.destination_of(arguments)
+    if destination is not None:
+        yield Right.WRITE, exchange_resource(destination)
+        yield Right.CONFIGURE, exchange_resource(destination)
+
+
 def _move(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[Right, str]]:
     """What is moved is written to the other queue, which may have to be made."""
     target = check_name(string_of(arguments, "to"))
@@ -168,6 +176,15 @@ OPERATIONS: Final[dict[str, Operation]] = {
         takes=exchange_commands.BINDS,
         about=("destination", "key"),
     ),
+    "schedule.list": Operation(Right.MONITOR, None, schedule_commands.schedule_list, long=True),
+    # It shows what is sent, which to list it does not.
+    "schedule.show": Operation(Right.CONFIGURE, "name", schedule_commands.schedule_show, told=False, takes=("name",)),
+    "schedule.create": Operation(
+        Right.CONFIGURE, "name", schedule_commands.schedule_create, also=_scheduled, takes=schedule_commands.CREATES
+    ),
+    "schedule.delete": Operation(Right.CONFIGURE, "name", schedule_commands.schedule_delete, takes=("name",)),
+    "schedule.pause": Operation(Right.CONFIGURE, "name", schedule_commands.schedule_pause, takes=("name",)),
+    "schedule.resume": Operation(Right.CONFIGURE, "name", schedule_commands.schedule_resume, takes=("name",)),
     "subscription.list": Operation(Right.MONITOR, None, lists(subscription_rows, str, str), long=True),
     "subscription.release": Operation(
         Right.READ, "queue", Commands.subscription_release, takes=("queue", "name", "force"), about=("name",)

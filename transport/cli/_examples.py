@@ -155,6 +155,38 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("penstock binding delete orders europe 'eu.*'", "Named as it was created."),
         Example("penstock binding delete orders all --to-exchange", "One that leads to another exchange."),
     ),
+    "schedule": (
+        Example("penstock schedule add report '0 8 * * MON-FRI' --queue reports", "Have a message stored at times."),
+        Example("penstock schedule list", "See when each is due, and what came of its times."),
+    ),
+    "schedule list": (
+        Example("penstock schedule list", "See when each is due, and what came of its times."),
+        Example("penstock schedule list --wide", "With what is done about missed times, and errors."),
+    ),
+    "schedule show": (
+        Example("penstock schedule show report", "See what it stores and when."),
+        Example("penstock schedule show report --json", "The same, for programs."),
+    ),
+    "schedule add": (
+        Example(
+            "penstock schedule add report '0 8 * * MON-FRI' --zone Europe/Berlin --queue reports --payload daily",
+            "Each working day at eight, as the clock there goes.",
+        ),
+        Example(
+            "penstock schedule add beat 'every 30s' --exchange orders --routing-key eu.tea --missed once",
+            "Each 30 seconds, to an exchange; one message makes up for all that were missed.",
+        ),
+    ),
+    "schedule remove": (Example("penstock schedule remove report", "Delete it; what it has stored stays."),),
+    "schedule pause": (Example("penstock schedule pause report", "Have nothing come of it for a while."),),
+    "schedule resume": (Example("penstock schedule resume report", "Have it go on, from the next of its times."),),
+    "schedule next": (
+        Example("penstock schedule next '0 8 * * MON-FRI'", "See the next times of an expression; no broker is asked."),
+        Example(
+            "penstock schedule next '30 2 * * *' --zone Europe/Berlin --after 2026-03-28 --count 3",
+            "See what comes of them where clocks change.",
+        ),
+    ),
     "subscription": (
         Example("penstock subscription list", "List the named consumers of all queues."),
         Example("penstock subscription delete orders nightly", "Forget one that nobody needs any more."),

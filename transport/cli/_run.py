@@ -37,6 +37,8 @@ OF_SUBSCRIPTION = "there is no subscription "
 SUBSCRIPTIONS = "`penstock subscription list` shows what there is"
 OF_EXCHANGE = "there is no exchange "
 EXCHANGES = "`penstock exchange list` shows what there is, and `penstock exchange create` makes one"
+OF_SCHEDULE = "there is no schedule "
+SCHEDULES = "`penstock schedule list` shows what there is"
 OF_BOUND_QUEUE = " that could be bound"
 BOUND_QUEUES = "`penstock queue list` shows what there is, and `penstock queue create` makes one"
 DECLARE = ": declare it first"
@@ -215,6 +217,8 @@ def _hint(code: str, text: str) -> str:
         return SUBSCRIPTIONS
     if OF_EXCHANGE in text:
         return EXCHANGES
+    if OF_SCHEDULE in text:
+        return SCHEDULES
     if OF_BOUND_QUEUE in text:
         return BOUND_QUEUES
     if code == "forbidden" and not any(words in text for words in OF_RIGHTS):

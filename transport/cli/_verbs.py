@@ -62,6 +62,10 @@ VERBS: Final = {
     "definitions": Row("Take over what RabbitMQ has exported.", is_group=True),
     "exchange": Row("Declare, list and delete exchanges, and see where a message would go.", is_group=True),
     "journal": Row("Back a broker's journal up and restore it; look a stopped one's over, and mend it.", is_group=True),
+    "schedule": Row(
+        "Have messages stored at times: declare, list, pause and remove schedules.",
+        is_group=True,
+    ),
     "subscription": Row("See, release and forget named consumers.", is_group=True),
     "transaction": Row("See and discard what writers have staged.", is_group=True),
     "user": Row("Keep the users of a broker: a file that only its owner may read.", is_group=True),

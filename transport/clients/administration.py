@@ -13,6 +13,7 @@ from transport.clients.link import BrokerLink, reason_of
 from transport.clients.message_commands import Facts as Facts  # noqa: PLC0414 - given here too
 from transport.clients.message_commands import MessageCommands, count_of
 from transport.clients.queue_commands import QueueCommands
+from transport.clients.schedule_commands import ScheduleCommands
 from transport.errors import (
     ADVICE,
     AuthenticationError,
@@ -43,7 +44,7 @@ HELLO = Hello(VERSION, "admin", None, None, {})
 CLOSED = "this administration client was closed"
 
 
-class Administration(QueueCommands, MessageCommands, ExchangeCommands):
+class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleCommands):
     """A connection in the role ``admin``, with one command at a time; an async context manager.
 
     A refusal (ERROR that does not close) carries no request number, so it belongs to the command that waits. After a command that was not

@@ -86,6 +86,18 @@ PUBLISHED: Final = {
 PUBLISHED_TOTALS: Final = tuple(
     _all(f"messages_{name}_total", COUNTER, f"{text}: of all exchanges, {SINCE}.") for name, text in PUBLISHED.items()
 )
+SCHEDULES: Final = _all("schedules", GAUGE, "Schedules that there are.")
+SCHEDULES_WAITING: Final = _all("schedules_waiting", GAUGE, "Schedules with a message that waits for room in a queue.")
+SCHEDULED: Final = {
+    "fired": "Messages of schedules that were stored",
+    "missed": "Times of schedules that nothing came of, for they were missed",
+    "failed": "Times of schedules that nothing came of, for there was nowhere to store it",
+    "waited": "Messages of schedules that had to wait for room in a queue",
+}
+"""What schedules count, as `ScheduleCounts` has it."""
+SCHEDULED_TOTALS: Final = tuple(
+    _all(f"schedule_{name}_total", COUNTER, f"{text}: of all schedules, {SINCE}.") for name, text in SCHEDULED.items()
+)
 
 CONNECTIONS: Final = _all("connections", GAUGE, "Connections that stand, by listener and by what they are for.")
 CONNECTIONS_LIMIT: Final = _all("connections_limit", GAUGE, "Connections that there may be.")
@@ -170,6 +182,9 @@ EVERY: Final = (
     EXCHANGES,
     BINDINGS,
     *PUBLISHED_TOTALS,
+    SCHEDULES,
+    SCHEDULES_WAITING,
+    *SCHEDULED_TOTALS,
     CONNECTIONS,
     CONNECTIONS_LIMIT,
     ACCEPTED,

@@ -169,6 +169,7 @@ class Metrics:
             text, pieces, slices = Exposition(openmetrics=openmetrics), _Pieces(held), Slices()
             await self._of_queues(text, pieces, slices)
             self._of_exchanges(text, pieces)
+            self._of_schedules(text, pieces)
             await slices.pause()
             await self._of_connections(text, pieces, slices)
             self._of_time(text, pieces)
@@ -242,6 +243,13 @@ class Metrics:
         pieces.add(text.single(families.BINDINGS, there.bindings))
         for name, family in zip(families.PUBLISHED, families.PUBLISHED_TOTALS, strict=True):
             pieces.add(text.single(family, getattr(count, name)))
+
+    def _of_schedules(self, text: Exposition, pieces: _Pieces) -> None:
+        schedules = self._queues.schedules
+        pieces.add(text.single(families.SCHEDULES, len(schedules)))
+        pieces.add(text.single(families.SCHEDULES_WAITING, schedules.waiting))
+        for name, family in zip(families.SCHEDULED, families.SCHEDULED_TOTALS, strict=True):
+            pieces.add(text.single(family, getattr(schedules.counts, name)))
 
     async def _of_queues(self, text: Exposition, pieces: _Pieces, slices: Slices) -> None:
         await self._rows.bring_up(slices)

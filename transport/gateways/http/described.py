@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from actors.exchanges.kinds import KINDS
+from actors.queue.schedule_directory import STATES
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import OpenTransaction
 from actors.queue.vocabulary.statistics import QueueStatistics, SubscriptionStatistics
+from actors.scheduling.schedule import MISSED
 from transport.gateways.http.shapes import (
     BASE64,
     COUNT,
@@ -84,6 +86,31 @@ EXCHANGE_DELETED: Final = record(name=NAME)
 EXCHANGE_ROUTE: Final = record(name=TEXT, key=TEXT, queues=several(NAME))
 BINDING: Final = record(**_ENDS, durable=FLAG)
 BOUND: Final = record(**_ENDS, changed=FLAG)
+_SCHEDULE: Final = {
+    "name": NAME,
+    "expression": TEXT,
+    "zone": TEXT,
+    "queue": maybe(NAME),
+    "exchange": maybe(TEXT),
+    "routing_key": TEXT,
+    "key": TEXT,
+    "ttl_ms": maybe(COUNT),
+    "missed": {"enum": list(MISSED)},
+    "payload_bytes": COUNT,
+    "paused": FLAG,
+    "state": {"enum": list(STATES)},
+    "next": maybe(TEXT),
+    "waiting": maybe(TEXT),
+    "times_fired": COUNT,
+    "times_missed": COUNT,
+    "times_failed": COUNT,
+    "error": maybe(TEXT),
+}
+SCHEDULE: Final = record(**_SCHEDULE)
+SCHEDULE_SHOWN: Final = record(**_SCHEDULE, payload=BASE64, headers=by_name(TEXT))
+SCHEDULE_MADE: Final = record(**_SCHEDULE, changed=FLAG)
+SCHEDULE_DELETED: Final = record(name=NAME)
+SCHEDULE_PAUSED: Final = record(name=NAME, changed=FLAG)
 CONNECTION: Final = record(
     id=COUNT,
     role=maybe(TEXT),

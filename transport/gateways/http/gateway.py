@@ -25,6 +25,7 @@ from transport.gateways.http import (
     openapi,
     pictures,
     problems,
+    schedules,
     signing,
     signing_in,
     upgrade,
@@ -65,6 +66,7 @@ ROUTES: Final = (
     *exchanges.ROUTES,
     *exchange_messages.ROUTES,
     *messages.ROUTES,
+    *schedules.ROUTES,
     *pictures.ROUTES,
     *signing_in.ROUTES,
     Route(

@@ -28,6 +28,7 @@ MOST_FOUND: Final = 512
 """Methods and paths whose route is remembered; each has 8 KiB at most."""
 KINDS: Final = {
     "exchange": "exchange",
+    "schedule": "schedule",
     "subscription": "subscription",
     "writer": "writer",
     "id": "connection",

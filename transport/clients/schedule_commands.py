@@ -1,0 +1,121 @@
+"""What administration does about schedules: it declares, lists, pauses and deletes them."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Any
+
+from transport.errors import RemoteProtocolError
+from transport.wire.names import check_name
+from transport.wire.timing import setting_milliseconds
+
+Facts = dict[str, Any]
+"""One JSON object of an answer."""
+
+
+class ScheduleCommands(ABC):
+    """These commands, for who can send one. docs/schedules.md says what schedules do."""
+
+    @abstractmethod
+    async def _command(self, name: str, arguments: Facts | None = None) -> Any:
+        """Send one COMMAND and wait for its RESULT's JSON value."""
+
+    @abstractmethod
+    async def _list(self, command: str, what: str, arguments: Facts | None = None) -> list[Facts]:
+        """All rows of a list."""
+
+    async def schedules(self) -> list[Facts]:
+        """Every schedule: what it was declared with, but for payload and headers, and how it stands.
+
+        That is ``state`` (``scheduled``, ``waiting``, ``failing``, ``paused`` or ``over``), ``next`` and ``waiting`` (times, as ISO 8601
+        has them, or None), ``times_fired``, ``times_missed``, ``times_failed``, and ``error``.
+        """
+        return await self._list("schedule.list", "schedules")
+
+    async def schedule(self, name: str) -> Facts:
+        """One schedule: as in `schedules`, with ``payload`` (bytes) and ``headers``.
+
+        Raises:
+            BrokerError: ``not-found``.
+        """
+        answer = await self._command("schedule.show", {"name": check_name(name, "schedule")})
+        try:
+            found: Facts = answer | {"payload": b64decode(answer["payload"], validate=True)}
+        except (TypeError, KeyError, ValueError) as error:
+            raise RemoteProtocolError(
+                f"the broker's answer about a schedule is of another shape: {answer!r:.80}"
+            ) from error
+        return found
+
+    async def declare_schedule(
+        self,
+        name: str,
+        expression: str,
+        *,
+        queue: str | None = None,
+        exchange: str | None = None,
+        routing_key: str = "",
+        payload: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        key: str = "",
+        ttl: float | None = None,
+        zone: str = "UTC",
+        missed: str = "skip",
+        replace: bool = False,
+    ) -> bool:
+        """A schedule is to be there; one that is there must say the same. Returns whether something has changed.
+
+        Args:
+            name: its name.
+            expression: when: of cron, such as ``0 8 * * MON-FRI``, or an interval, such as ``every 30s``.
+            queue: where its messages go, unless they go to an exchange. One that is not there is made.
+            exchange: the exchange.
+            routing_key: with which they are published there.
+            payload: of each message.
+            headers: of each message, beside ``penstock-schedule`` and ``penstock-scheduled-for``.
+            key: of each message.
+            ttl: seconds after which a message is of no use.
+            zone: the time zone that a cron expression is meant in.
+            missed: what is done about times that passed while nothing could be stored: ``skip``, ``once`` or ``all``.
+            replace: whether it takes the place of one that says something else, and begins anew.
+
+        Raises:
+            BrokerError: ``already-exists`` with something else, ``protocol-error`` for what cannot be, ``not-found`` for the exchange,
+                ``forbidden``, or a limit.
+            InvalidNameError: nothing can have the name.
+        """
+        said: Facts = {"name": check_name(name, "schedule"), "expression": expression, "zone": zone, "missed": missed}
+        if queue is not None:
+            said["queue"] = check_name(queue)
+        if exchange is not None:
+            said["exchange"] = check_name(exchange, "exchange") if exchange else exchange
+        said |= {"routing_key": routing_key, "payload": b64encode(payload).decode(), "key": key, "replace": replace}
+        if headers:
+            said["headers"] = json.dumps(dict(headers))
+        if ttl is not None:
+            said["ttl_ms"] = setting_milliseconds("ttl", ttl)
+        return _changed(await self._command("schedule.create", said))
+
+    async def delete_schedule(self, name: str) -> None:
+        """Delete a schedule. What it has stored stays.
+
+        Raises:
+            BrokerError: ``not-found``.
+        """
+        await self._command("schedule.delete", {"name": check_name(name, "schedule")})
+
+    async def pause_schedule(self, name: str) -> bool:
+        """Nothing is to come of a schedule until it is resumed. Returns whether something has changed; errors as of `delete_schedule`."""
+        return _changed(await self._command("schedule.pause", {"name": check_name(name, "schedule")}))
+
+    async def resume_schedule(self, name: str) -> bool:
+        """A schedule is to go on, from the next of its times. As `pause_schedule`."""
+        return _changed(await self._command("schedule.resume", {"name": check_name(name, "schedule")}))
+
+
+def _changed(answer: object) -> bool:
+    """Whether a broker says that something has changed."""
+    return isinstance(answer, dict) and answer.get("changed") is True

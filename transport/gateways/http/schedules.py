@@ -1,0 +1,148 @@
+"""Schedules over HTTP: each route is a command of docs/protocol.md, section "Administration"."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
+from actors.scheduling.limits import MAX_EXPRESSION_BYTES, MAX_SCHEDULED_KEY_BYTES
+from actors.scheduling.schedule import MISSED
+from transport.gateways.http import described, requests
+from transport.gateways.http.administration import DEFAULT_ROWS, PAGE
+from transport.gateways.http.answers import Answer
+from transport.gateways.http.problems import ProblemError
+from transport.gateways.http.routes import PREFIX, Call, Field, Route
+from transport.gateways.http.shapes import answers, by_name, page
+from transport.wire.names import MAX_NAME_BYTES
+from transport.wire.timing import MAX_TTL_MS
+
+_NAMED: Final = {"minLength": 1, "maxLength": MAX_NAME_BYTES}
+_KEY: Final = {"maxLength": MAX_ROUTING_KEY_BYTES}
+DECLARE: Final = {
+    "expression": Field(
+        "string",
+        "when: of cron, or an interval such as every 30s",
+        required=True,
+        limits={"minLength": 1, "maxLength": MAX_EXPRESSION_BYTES},
+    ),
+    "zone": Field("string", "the time zone of a cron expression; UTC unless told", limits=_NAMED),
+    "queue": Field("string", "where its messages go, unless they go to an exchange", limits=_NAMED),
+    "exchange": Field("string", "the exchange", limits={"maxLength": MAX_NAME_BYTES}),
+    "routing_key": Field("string", "with which they are published there", limits=_KEY),
+    "payload": Field("string", "of each message, in base64; empty unless told"),
+    "headers": Field("object", "of each message", limits=by_name({"type": "string"})),
+    "key": Field("string", "of each message", limits={"maxLength": MAX_SCHEDULED_KEY_BYTES}),
+    "ttl_ms": Field("integer", "after which a message is of no use", limits={"minimum": 1, "maximum": MAX_TTL_MS}),
+    "missed": Field("string", "what is done about missed times; skip unless told", limits={"enum": list(MISSED)}),
+    "replace": Field("boolean", "whether it takes the place of one that says something else"),
+}
+
+
+async def list_schedules(call: Call) -> Answer:
+    """A page of the schedules."""
+    asked: dict[str, Any] = {"limit": DEFAULT_ROWS}
+    for name, field in PAGE.items():
+        if (value := call.request.query.get(name)) is not None:
+            asked[name] = requests.typed_in_query(value, name, field)
+    return Answer(await call.operations.command("schedule.list", asked))
+
+
+async def show(call: Call) -> Answer:
+    """One schedule."""
+    return Answer(await call.operations.command("schedule.show", _named(call)))
+
+
+async def declare(call: Call) -> Answer:
+    """A schedule is to be there."""
+    asked = await requests.json_body(call, DECLARE)
+    if (headers := asked.get("headers")) is not None:
+        if not isinstance(headers, dict):
+            raise ProblemError("protocol-error", "headers must be an object of strings")
+        asked["headers"] = json.dumps(headers)
+    answer = await call.operations.command("schedule.create", asked | _named(call))
+    return Answer(answer, 201 if json.loads(answer)["changed"] else 200)
+
+
+async def delete(call: Call) -> Answer:
+    """A schedule is to be gone."""
+    return Answer(await call.operations.command("schedule.delete", _named(call)))
+
+
+async def pause(call: Call) -> Answer:
+    """Nothing is to come of it."""
+    return Answer(await call.operations.command("schedule.pause", _named(call)))
+
+
+async def resume(call: Call) -> Answer:
+    """It is to go on."""
+    return Answer(await call.operations.command("schedule.resume", _named(call)))
+
+
+def _named(call: Call) -> dict[str, Any]:
+    return {"name": call.names["schedule"]}
+
+
+_SCHEDULE: Final = f"{PREFIX}/schedules/{{schedule}}"
+_MADE: Final = answers(described.SCHEDULE_MADE, "it was there already") | answers(
+    described.SCHEDULE_MADE, "it is there now, and has begun", 201
+)
+_NOT_FOUND: Final = frozenset({"not-found"})
+
+ROUTES: Final = (
+    Route(
+        "GET",
+        f"{PREFIX}/schedules",
+        "schedule.list",
+        "A page of the schedules, by name: when each is due, and how it stands.",
+        list_schedules,
+        query=PAGE,
+        answers=answers(page(described.SCHEDULE)),
+    ),
+    Route(
+        "GET",
+        _SCHEDULE,
+        "schedule.show",
+        "One schedule, with what its messages hold.",
+        show,
+        answers=answers(described.SCHEDULE_SHOWN),
+        refuses=_NOT_FOUND,
+    ),
+    Route(
+        "PUT",
+        _SCHEDULE,
+        "schedule.create",
+        "Have a schedule be there; one that is there must say the same, or be replaced.",
+        declare,
+        DECLARE,
+        answers=_MADE,
+        refuses=frozenset({"already-exists", "not-found", "invalid-name"}),
+    ),
+    Route(
+        "DELETE",
+        _SCHEDULE,
+        "schedule.delete",
+        "Delete a schedule; what it has stored stays.",
+        delete,
+        answers=answers(described.SCHEDULE_DELETED),
+        refuses=_NOT_FOUND,
+    ),
+    Route(
+        "POST",
+        f"{_SCHEDULE}/pause",
+        "schedule.pause",
+        "Have nothing come of a schedule until it is resumed.",
+        pause,
+        answers=answers(described.SCHEDULE_PAUSED),
+        refuses=_NOT_FOUND,
+    ),
+    Route(
+        "POST",
+        f"{_SCHEDULE}/resume",
+        "schedule.resume",
+        "Have a schedule go on, from the next of its times.",
+        resume,
+        answers=answers(described.SCHEDULE_PAUSED),
+        refuses=_NOT_FOUND,
+    ),
+)
