@@ -27,6 +27,7 @@ STOP_SECONDS = 20.0
 TAIL_LINES = 30
 DEFECT = "defect of ours"
 """Lines of its stderr that are reported when it ends by itself."""
+IN_MODIFY = 0x2
 IN_CREATE, IN_DELETE, IN_MOVED_TO, IN_CLOSE_WRITE = 0x100, 0x200, 0x80, 0x8
 FILE_EVENTS = IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_CLOSE_WRITE
 EVENT_HEADER_BYTES = 16
@@ -57,12 +58,15 @@ class ReservedPort:
 
 
 class DirectoryWatch:
-    """Tells of each file that is made, renamed, closed after writing, or removed in a directory (inotify, so on Linux only)."""
+    """Tells of each file that is made, renamed, closed after writing, or removed in a directory (inotify, so on Linux only).
 
-    def __init__(self, directory: Path, told: Callable[[int], None]) -> None:
+    With ``events`` it tells of other things, such as what is written (``IN_MODIFY``).
+    """
+
+    def __init__(self, directory: Path, told: Callable[[int], None], events: int = FILE_EVENTS) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         self._descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._descriptor < 0 or libc.inotify_add_watch(self._descriptor, os.fsencode(directory), FILE_EVENTS) < 0:
+        if self._descriptor < 0 or libc.inotify_add_watch(self._descriptor, os.fsencode(directory), events) < 0:
             raise OSError(ctypes.get_errno(), f"inotify: {os.strerror(ctypes.get_errno())}", str(directory))
         self._told = told
         self._loop = asyncio.get_running_loop()
@@ -145,6 +149,11 @@ class Broker:
         """Its process, while there is one."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def listens(self) -> bool:
+        """Whether it has said that it listens."""
+        return self._listens.is_set()
 
     async def listening(self) -> None:
         """Wait until it says that it listens."""
