@@ -11,17 +11,16 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pykka import ActorDeadError
 
 from actors.errors import DiskBehindError, InboxOverflowError, QueueError, QueueLimitError, StorageError
 from actors.queue.directory_errors import QueueNotFoundError
 from actors.queue.schedule_storing import Queues, Storing, message_of
-from actors.queue.vocabulary.distributed import AwaitRoom, RoomMade
-from actors.runtime.loop_actor import LoopActor
+from actors.queue.scheduled import RoomListener, ScheduleCounts, Scheduled
+from actors.queue.vocabulary.distributed import AwaitRoom
 from actors.scheduling.course import Course, Fire, begun
 from actors.scheduling.errors import (
     InvalidScheduleError,
@@ -46,70 +45,7 @@ TURN_SECONDS: Final = 0.005
 """For which messages are stored in one turn of the loop; one always is."""
 LINE_SHARE: Final = 4
 """How many times as many as there are schedules the line of what is due may have, with what is not true any more."""
-ON_ITS_WAY: Final = "scheduled"
-WAITS: Final = "waiting"
-FAILS: Final = "failing"
-PAUSED: Final = "paused"
-OVER: Final = "over"
-STATES: Final = (ON_ITS_WAY, WAITS, FAILS, PAUSED, OVER)
-"""How a schedule is: a message waits for room, the last time there was nowhere to store it, or no time comes any more."""
-
 logger = logging.getLogger("penstock.schedules")
-
-
-@dataclass(slots=True)
-class ScheduleCounts:
-    """What all schedules have come to since the broker began.
-
-    Attributes:
-        fired: messages that were stored.
-        missed: times that nothing came of, for they were missed.
-        failed: times that nothing came of, for there was nowhere to store it.
-        waited: messages that had to wait for room.
-    """
-
-    fired: int = 0
-    missed: int = 0
-    failed: int = 0
-    waited: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Scheduled:
-    """A schedule that is there.
-
-    Attributes:
-        schedule: it.
-        progress: how far it is.
-        course: what is to be done; None where this machine cannot tell its times.
-        error: why its message waits, or came to nothing the last time; None while all is well.
-        due: the instant at which it is looked at next, seconds since the epoch; None for none.
-        planned: whether it is looked at in a turn that comes.
-    """
-
-    schedule: Schedule
-    progress: Progress
-    course: Course | None
-    error: str | None = None
-    due: float | None = None
-    planned: bool = False
-
-    @property
-    def state(self) -> str:
-        """One of the words that this module has for it."""
-        if self.schedule.paused:
-            return PAUSED
-        if self.progress.waiting:
-            return WAITS
-        if self.error is not None:
-            return FAILS
-        return ON_ITS_WAY if self.next_time() is not None else OVER
-
-    def next_time(self) -> int | None:
-        """The next of its times, be it that one waits; None where none comes, it is paused, or nobody can tell."""
-        if self.course is None or self.schedule.paused:
-            return None
-        return self.course.times.after(self.progress.through)
 
 
 class ScheduleDirectory:
@@ -148,7 +84,7 @@ class ScheduleDirectory:
         self._ready: deque[str] = deque()
         self._turn_is_due = False
         self._timer: asyncio.TimerHandle | None = None
-        self._listener: LoopActorRef[_Listener] | None = None
+        self._listener: LoopActorRef[RoomListener] | None = None
         self._ended = False
         progress = self._map.section(PROGRESS_SECTION)
         for name, value in self._map.section(SECTION).items():
@@ -464,21 +400,6 @@ class ScheduleDirectory:
         if not self._storing.is_closed(name):
             return
         if self._listener is None:
-            self._listener = _Listener.start(self.look)
+            self._listener = RoomListener.start(self.look)
         with suppress(ActorDeadError, InboxOverflowError, QueueNotFoundError):
             self._queues.get(name).tell(AwaitRoom(self._listener))
-
-
-class _Listener(LoopActor):
-    """Whom queues tell that they have room again."""
-
-    def __init__(self, look: Callable[[], None]) -> None:
-        super().__init__()
-        self._look = look
-
-    def on_receive(self, message: Any) -> None:
-        """There is room somewhere."""
-        if isinstance(message, RoomMade):
-            self._look()
-        else:
-            super().on_receive(message)

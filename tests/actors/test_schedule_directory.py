@@ -13,7 +13,8 @@ import pytest
 from actors.errors import DiskBehindError, StorageError
 from actors.exchanges.errors import ExchangeNotFoundError
 from actors.queue import schedule_directory
-from actors.queue.schedule_directory import FAILS, LOOK_SECONDS, ON_ITS_WAY, OVER, PAUSED, WAITS
+from actors.queue.schedule_directory import LOOK_SECONDS
+from actors.queue.scheduled import FAILS, ON_ITS_WAY, OVER, PAUSED, WAITS
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.scheduling import schedule as declared
 from actors.scheduling.errors import (

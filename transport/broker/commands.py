@@ -103,7 +103,7 @@ class Commands:
     @property
     def schedules(self) -> ScheduleDirectory:
         """What is stored in its queues at times of its own."""
-        return self._of.queues.schedules
+        return self._of.schedules
 
     async def list_rows(self, listing: Listing, kinds: tuple[type, ...], arguments: Options) -> bytes:
         """A list, or a page of it: `listings.answer_list`, with its errors."""

@@ -25,6 +25,7 @@ from transport.wire.messages import brief
 
 if TYPE_CHECKING:
     from actors.queue.exchange_directory import ExchangeDirectory
+    from actors.queue.schedule_directory import ScheduleDirectory
     from actors.queue.vocabulary.statistics import QueueStatistics
     from transport.broker.served import Served
     from transport.security.users import Users
@@ -62,6 +63,11 @@ class Listed(NamedTuple):
     def exchanges(self) -> ExchangeDirectory:
         """Its exchanges and bindings."""
         return self.queues.exchanges
+
+    @property
+    def schedules(self) -> ScheduleDirectory:
+        """What is stored in its queues at times of its own."""
+        return self.queues.schedules
 
 
 Key = tuple[Any, ...]

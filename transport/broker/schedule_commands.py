@@ -15,7 +15,7 @@ from transport.wire.messages import Options, brief
 from transport.wire.names import check_name
 
 if TYPE_CHECKING:
-    from actors.queue.schedule_directory import Scheduled
+    from actors.queue.scheduled import Scheduled
     from transport.broker.commands import Commands
     from transport.broker.listings import Key, Listed, Rows
 
@@ -85,7 +85,7 @@ async def schedule_resume(commands: Commands, arguments: Options) -> Any:
 
 async def schedule_rows(of: Listed, after: Key | None, only: str | None = None) -> Rows:
     """Every schedule by name, or the one called ``only``."""
-    directory = of.queues.schedules
+    directory = of.schedules
     for name in directory:
         if (only is None or name == only) and (after is None or name > after[0]):
             yield (name,), row_of(directory.get(name))

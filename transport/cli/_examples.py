@@ -156,7 +156,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("penstock binding delete orders all --to-exchange", "One that leads to another exchange."),
     ),
     "schedule": (
-        Example("penstock schedule add report '0 8 * * MON-FRI' --queue reports", "Have a message stored at times."),
+        Example("penstock schedule add report '0 8 * * *' --queue reports", "Have a message stored at times."),
         Example("penstock schedule list", "See when each is due, and what came of its times."),
     ),
     "schedule list": (
@@ -168,22 +168,26 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("penstock schedule show report --json", "The same, for programs."),
     ),
     "schedule add": (
-        Example(
-            "penstock schedule add report '0 8 * * MON-FRI' --zone Europe/Berlin --queue reports --payload daily",
-            "Each working day at eight, as the clock there goes.",
-        ),
-        Example(
-            "penstock schedule add beat 'every 30s' --exchange orders --routing-key eu.tea --missed once",
-            "Each 30 seconds, to an exchange; one message makes up for all that were missed.",
-        ),
+        Example("penstock schedule add report '0 8 * * *' --zone Europe/Berlin --queue reports", "At eight, there."),
+        Example("penstock schedule add beat 'every 30s' --queue beats --payload tick", "Each 30 seconds."),
+        Example("penstock schedule add sum @daily --queue sums --missed once", "One makes up for all that it missed."),
     ),
-    "schedule remove": (Example("penstock schedule remove report", "Delete it; what it has stored stays."),),
-    "schedule pause": (Example("penstock schedule pause report", "Have nothing come of it for a while."),),
-    "schedule resume": (Example("penstock schedule resume report", "Have it go on, from the next of its times."),),
+    "schedule remove": (
+        Example("penstock schedule remove report", "Delete it; what it has stored stays."),
+        Example("penstock schedule remove report --address 127.0.0.1:9182", "That of a certain broker."),
+    ),
+    "schedule pause": (
+        Example("penstock schedule pause report", "Have nothing come of it for a while."),
+        Example("penstock schedule pause report --address 127.0.0.1:9182", "That of a certain broker."),
+    ),
+    "schedule resume": (
+        Example("penstock schedule resume report", "Have it go on, from the next of its times."),
+        Example("penstock schedule resume report --address 127.0.0.1:9182", "That of a certain broker."),
+    ),
     "schedule next": (
-        Example("penstock schedule next '0 8 * * MON-FRI'", "See the next times of an expression; no broker is asked."),
+        Example("penstock schedule next '0 8 * * MON-FRI'", "See the next times; no broker is asked."),
         Example(
-            "penstock schedule next '30 2 * * *' --zone Europe/Berlin --after 2026-03-28 --count 3",
+            "penstock schedule next '30 2 * * *' --zone Europe/Berlin --after 2026-03-28",
             "See what comes of them where clocks change.",
         ),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from actors.exchanges.kinds import KINDS
-from actors.queue.schedule_directory import STATES
+from actors.queue.scheduled import STATES
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import OpenTransaction
 from actors.queue.vocabulary.statistics import QueueStatistics, SubscriptionStatistics
