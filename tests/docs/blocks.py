@@ -170,6 +170,11 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "[python]": "tests/streams/rx/test_docs.py::test_the_programs_in_the_documentation_run_and_print_what_they_say"
     },
     "docs/receiver.md": {"[python]": CLIENTS, "[text]": CLIENTS},
+    "docs/schedules.md": {
+        "[python]": CLIENTS,
+        "[text]": CLIENTS,
+        "[console]": "tests/docs/test_schedules.py::test_the_shell_prints_what_the_page_shows",
+    },
     "docs/security.md": {
         "penstock user grant ann": ASKED,
         "ANNS_PASSWORD": SECURED + "test_the_program_sends_as_the_user",
