@@ -6,13 +6,14 @@ from typing import Final
 
 MAX_SCHEDULES: Final = 1_000
 """Schedules of one broker."""
-MAX_SCHEDULES_BYTES: Final = 8 * 1024 * 1024
+MAX_SCHEDULES_BYTES: Final = 2 * 1024 * 1024
 """What all of their definitions take. Each checkpoint writes them, beside what gateways have to remember."""
-MAX_SCHEDULED_PAYLOAD_BYTES: Final = 32 * 1024
-"""The payload of one. What is larger goes elsewhere, and the message says where."""
-MAX_SCHEDULED_HEADERS_BYTES: Final = 8 * 1024
-"""The headers of one, packed."""
-MAX_SCHEDULED_KEY_BYTES: Final = 1024
+MAX_SCHEDULED_PAYLOAD_BYTES: Final = 2 * 1024
+"""The payload of one: it stands in a command, of which a frame's header has 4 KiB. What is larger goes elsewhere, and the message says
+where."""
+MAX_SCHEDULED_HEADERS_BYTES: Final = 1024
+"""The headers of one, packed, with the two that are added."""
+MAX_SCHEDULED_KEY_BYTES: Final = 255
 """The key of its messages, in UTF-8."""
 MAX_EXPRESSION_BYTES: Final = 255
 """A cron expression or an interval, and the name of a time zone: what people write has thirty."""

@@ -6,12 +6,14 @@ import json
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from transport.errors import RemoteProtocolError
+from transport.errors import LimitExceededError, RemoteProtocolError
 from transport.wire.names import check_name
 from transport.wire.timing import setting_milliseconds
 
+MAX_COMMAND_BYTES: Final = 4_000
+"""What a command may say of a schedule, its payload in base64: a frame's header has 4 KiB."""
 Facts = dict[str, Any]
 """One JSON object of an answer."""
 
@@ -86,6 +88,7 @@ class ScheduleCommands(ABC):
             BrokerError: ``already-exists`` with something else, ``protocol-error`` for what cannot be, ``not-found`` for the exchange,
                 ``forbidden``, or a limit.
             InvalidNameError: nothing can have the name.
+            LimitExceededError: it is more than a command can say.
         """
         said: Facts = {"name": check_name(name, "schedule"), "expression": expression, "zone": zone, "missed": missed}
         if queue is not None:
@@ -97,6 +100,12 @@ class ScheduleCommands(ABC):
             said["headers"] = json.dumps(dict(headers))
         if ttl is not None:
             said["ttl_ms"] = setting_milliseconds("ttl", ttl)
+        size = sum(len(argument) + len(str(value).encode()) + 4 for argument, value in said.items())
+        if size > MAX_COMMAND_BYTES:
+            raise LimitExceededError(
+                f"what is said of schedule {name!r:.60} has {size} bytes, payload and headers included, and MAX_COMMAND_BYTES is "
+                f"{MAX_COMMAND_BYTES}: have the message say where the rest is"
+            )
         return _changed(await self._command("schedule.create", said))
 
     async def delete_schedule(self, name: str) -> None:
