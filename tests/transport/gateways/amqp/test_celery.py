@@ -8,8 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from threading import Thread
 from typing import Any, NamedTuple
 
 import pytest
@@ -206,12 +204,12 @@ def test_a_monitor_sees_by_events_what_becomes_of_each_task(prefork: Running) ->
                 receiver.should_stop = event["type"] == "task-succeeded"
 
         receiver = app.events.Receiver(connection, handlers={"*": told})
-        with receiver.consumer_context():
+        with receiver.consumer_context() as (own, _, _):
             # Its queue is bound: no event of the task is missed.
             result = prefork.send("add", 20, 22)
             sent = result.id
             while not receiver.should_stop:
-                connection.drain_events(timeout=SECONDS)
+                own.drain_events(timeout=SECONDS)
     assert got(result) == 42
     # The sender's event and the worker's come by two connections.
     assert sorted(seen) == ["task-received", "task-sent", "task-started", "task-succeeded"]
