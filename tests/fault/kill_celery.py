@@ -119,19 +119,18 @@ def lost(app: Celery) -> tuple[type[BaseException], ...]:
 
 def watch(run: Run) -> None:
     """Count events, as a monitor would."""
+
+    def seen(event: dict[str, Any]) -> None:
+        with run.room:
+            run.books.events[event["type"]] += 1
+            run.room.notify_all()
+
     while not run.over.is_set():
         with suppress(*lost(run.app)), run.app.connection_for_read() as connection:
-
-            def seen(event: dict[str, Any]) -> None:
-                with run.room:
-                    run.books.events[event["type"]] += 1
-                    run.room.notify_all()
-                if run.over.is_set():
-                    receiver.should_stop = True
-
             receiver = run.app.events.Receiver(connection, handlers={"*": seen})
             for _ in receiver.consume(limit=None, timeout=PING_SECONDS, wakeup=True):
-                pass
+                if run.over.is_set():
+                    break
         run.over.wait(RETRY_SECONDS)
 
 
@@ -140,9 +139,14 @@ def ping(run: Run) -> None:
     while not run.over.is_set():
         with suppress(*lost(run.app)), run.app.connection_for_write() as connection:
             while not run.over.is_set():
-                run.books.pings += len(run.app.control.ping(PING_SECONDS, connection=connection, limit=WORKERS))
+                run.books.pings += len(run.app.control.ping(timeout=PING_SECONDS, connection=connection, limit=WORKERS))
                 run.over.wait(RETRY_SECONDS)
         run.over.wait(RETRY_SECONDS)
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that one has started: of a worker, those of its pool."""
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
 
 
 class Workers:
@@ -156,7 +160,19 @@ class Workers:
         """Start one; what is left of the one before ends when it is there."""
         before = self._running.pop(number, None)
         try:
-            words = ("celery", "-A", MODULE, "worker", "-c", str(PROCESSES), "-n", f"w{number}@kill", "-E", "-l", "INFO")
+            words = (
+                "celery",
+                "-A",
+                MODULE,
+                "worker",
+                "-c",
+                str(PROCESSES),
+                "-n",
+                f"w{number}@kill",
+                "-E",
+                "-l",
+                "INFO",
+            )
             self._running[number] = await asyncio.to_thread(
                 Worker, *words, "--without-mingle", ready="ready.", environment=self._environment
             )
@@ -168,11 +184,11 @@ class Workers:
         """Kill one with all its processes, or its first alone, or one that runs tasks, without which it goes on."""
         number = random.choice(list(self._running))
         worker = self._running[number]
-        children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text("ascii").split()
+        children = children_of(worker.pid)
         victim = random.choice(("all", "first", "child"))
         if victim == "child" and children:
             with suppress(ProcessLookupError):
-                os.kill(int(random.choice(children)), signal.SIGKILL)
+                os.kill(random.choice(children), signal.SIGKILL)
             return
         if victim == "first":
             os.kill(worker.pid, signal.SIGKILL)
@@ -209,14 +225,14 @@ async def kill_celery(
         backend = f"db+sqlite:///{folder / 'results.db'}"
         run = Run(made(url, backend))
         loop = asyncio.get_running_loop()
-        books, _ = await loop.create_datagram_endpoint(
-            lambda: Ledger(run), local_addr=ledger, family=socket.AF_UNIX
-        )
+        books, _ = await loop.create_datagram_endpoint(lambda: Ledger(run), local_addr=ledger, family=socket.AF_UNIX)
         workers = Workers({BROKER: url, BACKEND: backend, LEDGER: ledger})
         options = ["--data", str(folder / "data"), "--amqp", port.address, "--http", "none"]
         kills = ["worker"] * worker_kills + ["broker"] * broker_kills
         random.shuffle(kills)
-        threads = [Thread(target=send, args=(run, f"s{each}", Random(f"{seed} {each}")), daemon=True) for each in (1, 2)]
+        threads = [
+            Thread(target=send, args=(run, f"s{each}", Random(f"{seed} {each}")), daemon=True) for each in (1, 2)
+        ]
         watchers = [Thread(target=each, args=(run,), daemon=True) for each in (watch, ping)]
         try:
             async with Broker(options) as broker:

@@ -25,7 +25,16 @@ def test_workers_and_a_broker_that_are_killed_lose_no_task(tmp_path: Path) -> No
 def good(*more: str) -> Books:
     books = Books(confirmed={"a", "b"})
     # The first try of b is run by two workers, each of which sends the second; the first of a is run again.
-    entries = ("begins a 0 0", "begins a 0 1", "ends a 0 1", "begins b 0 0", "begins b 0 1", "begins b 1 0", "begins b 1 0", "ends b 1 0")
+    entries = (
+        "begins a 0 0",
+        "begins a 0 1",
+        "ends a 0 1",
+        "begins b 0 0",
+        "begins b 0 1",
+        "begins b 1 0",
+        "begins b 1 0",
+        "ends b 1 0",
+    )
     for entry in (*entries, *more):
         books.enter(entry)
     return books
@@ -37,7 +46,10 @@ def test_what_may_be_is_no_violation() -> None:
 
 @pytest.mark.parametrize(
     ("more", "what"),
-    [("begins a 0 0", "1 tasks were run again unmarked, one is a"), ("begins b 1 0", "1 tasks were run again unmarked, one is b")],
+    [
+        ("begins a 0 0", "1 tasks were run again unmarked, one is a"),
+        ("begins b 1 0", "1 tasks were run again unmarked, one is b"),
+    ],
 )
 def test_a_task_that_is_run_again_unmarked_is_found(more: str, what: str) -> None:
     assert good(more).violations() == [what]

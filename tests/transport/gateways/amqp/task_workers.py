@@ -8,9 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from threading import Event, Thread
+from threading import Condition, Thread
 from types import TracebackType
 from typing import Any, Self
 
@@ -48,20 +48,34 @@ class Worker:
         )
         self.pid = self._process.pid
         self.said: list[str] = []
-        self._ready = Event()
-        self._reader = Thread(target=self._read, args=(ready,), daemon=True)
+        self._more = Condition()
+        self._ended = False
+        self._reader = Thread(target=self._read, daemon=True)
         self._reader.start()
-        if not self._ready.wait(SECONDS) or self._process.poll() is not None:
+        if not self._until(lambda: any(ready in line for line in self.said)):
             self.kill()
             raise AssertionError(f"the worker is not ready: {''.join(self.said)}")
 
-    def _read(self, ready: str) -> None:
+    def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.said.append(line)
-            if ready in line:
-                self._ready.set()
-        self._ready.set()
+            with self._more:
+                self.said.append(line)
+                self._more.notify_all()
+        with self._more:
+            self._ended = True
+            self._more.notify_all()
+
+    def _until(self, holds: Callable[[], bool]) -> bool:
+        """Wait until it holds of what was said, or nothing more will be."""
+        with self._more:
+            self._more.wait_for(lambda: holds() or self._ended, SECONDS)
+            return holds()
+
+    def says(self, lines: Iterable[str]) -> bool:
+        """Wait until it has said all of these, in any order."""
+        wanted = {f"{line}\n" for line in lines}
+        return self._until(lambda: wanted <= set(self.said))
 
     def __enter__(self) -> Self:
         return self
@@ -132,5 +146,3 @@ def desk() -> Iterator[Desk]:
     """One that is there while its test is."""
     with socket.create_server(("127.0.0.1", 0)) as listening, ExitStack() as opened:
         yield Desk(listening, opened)
-
-
