@@ -277,8 +277,9 @@ def test_tasks_wait_in_the_broker_where_celery_takes_its_queues_for_quorum_queue
         facts = got(later)
         assert not facts["redelivered"]
         assert facts["at"] - begun > 2.9
-        names, own = queues(broker), f"{running.name}.celery.pidbox"
-        assert own in names
+        own = f"{running.name}.celery.pidbox"
+        settings = broker.statistics(own)
+        assert (settings["ttl"], settings["expires"], settings["durable"]) == (300, 10, False)
         assert running.worker.stop() == 0
         # The queue of its commands has gone with it.
         assert own not in queues(broker)
