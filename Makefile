@@ -7,10 +7,10 @@ SHELL := bash
 PYTHON ?=
 INPUT ?=
 BENCH ?= throughput single latency durable group_commit durable_latency redis backlog backpressure idle metrics fairness security arrow spark spark_latency \
-	spark_write spark_backpressure streams operators smq websocket http exchanges exchange_backlog amqp amqp_spark
+	spark_write spark_backpressure streams operators smq websocket http exchanges exchange_backlog amqp amqp_spark celery
 TESTS ?=
 LOCK ?=
-SOAK ?= suite properties simulation power_loss damages damages_real turns turns_alter turns_queues attackers strangers kill_broker kill_exchanges kill_schedules kill_move kill_smq kill_amqp \
+SOAK ?= suite properties simulation power_loss damages damages_real turns turns_alter turns_queues attackers strangers kill_broker kill_exchanges kill_schedules kill_move kill_smq kill_amqp kill_celery \
 	amqp_fuzz amqp_unacknowledged amqp_held_back amqp_consumers amqp_differential exchange_limits strict_order many_clients \
 	idle_senders signals backups kill_http takes api_fuzz spark_kills spark_exchange query_outage
 export PYTHON INPUT TESTS
@@ -87,7 +87,7 @@ bench: setup ## the benchmarks; BENCH=throughput for one of them
 			echo "penstock: going on without the benchmark redis" >&2; \
 			continue; \
 		fi; \
-		if [ "$$bench" = amqp ]; then scripts/ensure-rabbitmq >/dev/null || true; fi; \
+		if [ "$$bench" = amqp ] || [ "$$bench" = celery ]; then scripts/ensure-rabbitmq >/dev/null || true; fi; \
 		$(RUN) -m benchmarks "$$bench"; \
 	done
 

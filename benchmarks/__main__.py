@@ -560,6 +560,20 @@ def amqp(
     _finish(run(load, rounds, uvloop, data), json)
 
 
+@app.command()
+def celery(
+    tasks: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks of a part, in a round.")] = 5_000,
+    rounds: Rounds = 5,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """One application of Celery on RabbitMQ and on Penstock: tasks a second, and the broker's processor time a task."""
+    from benchmarks.celery import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(tasks, rounds, uvloop, data), json)
+
+
 @app.command("amqp_spark")
 def amqp_spark(
     rows: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of a round.")] = 1_000_000,

@@ -285,6 +285,24 @@ def test_spark_reads_every_row_that_came_over_amqp(benchmark: Benchmark, data: P
     }
 
 
+@pytest.mark.soak
+def test_an_application_of_celery_is_measured_with_rabbitmq_and_without(
+    benchmark: Benchmark, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = ("--tasks", "60", "--rounds", "1", "--data", str(data))
+    parts = ("Celery's defaults", "confirmed and late", "with results")
+    found = {"Penstock"} if _rabbitmq_server.missing() else {"Penstock", "RabbitMQ"}
+    outcomes = [(found, benchmark("celery", *tiny, deadline=2 * DEADLINE))]
+    monkeypatch.setenv("PENSTOCK_RABBITMQ_FOLDER", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    outcomes.append(({"Penstock"}, benchmark("celery", *tiny)))
+    for sides, outcome in outcomes:
+        measured = {(one["part"], one["side"]) for one in outcome["rounds"]}
+        assert measured == {(part, side) for part in parts for side in sides}
+        assert all(one["tasks_per_s"] > 0 and one["broker_cpu_us"] > 0 for one in outcome["rounds"])
+    assert not list(data.iterdir())
+
+
 def verify_amqp(outcome: Outcome) -> None:
     """Whatever was measured is something."""
     for one in outcome["rounds"]:

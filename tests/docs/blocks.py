@@ -42,6 +42,7 @@ SMQ: Final = SHELL + "test_a_broker_with_the_ports_of_the_simple_queue_says_what
 BAD_INPUT: Final = SHELL + "test_the_command_lines_page_shows_what_a_bad_line_and_an_unknown_option_bring"
 AMQP: Final = "tests/docs/test_amqp.py::test_the_program_prints_what_the_page_shows"
 AMQP_EXAMPLES: Final = "tests/examples/test_amqp_programs.py::"
+TASKS: Final = "tests/examples/test_task_programs.py::"
 DEFINITIONS: Final = "tests/docs/test_amqp.py::test_definitions_are_taken_over_as_the_page_shows"
 LOG: Final = SECURED + "test_the_log_says_who_did_what_and_what_was_read_again_and_what_was_not"
 HTTP: Final = "tests/docs/test_http.py::test_the_lines_of_curl_print_what_the_page_shows"
@@ -90,6 +91,13 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "[text]": ARROW,
     },
     "docs/backups.md": {"penstock broker --data restored-data\n": BACKUP, "read again and whole": BACKUP},
+    "docs/celery.md": {
+        "penstock broker --amqp": TASKS + "test_the_broker_of_a_page_speaks_amqp_where_clients_look_for_it",
+        "celery --workdir": TASKS + "test_a_program_of_celery_prints_what_the_page_shows",
+        "python examples/amqp_celery.py": TASKS + "test_a_program_of_celery_prints_what_the_page_shows",
+        "task_default_queue_type": TASKS
+        + "test_the_settings_of_the_page_are_those_that_tests_have_tasks_wait_in_the_broker_by",
+    },
     "docs/cli.md": {
         "[synopsis]": COMMANDS,
         "[console]": "tests/transport/test_shown_documented.py::test_what_the_page_shows_is_what_is_printed",
@@ -126,6 +134,13 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
     },
     "docs/delivery.md": {"[python]": CLIENTS, "[text]": CLIENTS},
     "docs/demand.md": {"request(n), cancel()": Excuse.PICTURE, "[python]": DEMAND, "[]": DEMAND},
+    "docs/dramatiq.md": {
+        "penstock broker --amqp": TASKS + "test_the_broker_of_a_page_speaks_amqp_where_clients_look_for_it",
+        "dramatiq --path": TASKS + "test_a_program_of_dramatiq_and_its_worker_print_what_the_page_shows",
+        "python examples/amqp_dramatiq.py": TASKS
+        + "test_a_program_of_dramatiq_and_its_worker_print_what_the_page_shows",
+        "remember order 2": TASKS + "test_a_program_of_dramatiq_and_its_worker_print_what_the_page_shows",
+    },
     "docs/durability.md": {"penstock journal verify": README},
     "docs/failures.md": {
         "[python]": "tests/streams/test_failures_guide.py::test_a_program_of_the_guide_prints_what_it_says",
