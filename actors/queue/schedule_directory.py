@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykka import ActorDeadError
 
-from actors.errors import DiskBehindError, InboxOverflowError, QueueError, QueueLimitError, StorageError
+from actors.errors import DiskBehindError, InboxOverflowError, QueueError, StorageError
 from actors.queue.directory_errors import QueueNotFoundError
 from actors.queue.schedule_storing import Queues, Storing, message_of
 from actors.queue.scheduled import RoomListener, ScheduleCounts, Scheduled
@@ -195,7 +195,7 @@ class ScheduleDirectory:
     def look(self) -> None:
         """What waits may go on: senders are granted again, there is room, or a queue is no more."""
         for name, there in self._there.items():
-            if there.progress.waiting:
+            if there.error is not None:
                 self._plan(name)
 
     def end(self) -> None:
@@ -339,7 +339,7 @@ class ScheduleDirectory:
                 return self._fire(there, step)
             missed = step.progress.missed - there.progress.missed
             self._write(there.schedule.name, (PROGRESS_SECTION, step.progress.encoded()))
-        except (DiskBehindError, QueueLimitError) as error:
+        except DiskBehindError as error:
             self._waits(there, str(error))
             return False
         logger.warning("schedule %s: %d times have passed that were missed", there.schedule.name, missed)
@@ -355,7 +355,7 @@ class ScheduleDirectory:
             if full is None:
                 changes = self._changes(name, (PROGRESS_SECTION, step.stored.encoded()))
                 self._storing.store(schedule, names, batch, changes)
-        except (DiskBehindError, QueueLimitError):
+        except DiskBehindError:
             raise
         except QueueError as error:
             self._write(name, (PROGRESS_SECTION, step.failed.encoded()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actors.batch import Message, MessageBatch
+from actors.errors import QueueLimitError
 from actors.exchanges.errors import ExchangeError
 from actors.exchanges.message_tables import table_of
 from actors.queue.directory_errors import QueueNotFoundError
@@ -82,11 +83,7 @@ class Storing:
         return names
 
     def full(self, names: tuple[str, ...], batch: MessageBatch, ttl: float | None) -> tuple[str, str] | None:
-        """A queue that has no room for a message, and why; None where all have some.
-
-        Raises:
-            QueueLimitError: one has no room for another delay.
-        """
+        """A queue that has no room for a message, and why; None where all have some."""
         for name in names:
             # One that has failed begins anew by it.
             self._queues.get(name)
@@ -95,7 +92,11 @@ class Storing:
             if state.paused is not None:
                 return name, f"queue {name} takes nothing now: {state.paused}"
             delay_us, _ = timing_of(state.settings, None, ttl)
-            refusal = refusal_of(state, batch.count, batch.nbytes, delayed=bool(delay_us))
+            try:
+                refusal = refusal_of(state, batch.count, batch.nbytes, delayed=bool(delay_us))
+            except QueueLimitError as error:
+                # It has no room for another delay.
+                refusal = str(error)
             if refusal is not None:
                 return name, refusal
             if not state.rejects and not has_room(state):

@@ -26,5 +26,3 @@ MISSED_SECONDS: Final = 10
 MAX_MISSED: Final = 256
 """Times that were missed and are made up for, of one schedule: the last of them, and no more of a cron expression are counted. A schedule
 of every minute reaches it in four hours. Each of them has to be looked for, a fraction of a millisecond long."""
-MAX_NEXT: Final = 1_000
-"""Times that are shown at once of an expression."""

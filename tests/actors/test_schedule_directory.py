@@ -168,6 +168,19 @@ async def test_one_that_a_rejecting_queue_can_never_take_is_tried_once_a_minute_
 
 
 @both
+async def test_a_queue_that_has_no_room_for_another_delay_has_it_wait(bench: Schedules) -> None:
+    bench.queues.declare("late", QueueSettings(delay=5.0))
+    bench.declare("every 10s", queue="late")
+    with mock.patch("actors.queue.operations.sending.MAX_DELAYED", 0):
+        await bench.passes(11)
+        there = bench.schedules.get("s")
+        assert (there.state, there.progress.waiting) == (WAITS, START + 10)
+        assert "MAX_DELAYED" in there.error
+    await bench.passes(LOOK_SECONDS)
+    assert bench.times("late")[0] == 10
+
+
+@both
 async def test_while_senders_are_paused_it_waits_and_then_goes_on_at_once(bench: Schedules) -> None:
     bench.declare("every 10s")
     bench.queues.pause_senders("the disk is full")

@@ -133,7 +133,7 @@ class StageTallied:
 
 @dataclass(frozen=True, slots=True)
 class AwaitRoom:
-    """The queue ``source`` has dead letters for this one, which is full. Reply, to ``source``: RoomMade, once."""
+    """``source`` has something for this queue, which is full: dead letters, or the message of a schedule. Reply to it: RoomMade, once."""
 
     source: LoopActorRef[Any]
 

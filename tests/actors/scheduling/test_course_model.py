@@ -245,3 +245,12 @@ def test_a_message_that_waits_is_kept_while_times_pass_that_are_skipped() -> Non
     world.looks()
     assert world.stored == [START + 1, *range(START + 1_001 - MISSED_SECONDS, START + 1_002)]
     assert world.progress.missed == 1_001 - MISSED_SECONDS - 2
+
+
+def test_what_is_made_up_for_is_judged_anew_behind_a_wait() -> None:
+    world = World(Schedule("s", "every 1s", queue="q", missed=ALL, begins=START, version=1), way="blocked")
+    for step in (("passes", 50), ("looks",), ("passes", 100), ("open",), ("looks",)):
+        act(world, *step)
+    first = START + 50 - MISSED_SECONDS - MOST
+    behind = START + 150 - MISSED_SECONDS
+    assert world.stored == [first, *range(behind - MOST, START + 151)]
