@@ -39,9 +39,8 @@ LATER, AGAIN, CHORDS = 0.1, 0.1, 0.03
 LATEST_SECONDS = 1.0
 PARTS = 3
 REVOKED = 5
-REVOKED_SECONDS = 2.0
 TOLD_SECONDS = 30.0
-"""In which events tell of what was revoked."""
+"""In which workers have heard of what is revoked, and events tell of it."""
 LIFE_SECONDS = 180.0
 """In which a life must come to its end."""
 PING_SECONDS = 1.0
@@ -205,12 +204,14 @@ class Workers:
 
 
 def revoke(run: Run) -> list[str]:
-    """Have tasks revoked that are due later; what is wrong with what workers and events say of it."""
+    """Have tasks revoked, and send them; what is wrong with what workers and events say of it."""
     names = [f"revoked-{number}" for number in range(REVOKED)]
     before = run.books.events["task-revoked"]
     run.books.revoked.update(names)
-    sent = [run.app.tasks["work"].apply_async((name, 0), countdown=REVOKED_SECONDS) for name in names]
-    answers = run.app.control.revoke([each.id for each in sent], reply=True, timeout=REVOKED_SECONDS, limit=WORKERS)
+    # Before they are sent: how long a worker takes to hear of it is no matter.
+    answers = run.app.control.revoke(names, reply=True, timeout=TOLD_SECONDS, limit=WORKERS)
+    for name in names:
+        run.app.tasks["work"].apply_async((name, 0), task_id=name)
     with run.room:
         told = run.room.wait_for(lambda: run.books.events["task-revoked"] - before >= REVOKED, TOLD_SECONDS)
         events = run.books.events["task-revoked"] - before
