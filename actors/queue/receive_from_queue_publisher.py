@@ -35,13 +35,15 @@ class ReceiveFromQueuePublisher(ConnectionActor):
         queue: the queue actor.
         port: the way to the client.
         told_visibility: the queue's visibility timeout as the client is told it, seconds; or ``NO_DEADLINE``.
+        priority: among the queue's receivers.
     """
 
     what = "receiving"
 
-    def __init__(self, queue: LoopActorRef[Any], port: Port, told_visibility: float = 0.0) -> None:
+    def __init__(self, queue: LoopActorRef[Any], port: Port, told_visibility: float = 0.0, priority: int = 0) -> None:
         super().__init__(queue, port)
         self._told_visibility = told_visibility
+        self._priority = priority
         self._wanted_messages = 0
         self._wanted_bytes = 0
         self._asked_messages = 0
@@ -51,7 +53,7 @@ class ReceiveFromQueuePublisher(ConnectionActor):
 
     def attaching(self) -> AttachReceiver:
         """What makes the receiver known."""
-        return AttachReceiver(self.actor_ref, self._told_visibility)
+        return AttachReceiver(self.actor_ref, self._told_visibility, self._priority)
 
     def handle(self, kind: type, message: Any) -> None:
         """Dispatch by type, the frequent ones first."""

@@ -20,7 +20,7 @@ from transport.gateways.amqp.channel_port import Waiting
 from transport.gateways.amqp.channel_publishing import NoLineError, Publishing
 from transport.gateways.amqp.declaring import Declaring
 from transport.gateways.amqp.direct_reply import DirectReply
-from transport.gateways.amqp.errors import AmqpError, InUseError, short_text
+from transport.gateways.amqp.errors import AmqpError, short_text
 from transport.gateways.amqp.events import Published, Settled
 from transport.gateways.amqp.postponed import Postponed
 from transport.gateways.amqp.publishing_line import Returned
@@ -362,15 +362,10 @@ class Channel:
 
         Raises:
             AmqpError: NOT_FOUND: there is none.
-            InUseError: another has it for itself, or it shall be for one while others receive.
+            InUseError: as of `Claims.check`.
         """
         found = self.declaring.found(queue)
-        known = self.names.queue(queue)
-        claims = self.link.claims
-        ours, may = claims.consumers(known), claims.may_consume(known)
-        others = max(found.receivers - claims.getters[known], ours)
-        if not may or (exclusive and others > 0):
-            raise InUseError(self.names.queue_text(queue), perhaps_left=may and not ours)
+        self.link.claims.check(self.names.queue(queue), found, self.names.queue_text(queue), exclusive=exclusive)
         return found.number
 
     def answers_due(self) -> None:

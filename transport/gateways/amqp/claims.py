@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from transport.gateways.amqp.errors import InUseError
+
+if TYPE_CHECKING:
+    from actors.queue.queue_figures import FoundQueue
 
 
 class Claims:
@@ -18,13 +24,25 @@ class Claims:
         self._consumers: Counter[str] = Counter()
         self._exclusive: dict[str, Hashable] = {}
 
-    def may_consume(self, queue: str) -> bool:
-        """Whether nobody has the queue for themselves."""
-        return queue not in self._exclusive
+    def check(self, queue: str, found: FoundQueue, text: str, *, exclusive: bool) -> None:
+        """Whether one more may receive from a queue, or have it for itself.
 
-    def consumers(self, queue: str) -> int:
-        """How many a queue has, those too of which it has not heard yet."""
-        return self._consumers[queue]
+        Args:
+            queue: its name.
+            found: what was found by that.
+            text: how texts speak of it.
+            exclusive: whether it shall be for one.
+
+        Raises:
+            InUseError: another has it for itself, or it shall be for one while others receive, or where they wait for their turn.
+        """
+        # Those too of which the queue has not heard yet.
+        ours, may = self._consumers[queue], queue not in self._exclusive
+        others = max(found.receivers - self.getters[queue], ours)
+        if exclusive and found.settings.single_active_consumer:
+            raise InUseError(text, perhaps_left=False)
+        if not may or (exclusive and others > 0):
+            raise InUseError(text, perhaps_left=may and not ours)
 
     def come(self, queue: str, consumer: Hashable, *, exclusive: bool) -> None:
         """A consumer has come, perhaps to have the queue for itself."""

@@ -79,6 +79,7 @@ class Consumer:
         prefetch: messages that it may hold now; 0 for any number.
         actor: what receives, once it is attached; ``number`` is its queue's.
         ended: whether nothing more comes for it.
+        priority: it has messages before consumers of a lower one.
     """
 
     def __init__(self, host: Host, tag: str, queue: str, *, no_ack: bool, prefetch: int, window: int) -> None:
@@ -89,6 +90,7 @@ class Consumer:
         self.actor: Ref | None = None
         self.number = 0
         self.ended = False
+        self.priority = 0
         self._host = host
         # What is written to a client that settles nothing is no more than the socket takes.
         self.prefetch = 0 if no_ack else prefetch

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from actors.queue.vocabulary.takes import TakeMessages
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp.carried_properties import delivered_properties
+from transport.gateways.amqp.consumer_arguments import priority_of
 from transport.gateways.amqp.consuming import TOLD, Consumer, Outcome, Ranges, ranges_of
 from transport.gateways.amqp.delivered import exchange_of, keys_of, split
 from transport.gateways.amqp.deliveries import Deliveries, Held
@@ -153,10 +154,6 @@ class Receiving:
         if len(self._consumers) >= MOST_CONSUMERS:
             raise AmqpError(ReplyCode.NOT_ALLOWED, f"reached maximum ({MOST_CONSUMERS}) of consumers per channel")
         queue = self._channel.queue_named(method.queue)
-        if method.arguments.get("x-priority"):
-            why = "priorities of consumers are not there yet: they take turns, each as it has demand"
-            where = self._channel.names.queue_text(queue)
-            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"invalid arg 'x-priority' for {where}: {why}")
         if queue == REPLY_TO:
             queue = self._channel.direct_reply.begin(no_ack=method.no_ack)
         elif is_place(queue):
@@ -164,7 +161,7 @@ class Receiving:
         consumer = Consumer(
             self, tag, queue, no_ack=method.no_ack, prefetch=self._limit(), window=self._channel.link.window()
         )
-        self._let_in(consumer, exclusive=method.exclusive)
+        self._let_in(consumer, method)
         self._consumers[tag] = consumer
         self._channel.link.claims.come(self._channel.names.queue(queue), consumer, exclusive=method.exclusive)
         self._writers[consumer] = DeliveryWriter(self._channel.number, tag, self._channel.link.frame_max)
@@ -351,10 +348,12 @@ class Receiving:
 
     # Inside
 
-    def _let_in(self, consumer: Consumer, *, exclusive: bool) -> None:
+    def _let_in(self, consumer: Consumer, asked: basic.BasicConsume) -> None:
         """Attach a consumer. Where it may not be, the place of direct replies goes that was made for it."""
         try:
-            consumer.number = self._channel.check_consumed(consumer.queue, exclusive=exclusive)
+            self._channel.check_there(consumer.queue)
+            consumer.priority = priority_of(asked.arguments, self._channel.names.queue_text(consumer.queue))
+            consumer.number = self._channel.check_consumed(consumer.queue, exclusive=asked.exclusive)
             self._begin(consumer)
         except Exception:
             if is_place(consumer.queue):
@@ -365,7 +364,7 @@ class Receiving:
     def _begin(self, consumer: Consumer) -> None:
         operations = self._channel.link.operations
         name = self._channel.names.queue(consumer.queue)
-        receiving = operations.receiver(name, consumer, make=False, deadline=False)
+        receiving = operations.receiver(name, consumer, make=False, deadline=False, priority=consumer.priority)
         consumer.actor, consumer.number = receiving.actor, receiving.number
         self._channel.link.receivers.come(name, consumer.actor)
 
