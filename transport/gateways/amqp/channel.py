@@ -18,6 +18,7 @@ from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp.channel_methods import HANDLERS
 from transport.gateways.amqp.channel_port import Waiting
 from transport.gateways.amqp.channel_publishing import NoLineError, Publishing
+from transport.gateways.amqp.consumer_arguments import priority_of
 from transport.gateways.amqp.declaring import Declaring
 from transport.gateways.amqp.direct_reply import DirectReply
 from transport.gateways.amqp.errors import AmqpError, short_text
@@ -357,16 +358,17 @@ class Channel:
         """As `channel_port.ChannelPort.check_there`."""
         self.declaring.found(queue)
 
-    def check_consumed(self, queue: str, *, exclusive: bool) -> int:
-        """Whether one more may receive from a queue, or have it for itself; returns the queue's number.
+    def check_consumed(self, queue: str, asked: basic.BasicConsume) -> tuple[int, int]:
+        """As `channel_port.ChannelPort.check_consumed`.
 
         Raises:
-            AmqpError: NOT_FOUND: there is none.
+            AmqpError: NOT_FOUND: there is no such queue; or as of `priority_of`.
             InUseError: as of `Claims.check`.
         """
         found = self.declaring.found(queue)
-        self.link.claims.check(self.names.queue(queue), found, self.names.queue_text(queue), exclusive=exclusive)
-        return found.number
+        priority = priority_of(asked.arguments, self.names, queue)
+        self.link.claims.check(self.names, queue, found, exclusive=asked.exclusive)
+        return found.number, priority
 
     def answers_due(self) -> None:
         """As `publishing_line.Host.answers_due`."""

@@ -10,6 +10,7 @@ from transport.gateways.amqp.errors import InUseError
 
 if TYPE_CHECKING:
     from actors.queue.queue_figures import FoundQueue
+    from transport.gateways.amqp.names import Names
 
 
 class Claims:
@@ -24,25 +25,26 @@ class Claims:
         self._consumers: Counter[str] = Counter()
         self._exclusive: dict[str, Hashable] = {}
 
-    def check(self, queue: str, found: FoundQueue, text: str, *, exclusive: bool) -> None:
+    def check(self, names: Names, queue: str, found: FoundQueue, *, exclusive: bool) -> None:
         """Whether one more may receive from a queue, or have it for itself.
 
         Args:
-            queue: its name.
+            names: of the virtual host.
+            queue: its name there.
             found: what was found by that.
-            text: how texts speak of it.
             exclusive: whether it shall be for one.
 
         Raises:
             InUseError: another has it for itself, or it shall be for one while others receive, or where they wait for their turn.
         """
         # Those too of which the queue has not heard yet.
-        ours, may = self._consumers[queue], queue not in self._exclusive
-        others = max(found.receivers - self.getters[queue], ours)
-        if exclusive and found.settings.single_active_consumer:
-            raise InUseError(text, perhaps_left=False)
-        if not may or (exclusive and others > 0):
-            raise InUseError(text, perhaps_left=may and not ours)
+        known = names.queue(queue)
+        ours, may = self._consumers[known], known not in self._exclusive
+        if may and not exclusive:
+            return
+        one = found.settings.single_active_consumer
+        if not may or one or max(found.receivers - self.getters[known], ours) > 0:
+            raise InUseError(names.queue_text(queue), perhaps_left=may and not ours and not one)
 
     def come(self, queue: str, consumer: Hashable, *, exclusive: bool) -> None:
         """A consumer has come, perhaps to have the queue for itself."""

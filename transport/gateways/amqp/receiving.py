@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from actors.queue.vocabulary.takes import TakeMessages
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp.carried_properties import delivered_properties
-from transport.gateways.amqp.consumer_arguments import priority_of
 from transport.gateways.amqp.consuming import TOLD, Consumer, Outcome, Ranges, ranges_of
 from transport.gateways.amqp.delivered import exchange_of, keys_of, split
 from transport.gateways.amqp.deliveries import Deliveries, Held
@@ -351,9 +350,7 @@ class Receiving:
     def _let_in(self, consumer: Consumer, asked: basic.BasicConsume) -> None:
         """Attach a consumer. Where it may not be, the place of direct replies goes that was made for it."""
         try:
-            self._channel.check_there(consumer.queue)
-            consumer.priority = priority_of(asked.arguments, self._channel.names.queue_text(consumer.queue))
-            consumer.number = self._channel.check_consumed(consumer.queue, exclusive=asked.exclusive)
+            consumer.number, consumer.priority = self._channel.check_consumed(consumer.queue, asked)
             self._begin(consumer)
         except Exception:
             if is_place(consumer.queue):
