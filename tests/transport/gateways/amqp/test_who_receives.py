@@ -53,8 +53,8 @@ class Consumers:
 
         return note
 
-    def heard(self, *expected: tuple[str, bytes, bool]) -> None:
-        """Just these have come since the last time, those of each in order; what would come besides had its time."""
+    def heard(self, *expected: tuple[str, bytes, bool]) -> bool:
+        """Whether just these have come since the last time, those of each in order; what would come besides had its time."""
         deadline = time.monotonic() + SECONDS
         while len(self.came) - self.seen < len(expected) and time.monotonic() < deadline:
             self.connection.process_data_events(0.05)
@@ -64,6 +64,7 @@ class Consumers:
         self.connection.process_data_events(0)
         new, self.seen = self.came[self.seen :], len(self.came)
         assert sorted(new, key=lambda each: each[0]) == sorted(expected, key=lambda each: each[0])
+        return True
 
     def settle(self, name: str) -> None:
         self.channels[name].basic_ack(self.tags[name])
@@ -104,9 +105,9 @@ def test_the_first_consumer_gets_everything_and_all_of_them_are_counted(
         for name in "abc":
             some.begin(name, single)
         publish(channel, single, b"1", b"2")
-        some.heard(("a", b"1", False))
+        assert some.heard(("a", b"1", False))
         some.settle("a")
-        some.heard(("a", b"2", False))
+        assert some.heard(("a", b"2", False))
         assert channel.queue_declare(single, passive=True).method.consumer_count == 3
 
 
@@ -117,14 +118,14 @@ def test_behind_a_cancel_the_next_goes_on_and_what_the_first_holds_it_may_still_
         for name in "ab":
             some.begin(name, single)
         publish(channel, single, b"1", b"2", b"3")
-        some.heard(("a", b"1", False))
+        assert some.heard(("a", b"1", False))
         some.channels["a"].basic_cancel("a")
-        some.heard(("b", b"2", False))
+        assert some.heard(("b", b"2", False))
         some.channels["a"].basic_nack(some.tags["a"], requeue=True)
         some.settle("b")
-        some.heard(("b", b"1", True))
+        assert some.heard(("b", b"1", True))
         some.settle("b")
-        some.heard(("b", b"3", False))
+        assert some.heard(("b", b"3", False))
         some.settle("b")
     assert row_of(broker, single)["stored_messages"] == 0
 
@@ -188,13 +189,13 @@ def test_of_those_who_wait_the_highest_priority_is_next_and_has_the_queue_as_soo
         some.begin("a", single)
         some.begin("b", single)
         publish(channel, single, b"1", b"2", b"3")
-        some.heard(("a", b"1", False))
+        assert some.heard(("a", b"1", False))
         some.begin("high", single, priority=7)
-        some.heard()
+        assert some.heard()
         some.settle("a")
-        some.heard(("high", b"2", False))
+        assert some.heard(("high", b"2", False))
         some.channels["high"].basic_cancel("high")
-        some.heard(("a", b"3", False))
+        assert some.heard(("a", b"3", False))
 
 
 def test_a_consumer_cannot_have_it_for_itself(channel: BlockingChannel, single: str) -> None:
@@ -210,18 +211,18 @@ def test_single_messages_are_got_beside_the_active_consumer(
     with consumers(broker) as some:
         some.begin("a", single)
         publish(channel, single, b"1", b"2")
-        some.heard(("a", b"1", False))
+        assert some.heard(("a", b"1", False))
         method, _, body = channel.basic_get(single)
         assert body == b"2"
         channel.basic_nack(method.delivery_tag)
         some.settle("a")
-        some.heard(("a", b"2", True))
+        assert some.heard(("a", b"2", True))
     with consumers(broker) as others:
         # Who holds what it got is no consumer, and in nobody's way.
         assert channel.basic_get(single)[2] == b"2"
         others.begin("b", single)
         publish(channel, single, b"3")
-        others.heard(("b", b"3", False))
+        assert others.heard(("b", b"3", False))
 
 
 @pytest.mark.parametrize(("value", "kind"), [(1, "signedint"), ("true", "longstr"), (None, "void")])
@@ -274,7 +275,7 @@ def test_a_consumer_and_a_native_receiver_stand_in_one_line(
     with consumers(broker) as some:
         some.begin("a", single)
         publish(channel, single, b"1")
-        some.heard(("a", b"1", False))
+        assert some.heard(("a", b"1", False))
         code, out, said = broker.run("receive", "--queue", single, "--idle-exit", "300ms")
         assert (code, out) == (0, b""), said
         some.channels.pop("a").close()
@@ -290,17 +291,17 @@ def test_messages_go_to_the_highest_priority_that_has_room(
         for name, priority in (("low", -3), ("usual", None), ("high", 2**62)):
             some.begin(name, queue, priority)
         publish(channel, queue, b"1", b"2", b"3", b"4")
-        some.heard(("high", b"1", False), ("usual", b"2", False), ("low", b"3", False))
+        assert some.heard(("high", b"1", False), ("usual", b"2", False), ("low", b"3", False))
         some.settle("low")
-        some.heard(("low", b"4", False))
+        assert some.heard(("low", b"4", False))
         for name in ("low", "high"):
             some.settle(name)
         publish(channel, queue, b"5", b"6")
-        some.heard(("high", b"5", False), ("low", b"6", False))
+        assert some.heard(("high", b"5", False), ("low", b"6", False))
         some.channels["high"].basic_cancel("high")
         some.settle("usual")
         publish(channel, queue, b"7")
-        some.heard(("usual", b"7", False))
+        assert some.heard(("usual", b"7", False))
 
 
 @pytest.mark.parametrize(("value", "kind"), [("high", "longstr"), (True, "bool"), (None, "void"), ([1], "array")])
