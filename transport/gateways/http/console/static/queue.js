@@ -192,7 +192,7 @@ export class Queue {
       const current = { ...row };
       for (const name of Object.keys(described))
         if (name.endsWith("_ms")) current[name] = row[name.slice(0, -3)] == null ? null : Math.round(row[name.slice(0, -3)] * 1000);
-      const { exclusive, durable, ...possible } = described;
+      const { exclusive, durable, single_active_consumer: single, ...possible } = described;
       const { elements, given } = settingFields(possible, current);
       ask({
         title: `Alter ${this.name}`, verb: "Alter", body: elements,
