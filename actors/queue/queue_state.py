@@ -167,6 +167,7 @@ _OPERATIONS: dict[type, Callable[[QueueCore, Any, float], Any]] = {
     commands.DemandSignalled: receiving.receive,
     prefetch.DemandWithdrawn: receiving.withdraw_demand,
     prefetch.LimitDemand: receiving.limit_demand,
+    prefetch.ReturnedForMore: receiving.return_for_more,
     commands.Acknowledged: receiving.acknowledge,
     commands.Rejected: receiving.reject,
     commands.Extended: receiving.extend,

@@ -18,7 +18,7 @@ from actors.queue.vocabulary.commands import (
     Rejected,
     Writable,
 )
-from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand
+from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand, ReturnedForMore
 from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages, ReceiverAttached
 from actors.queue.vocabulary.takes import CancelTake, TakeMessages
 from actors.runtime.loop_ref import LoopActorRef
@@ -79,7 +79,15 @@ class ReceiveFromQueuePublisher(ConnectionActor):
         elif kind is DemandLimited:
             self._asked_messages = message.demand
             self._port.tell(message)
-        elif kind is Left:
+        elif kind is ReturnedForMore:
+            self._asked_messages += message.messages
+            self.pass_on(message)
+        else:
+            self._handle_end(kind, message)
+
+    def _handle_end(self, kind: type, message: Any) -> None:
+        """What is heard once, and what all connections hear."""
+        if kind is Left:
             # The queue hears of it when the connection is over.
             self._failed = message.failed
         elif kind is DemandWithdrawn:

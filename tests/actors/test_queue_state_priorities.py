@@ -5,12 +5,16 @@ from __future__ import annotations
 import sys
 from random import Random
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, cast
+
+import pytest
 
 from actors.batch import MessageBatch
+from actors.errors import InvalidRequestError, UnknownAcknowledgementError
 from actors.queue.state.priority_ring import PriorityRing
 from actors.queue.state.receivers import DemandRing
 from actors.queue.structures.levels import Levels
+from actors.queue.vocabulary.prefetch import ReturnedForMore
 from actors.queue.vocabulary.settings import DISPATCH_BUDGET
 from tests.actors.driven import Deliver, QueueState
 
@@ -107,6 +111,22 @@ def test_a_reservation_goes_before_a_lower_priority_and_behind_a_higher_one() ->
     store(queue, 4)
     assert got(queue) == {"high": 1, "low": 1}
     assert queue.statistics(0.0).reserved == 2
+
+
+def test_who_returns_messages_for_more_gets_them_again_before_a_lower_priority() -> None:
+    queue = queue_of(high=1, low=0)
+    for name in ("high", "low"):
+        queue.receive(name, 2, LARGE, 0.0)
+    store(queue, 2)
+    assert got(queue) == {"high": 2}
+    queue.execute(ReturnedForMore([(0, 2)], 1, cast("Any", "high")), 0.0, 0)
+    assert got(queue) == {"high": 1, "low": 1}
+    facts = {each.connection: (each.demand, each.in_flight) for each in queue.statistics(0.0).connections}
+    assert (facts["high"], facts["low"]) == ((0, 1), (1, 1))
+    with pytest.raises(InvalidRequestError, match="-1 messages are requested"):
+        queue.execute(ReturnedForMore([(0, 1)], -1, cast("Any", "high")), 0.0, 0)
+    with pytest.raises(UnknownAcknowledgementError):
+        queue.execute(ReturnedForMore([(0, 2)], 1, cast("Any", "high")), 0.0, 0)
 
 
 def test_one_that_leaves_or_withdraws_is_passed_over() -> None:

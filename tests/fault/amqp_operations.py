@@ -372,11 +372,6 @@ class Operations:
             return None
         return Operation(*place, basic.BasicCancel(consumer_tag=channel.tag or "unknown", nowait=self._often(0.1)))
 
-    def _shares(self, place: Place) -> bool:
-        """Whether the channel's consumer may hold what would go to one of a lower priority here if it were given back."""
-        queue = self._channel(place).queue
-        return bool(queue) and queue not in self._view.single and len(self._view.consumers(queue)) > 1
-
     def _settle(self, place: Place) -> Operation | None:
         held = self._channel(place).held
         tag = self._random.choice(held) if held else 0
@@ -385,7 +380,7 @@ class Operations:
         elif not held:
             return None
         multiple = self._often(0.3)
-        requeue = self._often(0.5) and not self._shares(place)
+        requeue = self._often(0.5)
         settled: Method = self._random.choice(
             [
                 basic.BasicAck(delivery_tag=tag, multiple=multiple),
@@ -395,11 +390,9 @@ class Operations:
         )
         return Operation(*place, settled)
 
-    def _recover(self, place: Place) -> Operation | None:
+    def _recover(self, place: Place) -> Operation:
         if self._often(0.03) and self._may_end(place):
             return Operation(*place, basic.BasicRecover(requeue=False))
-        if self._shares(place):
-            return None
         kind: Any = basic.BasicRecoverAsync if self._often(0.3) else basic.BasicRecover
         return Operation(*place, kind(requeue=True))
 

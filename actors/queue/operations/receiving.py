@@ -21,7 +21,7 @@ from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
 from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesReturned, QueuePurged
-from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand
+from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand, ReturnedForMore
 from actors.queue.vocabulary.replies import NothingHeld, ReceiverAttached
 from actors.queue.vocabulary.settings import (
     MAX_DELAYED,
@@ -115,13 +115,32 @@ def reject(core: QueueCore, command: commands.Rejected, now: float) -> None:
         raise QueueLimitError(
             "MAX_DELAYED", MAX_DELAYED, "return fewer messages, more of them together, or with no delay"
         )
+    returned = _taken_back(core, receiver, ranges)
+    give_back(core, returned, now, delay, command.failed, command.reason, command.error)
+    dispatch(core, now)
+
+
+def return_for_more(core: QueueCore, command: ReturnedForMore, now: float) -> None:
+    """Make messages receivable again, and add to the receiver's demand."""
+    if command.messages < 0:
+        raise InvalidRequestError(f"{command.messages} messages are requested; they may not be negative")
+    receiver = core.receiver(command.connection)
+    ranges = checked_ranges(command.ranges)
+    core.leases.check(receiver, ranges)
+    give_back(core, _taken_back(core, receiver, ranges), now, failed=False)
+    core.ring.want_more(receiver, command.messages)
+    join_ring(core, receiver)
+    dispatch(core, now)
+
+
+def _taken_back(core: QueueCore, receiver: Receiver, ranges: Sequence[Range]) -> list[Span]:
+    """What is still held of what is answered; it is held no more."""
     returned: list[Span] = []
     for start, stop in ranges:
         held = core.leases.take(receiver, start, stop)
         returned += held
         _late(receiver, start, stop, [(span.start, span.stop) for span in held])
-    give_back(core, returned, now, delay, command.failed, command.reason, command.error)
-    dispatch(core, now)
+    return returned
 
 
 def extend(core: QueueCore, command: commands.Extended, now: float) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
-from actors.queue.vocabulary.prefetch import DemandWithdrawn, LimitDemand
+from actors.queue.vocabulary.prefetch import Prefetch
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
@@ -423,8 +423,7 @@ Command: TypeAlias = (
     | OfferBatch
     | AttachReceiver
     | DemandSignalled
-    | DemandWithdrawn
-    | LimitDemand
+    | Prefetch
     | Acknowledged
     | Rejected
     | Extended

@@ -18,7 +18,7 @@ from actors.queue.vocabulary.commands import (
     Rejected,
     Writable,
 )
-from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand
+from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand, ReturnedForMore
 from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages
 
 if TYPE_CHECKING:
@@ -158,6 +158,20 @@ class Consumer:
         """Messages are to be delivered again, to whomever."""
         self._tell(Rejected(ranges, 0.0, failed, self.actor))
 
+    def give_back_for_more(self, ranges: Ranges, messages: int) -> int:
+        """So many messages are to be delivered again, and have not failed.
+
+        How many of them it has asked for anew with that: who goes before others gets them again before those do.
+        """
+        again = 0
+        if self.prefetch and not self.ended and not self._asks_limit:
+            again = messages - min(self._excess, messages)
+        if again:
+            self._tell(ReturnedForMore(ranges, again, self.actor))
+        else:
+            self.give_back(ranges, failed=False)
+        return again
+
     def refuse(self, ranges: Ranges, reason: str) -> None:
         """Messages are not wanted again: dead letters, where the queue has a place for these; it knows that, and nobody here."""
         self._tell(Rejected(ranges, 0.0, True, self.actor, reason, drops=True))
@@ -237,22 +251,24 @@ def ranges_of(pairs: Sequence[tuple[int, int]]) -> Ranges:
     return tuple(found)
 
 
-def _acknowledge(consumer: Consumer, ranges: Ranges) -> None:
+def _acknowledge(consumer: Consumer, ranges: Ranges, _messages: int) -> int:
     consumer.acknowledge(ranges)
+    return 0
 
 
-def _refuse(consumer: Consumer, ranges: Ranges) -> None:
+def _refuse(consumer: Consumer, ranges: Ranges, _messages: int) -> int:
     consumer.refuse(ranges, REASON)
+    return 0
 
 
-def _give_back(consumer: Consumer, ranges: Ranges) -> None:
+def _give_back(consumer: Consumer, ranges: Ranges, messages: int) -> int:
     # Nobody counts how often: a queue of AMQP has no limit unless told.
-    consumer.give_back(ranges, failed=False)
+    return consumer.give_back_for_more(ranges, messages)
 
 
-TOLD: Final[dict[Outcome, Callable[[Consumer, Ranges], None]]] = {
+TOLD: Final[dict[Outcome, Callable[[Consumer, Ranges, int], int]]] = {
     Outcome.ACKNOWLEDGED: _acknowledge,
     Outcome.REFUSED: _refuse,
     Outcome.RETURNED: _give_back,
 }
-"""How a consumer tells its queue what has become of deliveries."""
+"""How a consumer tells its queue what has become of so many deliveries; for how many it has asked anew with that."""

@@ -420,14 +420,14 @@ class Receiving:
             raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
         self._settle(self._held.settle(0, multiple=True), TOLD[Outcome.RETURNED])
 
-    def _settle(self, found: list[Held[Consumer]], how: Callable[[Consumer, Ranges], None]) -> None:
+    def _settle(self, found: list[Held[Consumer]], how: Callable[[Consumer, Ranges, int], int]) -> None:
         """Tell each queue, in ranges, and have each consumer demand as much again."""
         by_holder: dict[Consumer, list[tuple[int, int]]] = {}
         for holder, first, count, _ in found:
             by_holder.setdefault(holder, []).append((first, count))
         for holder, pairs in by_holder.items():
-            how(holder, ranges_of(sorted(pairs)))
-            self._holds_less(holder, sum(count for _, count in pairs))
+            messages = sum(count for _, count in pairs)
+            self._holds_less(holder, messages - how(holder, ranges_of(sorted(pairs)), messages))
         self._hand_over()
 
     def _holds_less(self, holder: Consumer, messages: int) -> None:

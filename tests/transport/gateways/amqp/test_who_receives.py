@@ -304,6 +304,28 @@ def test_messages_go_to_the_highest_priority_that_has_room(
         assert some.heard(("usual", b"7", False))
 
 
+@pytest.mark.parametrize("how", ["nack", "reject", "recover"])
+def test_what_a_consumer_gives_back_it_gets_again_before_those_of_a_lower_priority(
+    broker: AmqpBroker, channel: BlockingChannel, named: Named, how: str
+) -> None:
+    queue = channel.queue_declare(named("ranked")).method.queue
+    with consumers(broker) as some:
+        some.begin("low", queue)
+        some.begin("high", queue, 1)
+        publish(channel, queue, b"1")
+        assert some.heard(("high", b"1", False))
+        its = some.channels["high"]
+        if how == "recover":
+            its.basic_recover(requeue=True)
+        else:
+            (its.basic_nack if how == "nack" else its.basic_reject)(some.tags["high"], requeue=True)
+        assert some.heard(("high", b"1", True))
+        publish(channel, queue, b"2", b"3")
+        assert some.heard(("low", b"2", False))
+        some.settle("high")
+        assert some.heard(("high", b"3", False))
+
+
 @pytest.mark.parametrize(("value", "kind"), [("high", "longstr"), (True, "bool"), (None, "void"), ([1], "array")])
 def test_a_priority_that_is_no_integer_is_refused(
     channel: BlockingChannel, named: Named, value: Any, kind: str
