@@ -10,6 +10,7 @@ from actors.queue.operations import (
     browsing,
     dead_letters,
     explaining,
+    in_line,
     moving,
     peeking,
     receiving,
@@ -84,6 +85,7 @@ class QueueState(QueueCore):
         subscribing.end_ownerships(self, now)
         subscribing.forget_unused(self, now)
         staging.end_absences(self, now)
+        in_line.look_at_line(self)
         resume(self, now)
         self._end_waits(now)
 
@@ -165,6 +167,7 @@ _OPERATIONS: dict[type, Callable[[QueueCore, Any, float], Any]] = {
     commands.DemandSignalled: receiving.receive,
     prefetch.DemandWithdrawn: receiving.withdraw_demand,
     prefetch.LimitDemand: receiving.limit_demand,
+    prefetch.ReturnedForMore: receiving.return_for_more,
     commands.Acknowledged: receiving.acknowledge,
     commands.Rejected: receiving.reject,
     commands.Extended: receiving.extend,

@@ -18,7 +18,7 @@ from actors.queue.vocabulary.commands import (
     Rejected,
     Writable,
 )
-from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand
+from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand, ReturnedForMore
 from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages, ReceiverAttached
 from actors.queue.vocabulary.takes import CancelTake, TakeMessages
 from actors.runtime.loop_ref import LoopActorRef
@@ -35,13 +35,15 @@ class ReceiveFromQueuePublisher(ConnectionActor):
         queue: the queue actor.
         port: the way to the client.
         told_visibility: the queue's visibility timeout as the client is told it, seconds; or ``NO_DEADLINE``.
+        priority: among the queue's receivers.
     """
 
     what = "receiving"
 
-    def __init__(self, queue: LoopActorRef[Any], port: Port, told_visibility: float = 0.0) -> None:
+    def __init__(self, queue: LoopActorRef[Any], port: Port, told_visibility: float = 0.0, priority: int = 0) -> None:
         super().__init__(queue, port)
         self._told_visibility = told_visibility
+        self._priority = priority
         self._wanted_messages = 0
         self._wanted_bytes = 0
         self._asked_messages = 0
@@ -51,7 +53,7 @@ class ReceiveFromQueuePublisher(ConnectionActor):
 
     def attaching(self) -> AttachReceiver:
         """What makes the receiver known."""
-        return AttachReceiver(self.actor_ref, self._told_visibility)
+        return AttachReceiver(self.actor_ref, self._told_visibility, self._priority)
 
     def handle(self, kind: type, message: Any) -> None:
         """Dispatch by type, the frequent ones first."""
@@ -77,7 +79,15 @@ class ReceiveFromQueuePublisher(ConnectionActor):
         elif kind is DemandLimited:
             self._asked_messages = message.demand
             self._port.tell(message)
-        elif kind is Left:
+        elif kind is ReturnedForMore:
+            self._asked_messages += message.messages
+            self.pass_on(message)
+        else:
+            self._handle_end(kind, message)
+
+    def _handle_end(self, kind: type, message: Any) -> None:
+        """What is heard once, and what all connections hear."""
+        if kind is Left:
             # The queue hears of it when the connection is over.
             self._failed = message.failed
         elif kind is DemandWithdrawn:

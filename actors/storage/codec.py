@@ -232,6 +232,8 @@ def settings_as_stored(settings: QueueSettings, arguments: bytes = b"") -> dict[
             del fields[name]
     if fields["durable"]:
         del fields["durable"]
+    if not fields["single_active_consumer"]:
+        del fields["single_active_consumer"]
     if endless := [name for name in ("max_messages", "max_bytes") if fields[name] is None]:
         # Older versions would take None and fail on it later.
         fields[WITHOUT_LIMIT] = endless

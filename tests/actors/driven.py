@@ -228,8 +228,9 @@ class QueueState(queue_state.QueueState):
 
     # --- receivers
 
-    def attach_receiver(self, connection: Connection, told_visibility: float = 0.0) -> bool:
-        return cast("bool", self._told(commands.AttachReceiver(cast("Any", connection), told_visibility)).waiting)
+    def attach_receiver(self, connection: Connection, told_visibility: float = 0.0, priority: int = 0) -> bool:
+        command = commands.AttachReceiver(cast("Any", connection), told_visibility, priority)
+        return cast("bool", self._told(command).waiting)
 
     def receive(self, connection: Connection, messages: int, size: int, now: float) -> None:
         self.execute(commands.DemandSignalled(messages, size, cast("Any", connection)), now, 0)
@@ -253,6 +254,9 @@ class QueueState(queue_state.QueueState):
 
     def cancel_demand(self, connection: Connection) -> None:
         self.execute(DemandWithdrawn(cast("Any", connection)), 0.0, 0)
+
+    def stop_consuming(self, connection: Connection, now: float) -> None:
+        self.execute(DemandWithdrawn(cast("Any", connection), ends=True), now, 0)
 
     def detach(self, connection: Connection, now: float, failed: bool = True) -> None:
         self.execute(commands.Left(failed, cast("Any", connection)), now, 0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from actors.errors import InvalidRequestError
-from actors.queue.vocabulary.commands import LimitDemand
+from actors.queue.vocabulary.prefetch import LimitDemand
 from actors.queue.vocabulary.replies import DemandLimited, Tell
 from tests.actors.driven import QueueState
 from tests.actors.receiving import LARGE, delivered, queue_with, receive, store

@@ -377,10 +377,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @operation(2, lambda self: len(self.senders) < len(SENDERS) or len(self.receivers) < len(RECEIVERS))
     def attach_all(self) -> None:
-        for name in SENDERS:
-            if name not in self.senders:
-                assert self.queue.attach_sender(name, None) is None
-                self.senders[name] = ModelSender()
+        self.attach_all_senders()
         for name in RECEIVERS:
             if name not in self.receivers:
                 told = NO_DEADLINE if name == HOLDS_ON else 0.0
@@ -388,6 +385,12 @@ class QueueMachine(RuleBasedStateMachine):
                 assert waits == (self.settings.exclusive and self.in_line()[0] != name)
                 self.receivers[name] = ModelReceiver(visibility=max(told, self.settings.visibility_timeout))
         self.settle()
+
+    def attach_all_senders(self) -> None:
+        for name in SENDERS:
+            if name not in self.senders:
+                assert self.queue.attach_sender(name, None) is None
+                self.senders[name] = ModelSender()
 
     @operation(3, lambda self: self.senders, messages=st.integers(0, 30), size=st.sampled_from([LARGE, 0, 1, 50, 400]))
     def request_capacity(self, data: st.DataObject, messages: int, size: int) -> None:
@@ -590,7 +593,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     # --- rules: the subscription
 
-    @operation(4, lambda self: not self.owned and not self.settings.exclusive)
+    @operation(
+        4, lambda self: not self.owned and not self.settings.exclusive and not self.settings.single_active_consumer
+    )
     def own(self) -> None:
         facts = self.queue.open_subscription("owner", "sub", "own", epoch=None, starting="earliest", owner_timeout=None)
         assert (facts.base, facts.high) == (self.base, self.base + len(self.ledger))
@@ -828,7 +833,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert statistics.total_moved == self.moved_away
         assert statistics.total_rejected == self.rejected
         assert statistics.paused == self.paused
-        assert statistics.waiting_receivers == (max(0, len(self.in_line()) - 1) if self.settings.exclusive else 0)
+        assert statistics.waiting_receivers == self.waiting_in_line()
         assert statistics.capacity_granted == self.granted()
         for facts in statistics.connections:
             name = str(facts.connection)
@@ -847,6 +852,10 @@ class QueueMachine(RuleBasedStateMachine):
     def more_demand(self) -> int:
         """Of those of whom this machine knows nothing."""
         return 0
+
+    def waiting_in_line(self) -> int:
+        """How many wait for another to leave."""
+        return max(0, len(self.in_line()) - 1) if self.settings.exclusive else 0
 
     def in_line(self) -> list[str]:
         """Who receives, in the order in which they came."""

@@ -157,7 +157,8 @@ def test_what_an_older_version_refuses_is_stored_only_where_it_says_something() 
     plain, expiring, transient = QueueSettings(), QueueSettings(subscription_expiry=5.0), QueueSettings(durable=False)
     to_exchange = QueueSettings(ttl=1.0, dead_letter_exchange="x")
     newer = {"subscription_expiry", "durable", "dead_letter_exchange", "dead_letter_routing_key", "expires"}
-    passing = QueueSettings(expires=0.5)
+    newer |= {"single_active_consumer"}
+    passing, single = QueueSettings(expires=0.5), QueueSettings(single_active_consumer=True)
     assert not newer & codec.settings_as_stored(plain).keys()
     assert newer & codec.settings_as_stored(to_exchange).keys() == {"dead_letter_exchange"}
     assert codec.settings_as_stored(transient)["durable"] is False
@@ -168,6 +169,7 @@ def test_what_an_older_version_refuses_is_stored_only_where_it_says_something() 
         to_exchange,
         replace(to_exchange, dead_letter_routing_key="k"),
         passing,
+        single,
     ):
         assert codec.settings_from(codec.settings_as_stored(settings)) == settings
 
@@ -175,7 +177,7 @@ def test_what_an_older_version_refuses_is_stored_only_where_it_says_something() 
 def test_an_older_program_refuses_a_queue_whose_dead_letters_go_to_an_exchange_and_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    newer = ("dead_letter_exchange", "dead_letter_routing_key", "expires")
+    newer = ("dead_letter_exchange", "dead_letter_routing_key", "expires", "single_active_consumer")
     known = [(one.name, one.type, one.default) for one in fields(QueueSettings) if one.name not in newer]
     declared = {
         name: memoryview(codec.encode_declared(7, name, settings))
@@ -183,6 +185,7 @@ def test_an_older_program_refuses_a_queue_whose_dead_letters_go_to_an_exchange_a
             ("plain", QueueSettings(ttl=1.0, dead_letter_queue="d")),
             ("new", QueueSettings(ttl=1.0, dead_letter_exchange="x")),
             ("passing", QueueSettings(expires=1.0)),
+            ("single", QueueSettings(single_active_consumer=True)),
         )
     }
     monkeypatch.setattr(codec, "QueueSettings", make_dataclass("Older", known))
@@ -191,6 +194,8 @@ def test_an_older_program_refuses_a_queue_whose_dead_letters_go_to_an_exchange_a
         codec.decode_declared(declared["new"])
     with pytest.raises(StorageError, match=r"a queue's declaration cannot be decoded: .*'expires'"):
         codec.decode_declared(declared["passing"])
+    with pytest.raises(StorageError, match=r"a queue's declaration cannot be decoded: .*'single_active_consumer'"):
+        codec.decode_declared(declared["single"])
 
 
 def test_a_ledger_of_a_checkpoint_from_before_says_less() -> None:

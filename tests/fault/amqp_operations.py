@@ -1,7 +1,8 @@
 """Random operations of AMQP clients, of what is there: what a broker has said last is known, and made use of.
 
-Names are few, so that operations meet. What two brokers may rightly do in another order is left out: a queue has one
-consumer, and a channel too. What is known to differ is left out likewise: docs/amqp.md lists it.
+Names are few, so that operations meet. What two brokers may rightly do in another order is left out: a channel has one
+consumer, and so has a queue, unless one of them is active at a time or each has a priority of its own. What is known to
+differ is left out likewise: docs/amqp.md lists it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ KEYS: Final = ("a", "b", "a.b", "a.b.c", "", "ä")
 PATTERNS: Final = (*KEYS, "a.*", "#", "*.b", "a.#")
 KINDS: Final = ("direct", "fanout", "topic", "headers")
 HOUR_MS: Final = 3_600_000
+PRIORITIES: Final = (-5, 0, 0, 1, 2)
+"""Of consumers."""
 MOST_HELD: Final = 40
 """Deliveries that a channel holds before it settles some."""
 
@@ -171,10 +174,11 @@ class Operations:
             "x-dead-letter-exchange": lambda: self._random.choice([self._view.named(DEAD)] * 3 + ["", 7]),
             "x-dead-letter-routing-key": lambda: self._random.choice(["gone", "gone", False]),
             "x-queue-type": lambda: self._random.choice(["classic", "classic", "nonsense", 2]),
+            "x-single-active-consumer": lambda: self._random.choice([True, True, True, False, 1, "true"]),
             "x-unknown": lambda: self._random.choice(["kept", 1, Field("t", value=True)]),
         }
-        if self._often(0.6):
-            return Table.of({})
+        if self._often(0.55):
+            return Table.of({"x-single-active-consumer": True} if self._often(0.2) else {})
         said = {name: make() for name, make in choose.items() if self._often(0.25)}
         if {"x-max-length", "x-max-length-bytes"} & said.keys():
             said.setdefault("x-overflow", "reject-publish")
@@ -325,25 +329,48 @@ class Operations:
 
     def _consume(self, place: Place) -> Operation | None:
         channel, queue = self._channel(place), self._queue(place)
+        if (single := [name for name in self._view.single if self._view.queues.get(name) is None]) and self._often(0.5):
+            queue = self._random.choice(sorted(single))
         if channel.tag:
             # A tag that is in use.
             if not queue or not self._may_end(place):
                 return None
             return Operation(*place, basic.BasicConsume(queue=queue, consumer_tag=channel.tag))
-        taken = (queue or channel.last_queue) in self._view.consumed()
+        known = queue or channel.last_queue
+        priority = self._priority(known)
         method = basic.BasicConsume(
             queue=queue,
             consumer_tag="" if self._often(0.3) else f"tag-{self._random.randrange(3)}",
             no_ack=self._is_limited(place, queue) or self._often(0.2),
-            # Of two that share, either may be first: one more is let in nowhere.
-            exclusive=taken or self._often(0.2),
+            # Of two that share, either may be first: where there is no order of them, one more is let in nowhere.
+            exclusive=priority is None or self._often(0.2),
             nowait=False,
+            arguments=self._consumer_arguments(priority),
         )
         return Operation(*place, method)
 
-    def _cancel(self, place: Place) -> Operation:
-        tag = self._channel(place).tag or "unknown"
-        return Operation(*place, basic.BasicCancel(consumer_tag=tag, nowait=self._often(0.1)))
+    def _priority(self, queue: str) -> int | None:
+        """One that a further consumer may have; None where there is none."""
+        there = [self._view.channels[place].priority for place in self._view.consumers(queue)]
+        if queue in self._view.single:
+            # With RabbitMQ 3 one of a higher priority waits, and here it does not.
+            most = self._view.channels[self._view.active[queue]].priority if there else 2
+            return self._random.choice([each for each in PRIORITIES if each <= most] or [most])
+        left = [each for each in PRIORITIES if each not in there]
+        return self._random.choice(left) if left and (not there or self._often(0.5)) else None
+
+    def _consumer_arguments(self, priority: int | None) -> Table:
+        if self._often(0.03):
+            return Table.of({"x-priority": self._random.choice(["high", True, 1.5])})
+        return Table.of({"x-priority": priority} if priority or (self._often(0.2) and priority is not None) else {})
+
+    def _cancel(self, place: Place) -> Operation | None:
+        channel = self._channel(place)
+        waits = self._view.active.get(channel.queue) == place and len(self._view.consumers(channel.queue)) > 1
+        if waits and self._view.ready.get(channel.queue):
+            # With RabbitMQ 3 the next one gets nothing before something else happens to the queue.
+            return None
+        return Operation(*place, basic.BasicCancel(consumer_tag=channel.tag or "unknown", nowait=self._often(0.1)))
 
     def _settle(self, place: Place) -> Operation | None:
         held = self._channel(place).held

@@ -58,6 +58,7 @@ class ChannelView:
         tag: of its consumer; empty for none.
         queue: that it consumes from.
         no_ack: whether it settles nothing.
+        priority: of its consumer.
         held: tags that are not settled, in order.
         confirms: whether it is in confirm mode.
         last_queue: the queue that an empty name means.
@@ -66,6 +67,7 @@ class ChannelView:
     tag: str = ""
     queue: str = ""
     no_ack: bool = False
+    priority: int = 0
     held: list[int] = field(default_factory=list)
     confirms: bool = False
     last_queue: str = ""
@@ -79,6 +81,9 @@ class View:
         prefix: the beginning of all names, other in each episode.
         queues: those that are there, with the session that has each for itself.
         limited: those of them that were declared with a limit.
+        single: those with a single active consumer.
+        active: where the active consumer of each of these is.
+        ready: messages that were ready in each of the queues when that was asked last.
         exchanges: those that are there, beside the broker's own.
         channels: all of both sessions.
     """
@@ -86,6 +91,10 @@ class View:
     prefix: str
     queues: dict[str, int | None] = field(default_factory=dict)
     limited: set[str] = field(default_factory=set)
+    single: set[str] = field(default_factory=set)
+    active: dict[str, Place] = field(default_factory=dict)
+    ready: dict[str, int] = field(default_factory=dict)
+    _came: list[Place] = field(default_factory=list)
     exchanges: set[str] = field(default_factory=set)
     channels: dict[Place, ChannelView] = field(
         default_factory=lambda: {(session, channel): ChannelView() for session in SESSIONS for channel in CHANNELS}
@@ -98,6 +107,10 @@ class View:
     def consumed(self) -> set[str]:
         """Queues that have a consumer."""
         return {each.queue for each in self.channels.values() if each.tag}
+
+    def consumers(self, queue: str) -> list[Place]:
+        """Where a queue has consumers, in the order in which they came."""
+        return [place for place in self._came if self.channels[place].queue == queue]
 
     def expect(self, operation: Operation) -> None:
         """What may be there once this is done: what is asked then, to find out."""
@@ -121,6 +134,18 @@ class View:
             kind, _, named = name.partition(" ")
             if isinstance(facts, str) and facts.startswith("NOT_FOUND"):
                 self._gone(kind, named)
+            elif kind == "queue" and not isinstance(facts, str):
+                self.ready[named] = facts[0]
+        self._find_active()
+
+    def _find_active(self) -> None:
+        """Of a queue with a single active consumer it is the one that it was, as long as that is there."""
+        self._came = [place for place in self._came if self.channels[place].tag]
+        self._came += [place for place, each in self.channels.items() if each.tag and place not in self._came]
+        self.active = {queue: place for queue, place in self.active.items() if place in self.consumers(queue)}
+        for queue in self.single:
+            if queue not in self.active and (there := self.consumers(queue)):
+                self.active[queue] = max(there, key=lambda place: self.channels[place].priority)
 
     def _gone(self, kind: str, name: str) -> None:
         if kind == "exchange":
@@ -128,6 +153,8 @@ class View:
             return
         self.queues.pop(name, None)
         self.limited.discard(name)
+        self.single.discard(name)
+        self.ready.pop(name, None)
         for channel in self.channels.values():
             if channel.queue == name:
                 channel.tag = channel.queue = ""
@@ -148,11 +175,13 @@ class View:
             assert isinstance(operation.method, entity.QueueDeclare)
             if not operation.method.passive:
                 self.queues[channel.last_queue] = session if operation.method.exclusive else None
+                self._declared(operation.method, channel.last_queue)
         elif heard.name == "basic.consume-ok":
             assert isinstance(operation.method, basic.BasicConsume)
             channel.tag = heard.facts["consumer_tag"]
             channel.queue = operation.method.queue or channel.last_queue
             channel.no_ack = operation.method.no_ack
+            channel.priority = operation.method.arguments.get("x-priority") or 0  # type: ignore[assignment]
         elif heard.name == "basic.cancel":
             channel.tag = channel.queue = ""
         elif (heard.name == "basic.deliver" and not channel.no_ack) or (
@@ -171,6 +200,7 @@ class View:
             channel.confirms = True
         elif isinstance(method, entity.QueueDeclare) and method.nowait:
             channel.last_queue = method.queue
+            self._declared(method, method.queue)
         elif isinstance(method, basic.BasicCancel) and method.consumer_tag == channel.tag:
             channel.tag = channel.queue = ""
         elif isinstance(method, basic.BasicRecover | basic.BasicRecoverAsync):
@@ -179,6 +209,11 @@ class View:
             self._settle(channel, method.delivery_tag, method.delivery_tag, multiple=method.multiple)
         elif isinstance(method, basic.BasicReject):
             self._settle(channel, method.delivery_tag, method.delivery_tag, multiple=False)
+
+    def _declared(self, method: entity.QueueDeclare, queue: str) -> None:
+        """It is there, and is what was declared."""
+        if method.arguments.get("x-single-active-consumer") is True:
+            self.single.add(queue)
 
     def _settle(self, channel: ChannelView, first: int, last: int, *, multiple: bool) -> None:
         """Tags are settled; 0 with ``multiple`` is all there are."""

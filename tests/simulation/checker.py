@@ -180,10 +180,10 @@ class Checker:
         flagged = event.possibly_replayed or event.delivery_count > 1
         # What was on its way when the connection was let go still crosses the wire, and is nobody's.
         is_held = event.connection not in self._gone
-        if is_held and queue.rules.in_order and queue.receiver not in (None, event.connection):
+        if is_held and queue.receiver not in (None, event.connection) and self._is_anothers(queue, event):
             text = f"{event.queue} is delivered to connection {event.connection} while {queue.receiver} has it"
             self._find(SHARED, event.time, text)
-        if is_held:
+        if is_held and not (queue.rules.single and isinstance(event, Taken)):
             queue.receiver = event.connection
         for index, message in enumerate(event.messages):
             sequence = event.first + index
@@ -207,6 +207,13 @@ class Checker:
             stored.lease_until, stored.lease_latest = self._takes.lease(queue, event)
             self._heed_late_answer(stored, event)
             queue.held.setdefault(event.connection, {})[sequence] = None
+
+    def _is_anothers(self, queue: QueueState, event: Delivered | Taken) -> bool:
+        """Whether nobody but who has the queue may get anything."""
+        if queue.rules.single and isinstance(event, Delivered):
+            held = queue.held.get(queue.receiver or 0, ())
+            return any(self._timing.is_leased(queue.stored[sequence], event.time) for sequence in held)
+        return queue.rules.in_order
 
     def _is_genuine(self, queue: QueueState, event: Delivered | Taken, sequence: int, message: str) -> bool:
         origins = [queue, *(self._queues[name] for name in queue.rules.fed_by)]

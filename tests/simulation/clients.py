@@ -141,7 +141,13 @@ class Consumer(Client):
     async def _live(self) -> None:
         plan = self.plan
         while True:
-            receiver = Receiver(RECEIVE_ADDRESS, queue=plan.queue, max_in_flight=plan.max_in_flight, reconnect=PATIENCE)
+            receiver = Receiver(
+                RECEIVE_ADDRESS,
+                queue=plan.queue,
+                max_in_flight=plan.max_in_flight,
+                reconnect=PATIENCE,
+                priority=plan.priority,
+            )
             running = receiver.to(Sink.foreach(self._handle)).run()
             try:
                 await stay(running, self.random.expovariate(1 / plan.stays))

@@ -51,6 +51,7 @@ class QueueRules:
         delay: seconds before the first delivery, unless the sender says otherwise.
         ttl: seconds after which it is not delivered for the first time, unless the sender says less; None for never.
         in_order: whether there is one receiver at a time, and first deliveries come in the order of the queue whoever gets them.
+        single: whether one receiver has it at a time, and another only when that holds nothing or has left. Takers are beside it.
         drops: whether messages may leave the queue unacknowledged otherwise: expired, as dead letters, or moved.
         moves: whether a program moves messages out of it. An acknowledgement that comes too late may find its message under way, where it
             does not count; the message is back if the other queue is full.
@@ -67,6 +68,7 @@ class QueueRules:
     fed_by: tuple[str, ...] = ()
     longest: float | None = None
     taken_only: bool = False
+    single: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tests.simulation.exchange_plan import EXCHANGES_CHANCE, ExchangesPlan, draw
 
 QUEUE_FEATURES: Final = frozenset({"reject", "exclusive", "delay", "ttl", "dead letters"})
 """What queues may be declared to do beyond limits and timeouts."""
-FEATURES: Final = QUEUE_FEATURES | {"transactions", "map", "moves", "takes", "exchanges"}
+FEATURES: Final = QUEUE_FEATURES | {"transactions", "map", "moves", "takes", "exchanges", "single", "priorities"}
 """With what programs, and gateways in the broker, may do beyond sending and receiving."""
 FEATURE_CHANCE: Final = 0.15
 """Each feature's, in each queue: most runs have one or two, and some queues have none."""
@@ -22,6 +22,8 @@ VISIBILITIES: Final = (0.5, 2.0, 10.0)
 """Seconds, of queues."""
 TAKES_CHANCE: Final = 0.4
 """That a run has callers that take by request."""
+PRIORITIES: Final = (-1, 1, 1, 7)
+"""Of consumers, where they have one."""
 MAX_PRODUCED = 240
 """Messages of one producer: enough for a queue of the smallest limits to fill and reopen several times."""
 
@@ -102,6 +104,7 @@ class ConsumerPlan:
         forgotten: never answered.
         extended: extended first, and acknowledged later.
         stays: mean seconds until it leaves in good order, and comes back.
+        priority: as the receiver's.
     """
 
     name: str
@@ -112,6 +115,7 @@ class ConsumerPlan:
     forgotten: float
     extended: float
     stays: float
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +243,10 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
     takers = _takers(takes, names) if "takes" in features else ()
     busy = {consumer.queue for consumer in consumers}
     queues = [_taken_from(queue, takers, busy) for queue in queues]
+    # Apart as well: the rest is what it was before receivers were told apart.
+    who = Random(f"who receives {seed}")
+    queues = [_single(who, queue, features) if queue.name in names else queue for queue in queues]
+    consumers = [_ranked(who, consumer, features) for consumer in consumers]
     exchanges = None
     if "exchanges" in features and Random(f"any exchanges {seed}").random() < EXCHANGES_CHANCE:
         exchanges = draw_exchanges(seed)
@@ -310,6 +318,20 @@ def _settings(random: Random, features: frozenset[str]) -> QueueSettings:
         ttl=random.choice((0.5, 5.0)) if has["ttl"] else None,
         max_receives=random.randint(1, 4) if has["dead letters"] else None,
     )
+
+
+def _single(random: Random, queue: QueuePlan, features: frozenset[str]) -> QueuePlan:
+    """The same, with a single active consumer where that is drawn."""
+    if random.random() >= FEATURE_CHANCE or queue.settings.exclusive or "single" not in features:
+        return queue
+    settings = replace(queue.settings, single_active_consumer=True)
+    return replace(queue, settings=settings, rules=replace(queue.rules, single=True))
+
+
+def _ranked(random: Random, consumer: ConsumerPlan, features: frozenset[str]) -> ConsumerPlan:
+    """The same, with a priority where that is drawn."""
+    drawn, priority = random.random() < 2 * FEATURE_CHANCE, random.choice(PRIORITIES)
+    return replace(consumer, priority=priority) if drawn and "priorities" in features else consumer
 
 
 def _queues(name: str, settings: QueueSettings, features: frozenset[str]) -> list[QueuePlan]:

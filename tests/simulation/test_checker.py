@@ -402,6 +402,17 @@ def test_strict_order_holds_whoever_receives() -> None:
     assert kinds(one_after_the_other, exclusive) == []
 
 
+def test_of_a_single_active_consumer_another_has_the_queue_when_that_holds_nothing() -> None:
+    single = QueueRules(visibility=10.0, single=True)
+    both = [*SENT, delivered(1, 0, "a"), delivered(2, 1, "b", to=2), done(3, 0), done(3, 1, by=2)]
+    assert kinds(both) == []
+    assert set(kinds(both, single)) == {SHARED}
+    in_turn = [*SENT, delivered(1, 0, "a"), done(2, 0), delivered(3, 1, "b", to=2), done(4, 1, by=2)]
+    assert kinds(in_turn, single) == []
+    expired = [*SENT, delivered(1, 0, "a"), delivered(12, 0, "a", to=2, replayed=True), done(13, 0, by=2)]
+    assert SHARED not in kinds(expired, single)
+
+
 def test_the_queues_own_delay_and_ttl_hold_where_the_sender_says_nothing() -> None:
     events = [offered("a"), arrived(0.0, "a"), delivered(3, 0, "a"), done(4, 0)]
     assert kinds(events) == []

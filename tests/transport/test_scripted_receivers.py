@@ -141,8 +141,8 @@ def test_a_receiver_that_waits_behind_another_says_so_and_when_its_turn_has_come
         run(main)
     assert told == [True, False]
     assert [record.getMessage() for record in caplog.records if record.name == "penstock.receiver"] == [
-        "queue orders is exclusive: this receiver waits in line behind another",
-        "queue orders is exclusive: this receiver has it now",
+        "queue orders is for one receiver at a time: this one waits in line behind another",
+        "queue orders is for one receiver at a time: this one has it now",
     ]
 
 

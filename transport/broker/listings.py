@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pykka import ActorDeadError
 
 from actors import GetStatistics, InboxOverflowError, QueueDirectory, ask
+from actors.queue.operations.browsing import IN_LINE
 from transport.errors import LimitExceededError, RemoteProtocolError
 from transport.security.principal import ANYONE, BROKER_RIGHTS, grants_of, name_of
 from transport.wire.frames import MAX_BODY_BYTES
@@ -26,7 +27,7 @@ from transport.wire.messages import brief
 if TYPE_CHECKING:
     from actors.queue.exchange_directory import ExchangeDirectory
     from actors.queue.schedule_directory import ScheduleDirectory
-    from actors.queue.vocabulary.statistics import QueueStatistics
+    from actors.queue.vocabulary.statistics import ConnectionStatistics, QueueStatistics
     from transport.broker.served import Served
     from transport.security.users import Users
     from transport.wire.messages import Options
@@ -121,6 +122,7 @@ def too_long() -> LimitExceededError:
 async def queue_rows(of: Listed, after: Key | None, only: str | None = None) -> Rows:
     """Every queue, by name; or the one called ``only``."""
     roles = await _roles(of)
+    standing: dict[Any, int] | None = None
     # Most queues have the broker's settings, and to take settings apart costs more than all else of a row.
     last, settings = of.queues.settings, asdict(of.queues.settings)
     names = _names(of, None if after is None else after[0])
@@ -141,7 +143,11 @@ async def queue_rows(of: Listed, after: Key | None, only: str | None = None) -> 
             "receivers": roles.get((name, "receiver"), 0),
             "subscriptions": len(statistics.subscriptions),
             "paused": statistics.paused,
+            "active": None,
         }
+        if (holder := next((facts.connection for facts in statistics.connections if facts.active), None)) is not None:
+            standing = await _by_actor(of) if standing is None else standing
+            counts["active"] = standing.get(holder)
         yield (name,), {"name": name, **row} | settings | counts | declared
 
 
@@ -162,6 +168,7 @@ async def connection_rows(of: Listed, after: Key | None) -> Rows:
         several = await connection.facts()
         either = facts or several
         wire = connection.connection
+        held_ms, waiting, priority = await _of_receivers(of, connection) if facts is None else _of_facts(facts)
         yield (
             (number,),
             {
@@ -174,7 +181,9 @@ async def connection_rows(of: Listed, after: Key | None) -> Rows:
                 "peer": wire.peer if wire is not None else None,
                 "demand": 0 if either is None else either.demand,
                 "in_flight": 0 if either is None else either.in_flight,
-                "held_ms": await _held_ms(of, connection) if facts is None else facts.held_ms,
+                "held_ms": held_ms,
+                "in_line": waiting,
+                "priority": priority,
                 "connected_s": round(of.now() - connection.opened_at, 3),
                 "bytes_in": wire.bytes_in if wire is not None else 0,
                 "bytes_out": wire.bytes_out if wire is not None else 0,
@@ -201,17 +210,40 @@ async def _roles(of: Listed) -> Mapping[tuple[str | None, str | None], int]:
     return roles
 
 
-async def _held_ms(of: Listed, connection: Served[Any]) -> int:
-    """For how long a connection that uses several queues has held the oldest of what it holds, milliseconds."""
-    oldest = looked = 0
+async def _by_actor(of: Listed) -> dict[Any, int]:
+    """The number of the connection of each actor that there is."""
+    numbers: dict[Any, int] = {}
+    counted = 0
+    for connection in list(of.connections.values()):
+        numbers[connection.actor] = connection.number
+        for actors in list(connection.receivers.values()):
+            numbers |= dict.fromkeys(actors, connection.number)
+            counted += len(actors)
+            if counted >= COUNTED_AT_ONCE:
+                counted = 0
+                await asyncio.sleep(0)
+    return numbers
+
+
+def _of_facts(facts: ConnectionStatistics) -> tuple[int, int, int]:
+    """For how long it has held the oldest of what it holds, whether it stands in line for a queue, and its priority."""
+    return facts.held_ms, int(facts.waiting and facts.role in IN_LINE), facts.priority
+
+
+async def _of_receivers(of: Listed, connection: Served[Any]) -> tuple[int, int, int]:
+    """The same of a connection that uses several queues: the oldest, how many of its receivers stand in line, the highest priority."""
+    oldest = looked = waiting = 0
+    highest: int | None = None
     for queue, actors in list(connection.receivers.items()):
         for actor in list(actors):
-            facts = of.queues.party(queue, actor)
-            oldest = max(oldest, 0 if facts is None else facts.held_ms)
+            if (facts := of.queues.party(queue, actor)) is not None:
+                held_ms, waits, priority = _of_facts(facts)
+                oldest, waiting = max(oldest, held_ms), waiting + waits
+                highest = priority if highest is None else max(highest, priority)
             looked += 1
             if looked % COUNTED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-    return oldest
+    return oldest, waiting, highest or 0
 
 
 def user_of(connection: Served[Any]) -> str | None:

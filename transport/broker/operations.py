@@ -160,16 +160,18 @@ class Operations(Declarations):
         settings: QueueSettings | None = None,
         make: bool = True,
         deadline: bool = True,
+        priority: int = 0,
     ) -> Receiving:
         """Attach what receives from ``queue``, with ``settings`` and ``make`` as of `sender`, and its error.
 
-        Without ``deadline`` it has no visibility timeout: what it gets it holds until it answers, or ends.
+        Without ``deadline`` it has no visibility timeout: what it gets it holds until it answers, or ends. It has messages before those of
+        a lower ``priority``.
         """
         found = self._queue("receiver", queue, make=make, settings=settings)
         # Of the queue that is there now: when it answers, another may have its name, or none.
         visibility_timeout = self._services.queues.settings_of(queue).visibility_timeout if deadline else NO_DEADLINE
         id_prefix = self._services.id_prefix(queue)
-        actor = ReceiveFromQueuePublisher.start(found, port, visibility_timeout)
+        actor = ReceiveFromQueuePublisher.start(found, port, visibility_timeout, priority)
         return Receiving(actor, visibility_timeout, id_prefix, self._services.queues.number_of(queue))
 
     def own_receiver(self, port: Port, bindings: Iterable[Binding], *, deadline: bool = True) -> tuple[str, Receiving]:

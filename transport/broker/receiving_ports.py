@@ -21,6 +21,7 @@ from transport.wire.names import check_name
 from transport.wire.queue_named import EXISTING_QUEUE
 from transport.wire.receiver_bindings import BIND, QUEUE, read_bindings, wants_own_queue
 from transport.wire.receiver_deadlines import NO_VISIBILITY, VISIBILITY, wants_deadline
+from transport.wire.receiver_priorities import PRIORITY, priority_of
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -34,12 +35,15 @@ class ReceivingPort(BindingPort):
         self._demand = CumulativeDemand()
         make = hello.options.get(EXISTING_QUEUE) is None
         name, bindings, deadline = hello.queue or "", read_bindings(hello), wants_deadline(hello)
+        priority = priority_of(hello)
+        if priority:
+            self.greet({PRIORITY: priority})
         if wants_own_queue(hello):
             name, receiving = operations.own_receiver(self, bindings, deadline=deadline)
             self.greet({QUEUE: name})
             client.queue = name
         else:
-            receiving = operations.receiver(name, self, make=make, deadline=deadline)
+            receiving = operations.receiver(name, self, make=make, deadline=deadline, priority=priority)
         self.actor, self._visibility_timeout, self._id_prefix = receiving[:3]
         self.bind_first(operations, name, bindings)
 

@@ -36,6 +36,8 @@ CLIENTS: tuple[Column, ...] = (
     ("connected_s", "connected", written.duration),
 )
 """Of senders and of receivers."""
+RANKED: tuple[Column, ...] = (*CLIENTS, ("in_line", "in line", written.truth), ("priority", "priority", written.count))
+"""Of receivers, where one has the queue at a time, or one goes before others."""
 
 
 def page(
@@ -61,7 +63,8 @@ def page(
         some = [each for each in connections if each.get("role") == role]
         told = queue.get(f"{role}s")
         more = max(0, told - len(some)) if isinstance(told, int) else 0
-        lines += [written.counted(len(some) + more, role), *(table(some, CLIENTS, width) if some else ())]
+        columns = RANKED if any(each.get("in_line") or each.get("priority") for each in some) else CLIENTS
+        lines += [written.counted(len(some) + more, role), *(table(some, columns, width) if some else ())]
         # Of connections that use several queues, as those of AMQP.
         lines += [*([f"  {written.count(more)} on connections that use several queues"] if more else ()), ""]
     return [*lines, *subscriptions]
@@ -92,8 +95,15 @@ def blocking(queue: Facts) -> list[str]:
             f"no demand: its receivers ask for nothing now, and hold {written.count(figure('in_flight') or 0)}"
         )
     if line := figure("waiting_receivers"):
-        found.append(f"exclusive: {written.counted(line, 'receiver waits', 'receivers wait')} in line behind the first")
+        found.append(_in_line(queue, line))
     return found
+
+
+def _in_line(queue: Facts, line: int) -> str:
+    """Who has a queue that is for one at a time, and how many wait for it."""
+    kind = "single active consumer" if queue.get("single_active_consumer") else "exclusive"
+    who = f"connection {active}" if isinstance(active := queue.get("active"), int) else "the first"
+    return f"{kind}: {written.counted(line, 'receiver waits', 'receivers wait')} in line behind {who}"
 
 
 def _holds(queue: Facts) -> list[tuple[str, str]]:

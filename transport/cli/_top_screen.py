@@ -70,6 +70,7 @@ PARTIES: Final = (
     Column("held", "held", 7, written.count),
     Column("demand", "demand", 9, written.count),
     Column("waits", "waits", 5, written.truth),
+    Column("priority", "priority", 8, written.count),
     Column("peer", "from", 21, cell),
 )
 CONNECTED: Final = (

@@ -49,6 +49,8 @@ CONNECTIONS_WIDE: tuple[Column, ...] = (
     ("demand", "demand", written.count),
     ("in_flight", "in flight", written.count),
     ("held_ms", "held for", written.milliseconds),
+    ("in_line", "in line", written.count),
+    ("priority", "priority", written.count),
     ("connected_s", "connected", written.duration),
     ("bytes_in", "bytes in", written.size),
     ("bytes_out", "bytes out", written.size),

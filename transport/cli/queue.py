@@ -104,11 +104,20 @@ def _create(settings: dict[str, Any], queue: str, **where: Any) -> None:
 
 
 def _alter(
-    settings: dict[str, Any], queue: str, exclusive: bool | None = None, durable: bool | None = None, **where: Any
+    settings: dict[str, Any],
+    queue: str,
+    exclusive: bool | None = None,
+    durable: bool | None = None,
+    single_active_consumer: bool | None = None,
+    **where: Any,
 ) -> None:
     """Give a queue that is there other settings. What is not said stays as it is; what it holds stays too."""
     # Its options are made of QUEUE_SETTINGS.
-    for name, said in (("exclusive", exclusive), ("durable", durable)):
+    for name, said in (
+        ("exclusive", exclusive),
+        ("durable", durable),
+        ("single_active_consumer", single_active_consumer),
+    ):
         if said is not None:
             tell("queue alter", f"{name} cannot change, for {UNALTERABLE[name]}: delete the queue and create it anew")
             raise typer.Exit(EXIT_USAGE)

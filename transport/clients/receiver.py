@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from transport.clients.at_work import AtWork
     from transport.clients.tracing import Tracing
     from transport.clients.waiting import OnWait
+    from transport.wire.messages import Options
     from transport.wire.receiver_bindings import Binding
 
 OWN = "(own)"
@@ -63,8 +64,8 @@ class Receiver(Source[Delivery, None]):
         limit: acknowledge this many messages, then complete; never is more requested than is left of it.
         client_id: a name for the statistics.
         reconnect: how to come back after a broken connection, and when to give up.
-        on_waiting: called with True when the broker says that this receiver waits behind another, because the queue is exclusive, and
-            with False when its first message shows that its turn has come. A warning is logged either way.
+        on_waiting: called with True when the broker says that this receiver waits behind another, because the queue is exclusive, or has
+            a single active consumer, and with False when its first message shows that its turn has come. A warning is logged either way.
         access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.
         on_failure: what is done when a function that is given a delivery raises an exception (docs/failures.md). ``stop``: the stream
             fails. ``return``: the message goes back to the queue and has failed, so ``max_receives`` bounds how often; the stream goes
@@ -78,6 +79,8 @@ class Receiver(Source[Delivery, None]):
             several. So each queue gets a copy of what is published (docs/exchanges.md). Bindings stay when the receiver ends.
         deadline: whether a message that is not acknowledged within the visibility timeout is delivered again. Without one it is this
             receiver's for as long as it is connected, unless it is rejected.
+        priority: a message goes to the receivers of the highest priority that have demand, any whole number. Others get some while none of
+            a higher one asks for any.
         tracing: a `Tracing`, for a span ``process <queue>`` around each call of the handlers of `handle` and `handle_blocking`.
 
     Raises:
@@ -106,6 +109,7 @@ class Receiver(Source[Delivery, None]):
         tracing: Tracing | None = None,
         bind: Binding | Sequence[Binding] | None = None,
         deadline: bool = True,
+        priority: int = 0,
     ) -> None:
         if max_in_flight < 1 or max_in_flight_bytes < 1 or (limit is not None and limit < 1):
             raise LocalProtocolError(
@@ -138,6 +142,17 @@ class Receiver(Source[Delivery, None]):
         self.handler_failures = HandlerFailures(on_failure, retry_delay)
         self.creates_queue = create
         self.has_deadline = deadline
+        self.priority = priority
+        self.hello_options: Options = {}
+        """What HELLO has of it that a few say only."""
+        if not deadline:
+            from transport.wire.receiver_deadlines import WITHOUT_DEADLINE  # noqa: PLC0415 - few want that
+
+            self.hello_options[WITHOUT_DEADLINE] = True
+        if priority != 0 or type(priority) is not int:
+            from transport.wire.receiver_priorities import PRIORITY, checked_priority  # noqa: PLC0415 - few have one
+
+            self.hello_options[PRIORITY] = checked_priority(priority)
         self.on_wait = on_wait
         self.tracing = tracing
         self.at_work: AtWork | None = None

@@ -40,6 +40,7 @@ EXTENSIONS_PER_TIMEOUT = 3
 MAX_IDLE_EXTENSIONS = 18
 """Extensions in a row without anything handed on (six visibility timeouts): a stream that stands still for longer gives others
 their chance at what waits here."""
+NO_PRIORITIES = "the broker at {} is older than this client and knows no priorities: receivers of queue {} take turns"
 
 
 class Description(Protocol):
@@ -57,6 +58,8 @@ class Description(Protocol):
     handler_failures: HandlerFailures
     creates_queue: bool
     has_deadline: bool
+    priority: int
+    hello_options: Options
     bindings: tuple[Binding, ...]
     owns_queue: bool
     on_wait: OnWait | None
@@ -200,6 +203,8 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
             self.link.abort()
             self.link_failed(old_broker(self.link.address))
             return
+        if self._receiver.priority and "priority" not in welcome.options:
+            logger.warning("%s", NO_PRIORITIES.format(self.link.address, self._receiver.queue_name))
         if self._receiver.owns_queue and isinstance(name := welcome.options.get("queue"), str):
             self.session.queue = name
         self.session.dead_letters = welcome.options.get("dead_letters") is True
@@ -265,11 +270,7 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
 
     def _hello(self) -> Hello:
         receiver = self._receiver
-        options: Options = {}
-        if not receiver.has_deadline:
-            from transport.wire.receiver_deadlines import WITHOUT_DEADLINE  # noqa: PLC0415 - few want that
-
-            options[WITHOUT_DEADLINE] = True
+        options = receiver.hello_options.copy()
         if receiver.bindings:
             from transport.wire.receiver_bindings import BIND, OWN_QUEUE, said_bindings  # noqa: PLC0415 - few want that
 
@@ -283,10 +284,10 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
         return hello_of("receiver", receiver.queue_name, receiver.client_id, options, create=False)
 
     def _note_waiting(self, waiting: bool) -> None:
-        """Whoever gets nothing because another has an exclusive queue is to know it."""
+        """Whoever gets nothing because another has a queue that is for one at a time is to know it."""
         self._waits = waiting
         logger.warning(
-            "queue %s is exclusive: this receiver %s",
+            "queue %s is for one receiver at a time: this one %s",
             self._receiver.queue_name,
             "waits in line behind another" if waiting else "has it now",
         )

@@ -20,10 +20,12 @@ from transport.consumer.decoding import JSON, Codec, Decode
 from transport.consumer.failures import ConsumerFailures
 from transport.consumer.parameters import parameters_of
 from transport.consumer.probe import HealthProbe
+from transport.consumer.values import positive
 from transport.errors import LocalProtocolError, TransportError
 from transport.security.access import Access
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS
 from transport.wire.names import check_name
+from transport.wire.receiver_priorities import checked_priority
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,6 +65,7 @@ class Consumer:
         access: who this is, and whether TLS is spoken; as of `Receiver`.
         create: whether queues are made where there are none.
         health: an address ``host:port`` that answers HTTP with 200 while `healthy`, else with 503; None for none.
+        priority: of all its handlers among the receivers of their queues, as of `Receiver`.
 
     Raises:
         LocalProtocolError: a value that cannot be.
@@ -86,10 +89,11 @@ class Consumer:
         access: Access | None = None,
         create: bool = True,
         health: str | None = None,
+        priority: int = 0,
     ) -> None:
         self._addresses = addresses
         self._queue = None if queue is None else check_name(queue, "queue")
-        self._concurrency = _positive("concurrency", concurrency)
+        self._concurrency = positive("concurrency", concurrency)
         self._on_failure = on_failure
         self._retry_delay = retry_delay
         ConsumerFailures(on_failure, retry_delay)  # so that what cannot be is told here, not at the first handler
@@ -100,11 +104,12 @@ class Consumer:
         if not max_handling >= 0:
             raise LocalProtocolError(f"max_handling is {max_handling!r}; it is a number of seconds, 0 or more")
         self._max_handling = max_handling
-        self._max_in_flight = None if max_in_flight is None else _positive("max_in_flight", max_in_flight)
+        self._max_in_flight = None if max_in_flight is None else positive("max_in_flight", max_in_flight)
         self._client_id = client_id
         self._reconnect = reconnect
         self._access = access
         self._create = create
+        self._priority = checked_priority(priority)
         self._probe = None if health is None else HealthProbe(health, self.healthy)
         self._bindings: list[Binding] = []
         self._runs: list[Running[Any, Any]] = []
@@ -211,7 +216,7 @@ class Consumer:
         Raises:
             LocalProtocolError: it is no handler, or a value cannot be.
         """
-        gathering = Gathering(_positive("max_messages", max_messages), max_wait)
+        gathering = Gathering(positive("max_messages", max_messages), max_wait)
         if not max_wait > 0:
             raise LocalProtocolError(f"max_wait is {max_wait!r}; it is a number of seconds, more than 0")
 
@@ -243,7 +248,7 @@ class Consumer:
                 raise LocalProtocolError(
                     f"handler {parameters.handler}: processes={processes!r:.40} are as many calls at a time: leave out concurrency"
                 )
-            concurrency = _positive("processes", processes)
+            concurrency = positive("processes", processes)
             check_found(parameters.handler, function, codec)
             call = Call(function, codec, gathering is not None)
         queue = self._queue if queue is None else queue
@@ -251,7 +256,7 @@ class Consumer:
             raise LocalProtocolError(
                 f'handler {parameters.handler} has no queue: say Consumer(queue="orders"), or @consumer.handler(queue="orders")'
             )
-        at_a_time = _positive("concurrency", self._concurrency if concurrency is None else concurrency)
+        at_a_time = positive("concurrency", self._concurrency if concurrency is None else concurrency)
         handled = at_a_time * (1 if gathering is None else gathering.max_messages)
         if self._max_in_flight is not None and gathering is not None and self._max_in_flight < gathering.max_messages:
             raise LocalProtocolError(
@@ -269,6 +274,7 @@ class Consumer:
             reconnect=self._reconnect,
             access=self._access,
             create=self._create,
+            priority=self._priority,
         )
         self._bindings.append(
             Binding(receiver, failures, function, parameters, at_a_time, gathering, call, self._max_handling)
@@ -442,9 +448,3 @@ class Consumer:
 
 async def _attend(run: Running[Any, Any]) -> None:
     await run
-
-
-def _positive(name: str, value: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise LocalProtocolError(f"{name} is {value!r:.40}; it is a whole number, 1 or more")
-    return value

@@ -254,6 +254,8 @@ def _shown(facts: ConnectionStatistics, served: Connected | None) -> tuple[Party
         "demand": facts.demand,
         "held": facts.in_flight,
         "waits": facts.waiting,
+        "active": facts.active,
+        "priority": facts.priority,
         "messages": facts.messages,
     }
 

@@ -12,7 +12,8 @@ What was given out before stays given: permits of senders, deadlines of leases, 
   dead-letter exchange and its key, but what still waits for room there is judged anew too (``letters_out``).
 - how long a subscription that nobody uses is kept: for those there are, from when they were last used, but for a grace.
 
-``exclusive`` cannot change: receivers were told whether they wait in line, and subscriptions are owned or not by it.
+``exclusive`` and ``single_active_consumer`` cannot change: receivers were told whether they wait in line, and subscriptions are owned or
+not by it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 def alter(core: QueueCore, command: AlterQueue, now: float) -> QueueSettings:
     """Go on with other settings."""
     settings, before = command.settings, core.settings
-    assert settings.exclusive == before.exclusive, "whoever records the settings refuses this"
+    for name in ("exclusive", "single_active_consumer"):
+        assert getattr(settings, name) == getattr(before, name), "whoever records the settings refuses this"
     core.depend_on(command.after)
     core.take_settings(settings)
     permits = [sender.permits for sender in core.senders.values() if sender.capacity is core.capacity]

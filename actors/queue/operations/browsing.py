@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError
-from actors.queue.operations.receiving import waits_in_line
+from actors.queue.operations.in_line import waits_in_line
 from actors.queue.state.entries import stored_entry
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.events import ReservedRange
@@ -41,7 +41,7 @@ def describe(core: QueueCore, now: float, *, parties: bool = True) -> QueueStati
         in_flight=core.leases.in_flight,
         reserved=log.reserved_messages,
         delayed=core.ready.delayed.messages,
-        demand_waiting=core.ring.total,
+        demand_waiting=core.ring.demand,
         capacity_granted=core.capacity.messages + core.staged.capacity.messages,
         stored_messages=log.stored_messages,
         stored_bytes=log.stored_bytes,
@@ -125,12 +125,20 @@ def _receiving(core: QueueCore, receiver: Receiver, now: float) -> ConnectionSta
     oldest = receiver.held.first()
     held_ms = 0 if oldest is None else max(0, int(1000 * (now - oldest.since)))
     return ConnectionStatistics(
-        receiver.connection, role, demand, receiver.in_flight, line, receiver.messages, held_ms=held_ms
+        receiver.connection,
+        role,
+        demand,
+        receiver.in_flight,
+        line,
+        receiver.messages,
+        held_ms=held_ms,
+        priority=receiver.priority,
+        active=core.line is not None and core.line.holder is receiver,
     )
 
 
 IN_LINE = ("receiver", "taker")
-"""Roles that stand in line for an exclusive queue."""
+"""Roles that stand in line for a queue that one has at a time."""
 
 BROWSE_MESSAGES = 32_768
 """Messages of one step at most: even where every other one is acknowledged, its pieces are made within some milliseconds."""

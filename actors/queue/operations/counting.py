@@ -92,7 +92,7 @@ def figures_of(core: QueueCore) -> Figures:
         log.stored_bytes,
         log.staged_messages,
         log.staged_bytes,
-        core.ring.total,
+        core.ring.demand,
         capacity.messages + staged.messages,
         len(core.senders),
         len(core.receivers) + len(core.subscribers),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from actors.queue.operations.dead_letters import comes_round, hand_over
 from actors.queue.operations.judging import judge_on
+from actors.queue.state.priority_ring import PriorityRing
 from actors.queue.state.receivers import Receiver, Take
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.structures.ranges import merged
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Entry, Span
+    from actors.queue.state.receivers import DemandRing
     from actors.queue.state.subscriptions import Reservation
     from actors.queue.structures.ranges import Range
 
@@ -167,7 +169,16 @@ def dispatch(core: QueueCore, now: float, *, within: bool = False) -> None:
                 return
         if ready.messages == available:
             # What is ready is not for those who wait, or waits itself for what comes before it.
+            _dispatch_below(core, ring, now)
             return
+
+
+def _dispatch_below(core: QueueCore, ring: DemandRing | PriorityRing, now: float) -> None:
+    """Those whose turn it is do not want what is ready, as reservations may not: so it is the turn of a lower priority."""
+    if isinstance(ring, PriorityRing) and not ring.reading and next_ready(core, now) is not None:
+        aside = ring.set_aside()
+        dispatch(core, now, within=True)
+        ring.put_back(*aside)
 
 
 def _dispatch_timed(core: QueueCore, now: float) -> None:

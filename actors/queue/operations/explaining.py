@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.queue.operations.receiving import waits_in_line
+from actors.queue.operations.in_line import waits_in_line
 from actors.queue.vocabulary.replies import Tell, WaitExplained
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def _of_sender(core: QueueCore, sender: Sender) -> Reason:
 def _of_receiver(core: QueueCore, receiver: Receiver) -> Reason:
     name, log = core.name, core.log
     if waits_in_line(core, receiver):
-        return LINE, f"queue {name} is exclusive, and another receiver has it: waiting in line"
+        kind = "is exclusive" if core.settings.exclusive else "has a single active consumer"
+        return LINE, f"queue {name} {kind}, and another receiver has it: waiting in line"
     if receiver.demand <= 0 or receiver.byte_credit <= 0:
         return None
     if not log.stored_messages:

@@ -1,9 +1,8 @@
 """The operations of receivers: demand, acknowledgement, return, extension, departure; and what comes of leases and delays in time.
 
-An exclusive queue has one receiver at a time, in strict order, and the next ones wait in line. Who came first holds the queue until it
-leaves, whether it wants messages or not. The others may state their demand meanwhile; it is served when it is their turn. Nothing is
-passed over: while a message waits for a delay, its own or one that it was returned with, nothing after it is delivered. A subscription
-cannot be owned on such a queue: reserving is taking messages out of turn.
+An exclusive queue has one receiver at a time (`in_line`), in strict order. Nothing is passed over: while a message waits for a delay, its
+own or one that it was returned with, nothing after it is delivered. A subscription cannot be owned on such a queue, or one with a single
+active consumer: reserving is taking messages out of turn.
 """
 
 from __future__ import annotations
@@ -13,14 +12,16 @@ from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
+from actors.queue.operations import in_line
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
+from actors.queue.operations.in_line import consume_no_more, join_ring, waits_in_line
 from actors.queue.state.receivers import Receiver
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
 from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesReturned, QueuePurged
-from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand
+from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand, ReturnedForMore
 from actors.queue.vocabulary.replies import NothingHeld, ReceiverAttached
 from actors.queue.vocabulary.settings import (
     MAX_DELAYED,
@@ -47,28 +48,13 @@ def tell_if_idle(core: QueueCore, receiver: Receiver) -> None:
         core.tell(receiver.connection, NothingHeld())
 
 
-def waits_in_line(core: QueueCore, receiver: Receiver) -> bool:
-    """Whether another receiver holds the queue."""
-    # Receivers are in the order in which they came.
-    return core.settings.exclusive and next(iter(core.receivers.values())) is not receiver
-
-
-def join_ring(core: QueueCore, receiver: Receiver) -> bool:
-    """Have a receiver with demand wait for messages; False where it does already, has none, or stands in line."""
-    if receiver.demand <= 0 or receiver.byte_credit <= 0 or receiver in core.ring.waiting:
-        return False
-    if waits_in_line(core, receiver):
-        return False
-    core.ring.join(receiver)
-    return True
-
-
 def attach_receiver(core: QueueCore, command: commands.AttachReceiver, _now: float) -> None:
     """Make a receiver known, and say whether it has to wait in line."""
     connection = is_new_receiver(core, command.connection)
     visibility = max(core.settings.visibility_timeout, command.told_visibility)
-    receiver = core.receivers[connection] = Receiver(connection, visibility=visibility)
+    receiver = core.receivers[connection] = Receiver(connection, visibility=visibility, priority=command.priority)
     core.use.come()
+    in_line.come(core, receiver)
     core.tell(connection, ReceiverAttached(waits_in_line(core, receiver), core.settings.max_receives is not None))
 
 
@@ -129,13 +115,32 @@ def reject(core: QueueCore, command: commands.Rejected, now: float) -> None:
         raise QueueLimitError(
             "MAX_DELAYED", MAX_DELAYED, "return fewer messages, more of them together, or with no delay"
         )
+    returned = _taken_back(core, receiver, ranges)
+    give_back(core, returned, now, delay, command.failed, command.reason, command.error)
+    dispatch(core, now)
+
+
+def return_for_more(core: QueueCore, command: ReturnedForMore, now: float) -> None:
+    """Make messages receivable again, and add to the receiver's demand."""
+    if command.messages < 0:
+        raise InvalidRequestError(f"{command.messages} messages are requested; they may not be negative")
+    receiver = core.receiver(command.connection)
+    ranges = checked_ranges(command.ranges)
+    core.leases.check(receiver, ranges)
+    give_back(core, _taken_back(core, receiver, ranges), now, failed=False)
+    core.ring.want_more(receiver, command.messages)
+    join_ring(core, receiver)
+    dispatch(core, now)
+
+
+def _taken_back(core: QueueCore, receiver: Receiver, ranges: Sequence[Range]) -> list[Span]:
+    """What is still held of what is answered; it is held no more."""
     returned: list[Span] = []
     for start, stop in ranges:
         held = core.leases.take(receiver, start, stop)
         returned += held
         _late(receiver, start, stop, [(span.start, span.stop) for span in held])
-    give_back(core, returned, now, delay, command.failed, command.reason, command.error)
-    dispatch(core, now)
+    return returned
 
 
 def extend(core: QueueCore, command: commands.Extended, now: float) -> None:
@@ -161,13 +166,7 @@ def withdraw_demand(core: QueueCore, command: DemandWithdrawn, now: float) -> No
     receiver.byte_credit = min(0, receiver.byte_credit)
     if command.ends:
         consume_no_more(core, receiver, now)
-
-
-def consume_no_more(core: QueueCore, receiver: Receiver, now: float) -> None:
-    """A receiver keeps its queue from expiring no more."""
-    if receiver.consumes:
-        receiver.consumes = False
-        core.use.go(now)
+        dispatch(core, now)
 
 
 def limit_demand(core: QueueCore, command: LimitDemand, now: float) -> None:
@@ -189,17 +188,13 @@ def detach_receiver(core: QueueCore, connection: Connection, now: float, failed:
     if receiver is None:
         return
     core.ring.leave(receiver)
-    consume_no_more(core, receiver, now)
     for take in list((receiver.takes or {}).values()):
         end_wait(core, take)
+    in_line.forget_priority(core, receiver)
+    # Before it is another's turn: what it held is the first that this one gets.
     give_back(core, core.leases.take_all(receiver), now, failed=failed)
-    if core.settings.exclusive and core.receivers:
-        # Whose turn it is now can have messages.
-        following = next(iter(core.receivers.values()))
-        join_ring(core, following)
-        for take in (following.takes or {}).values():
-            if take not in core.ring.waiting:
-                core.ring.join(take)
+    consume_no_more(core, receiver, now)
+    in_line.leave_line(core, receiver)
     dispatch(core, now)
 
 

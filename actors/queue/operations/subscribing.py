@@ -55,6 +55,11 @@ def open_subscription(core: QueueCore, command: commands.OpenSubscription, now: 
             f"queue {core.name!r} is exclusive: one receiver has it, in strict order, and a subscription would take messages "
             "out of turn; receive from it, or declare a queue that is not exclusive"
         )
+    if mode == OWN and core.settings.single_active_consumer:
+        raise InvalidRequestError(
+            f"queue {core.name!r} has a single active consumer, and a subscription would take messages beside it; receive from it, "
+            "or declare a queue without that"
+        )
     if mode == OWN:
         ledger = _take_over(core, command) if command.epoch is None else _join(core, name, command.epoch)
         _install(core, ledger, command, now)

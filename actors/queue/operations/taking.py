@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
+from actors.queue.operations import in_line
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
-from actors.queue.operations.receiving import consume_no_more, give_back, is_new_receiver, tell_if_idle, waits_in_line
+from actors.queue.operations.in_line import consume_no_more, takes_wait
+from actors.queue.operations.receiving import give_back, is_new_receiver, tell_if_idle
 from actors.queue.state.receivers import Receiver, Take
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import MessagesAcknowledged
@@ -36,6 +38,7 @@ def attach_taker(core: QueueCore, command: takes.AttachTaker, _now: float) -> No
     connection = is_new_receiver(core, command.connection)
     receiver = core.receivers[connection] = Receiver(connection, by_request=True, takes={})
     core.use.come()
+    in_line.come(core, receiver)
     # Nobody may ever ask it for anything.
     tell_if_idle(core, receiver)
 
@@ -68,7 +71,7 @@ def take_messages(core: QueueCore, command: takes.TakeMessages, now: float) -> N
     take = Take(receiver, command.request, command.messages, command.bytes, visibility)
     waiting[command.request] = take
     core.wait_deadlines.push(take, now + command.wait)
-    if not waits_in_line(core, receiver):
+    if not takes_wait(core, receiver):
         core.ring.join(take)
         dispatch(core, now)
     if command.wait == 0 and command.request in waiting and core.unfinished_at is None:

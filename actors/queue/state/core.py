@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
+from actors.queue.state.line import line_of
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import Outbox, unheld
 from actors.queue.state.receivers import DemandRing, LeaseTable, Receiver
@@ -30,11 +31,14 @@ if TYPE_CHECKING:
 
     from actors.errors import QueueError
     from actors.queue.state.entries import Span
+    from actors.queue.state.line import Line
     from actors.queue.state.permits import Permits
+    from actors.queue.state.priority_ring import PriorityRing
     from actors.queue.state.ready import Judging, ReadyRanges
     from actors.queue.state.receivers import Take
     from actors.queue.state.senders import Incoming, Sender
     from actors.queue.state.subscriptions import Absence, Reservation, Subscriber
+    from actors.queue.structures.deadlines import Due
     from actors.queue.vocabulary.events import Event
     from actors.queue.vocabulary.moves import Parcel
     from actors.queue.vocabulary.replies import Connection, Effect, Reply
@@ -69,6 +73,7 @@ class QueueCore:
         leases: messages that receivers hold.
         outbox: messages that leave for the dead-letter queue.
         ring: receivers, takes and reservations that wait for messages.
+        line: who has the queue, and who waits for it, where one receiver has it at a time; else None.
         capacity: permits of senders.
         senders: by connection; ``sender_of`` has those with a producer id, by that.
         receivers: by connection, in the order in which they came.
@@ -106,7 +111,8 @@ class QueueCore:
     ready: ReadyRanges
     leases: LeaseTable
     outbox: Outbox
-    ring: DemandRing
+    ring: DemandRing | PriorityRing
+    line: Line | None
     capacity: Capacity
     staged: Staged
     senders: dict[Connection, Sender]
@@ -118,7 +124,7 @@ class QueueCore:
     wait_deadlines: DeadlineHeap[Reservation | Take]
     unused: DeadlineHeap[Absence]
     forgets_from: float
-    heaps: tuple[DeadlineHeap[Any], ...]
+    heaps: tuple[Due, ...]
     parcels: dict[Parcel, Span]
     use: Use
     effects: list[Effect]
@@ -194,6 +200,7 @@ class QueueCore:
         self.outbox = Outbox(now)
         self.leases = LeaseTable()
         self.ring = DemandRing()
+        self.line = line_of(self.settings)
         self.capacity = Capacity(self.settings.max_messages, self.settings.max_bytes, unlimited=self.rejects)
         self.staged = Staged(
             self.name,
@@ -224,6 +231,7 @@ class QueueCore:
             self.staged.absences,
             self.owner_deadlines,
             self.wait_deadlines,
+            *(() if self.line is None else (self.line,)),
         )
         counts = self.settings.max_receives is not None
         for span, due in remembered(self.log, self.ready, self.clocks, now, counts=counts):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from actors.errors import UnknownAcknowledgementError
 from actors.limits import NO_DEADLINE
@@ -25,6 +25,10 @@ class Consumer(Protocol):
 
     demand: int
 
+    @property
+    def priority(self) -> int:
+        """Those of a higher one go first."""
+
 
 @dataclass(eq=False, repr=False, slots=True)
 class DemandRing:
@@ -41,6 +45,14 @@ class DemandRing:
     total: int = 0
     reading: bool = False
     late: list[Take] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+    @property
+    def demand(self) -> int:
+        """The sum of the demands of all."""
+        return self.total
 
     def join(self, consumer: Consumer) -> None:
         """Wait, with ``consumer.demand``, behind the others; it does not wait already."""
@@ -132,6 +144,7 @@ class Receiver:
         messages: how many were delivered to it.
         consumes: whether it keeps its queue from expiring: not once it takes single messages, or only settles what it holds.
         idle_word: the event behind which it hears, or has heard, that it holds nothing; of one that takes messages by request.
+        priority: it has messages before receivers of a lower one.
     """
 
     connection: Connection
@@ -146,6 +159,7 @@ class Receiver:
     messages: int = 0
     consumes: bool = True
     idle_word: int = 0
+    priority: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -159,6 +173,7 @@ class Take:
         deadline: when it is answered in any case; ``heap`` is what knows that.
     """
 
+    priority: ClassVar[int] = 0
     receiver: Receiver
     request: int
     demand: int

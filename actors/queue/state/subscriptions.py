@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from actors.errors import DataLossError, StaleEpochError
 from actors.queue.vocabulary.replies import FetchedMessages
@@ -182,6 +182,7 @@ class Reservation:
         deadline: when it is answered in any case; ``heap`` is what knows that.
     """
 
+    priority: ClassVar[int] = 0
     connection: Connection
     request: int
     ledger: Ledger

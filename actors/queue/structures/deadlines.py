@@ -94,6 +94,17 @@ class HasDeadline(Protocol):
     heap: object | None
 
 
+class Due(Protocol):
+    """What knows when something is to be done: a heap of deadlines, mostly."""
+
+    @property
+    def live(self) -> int:
+        """Whether there is anything."""
+
+    def earliest(self) -> float | None:
+        """When the first of it is."""
+
+
 T = TypeVar("T", bound=HasDeadline)
 D = TypeVar("D")
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
-from actors.queue.vocabulary.prefetch import DemandWithdrawn, LimitDemand
+from actors.queue.vocabulary.prefetch import Prefetch
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
@@ -103,12 +103,13 @@ class AttachReceiver:
     """A receiver begins. Reply: ReceiverAttached.
 
     Attributes:
-        told_visibility: the visibility timeout that it was told, seconds. It may have been altered since; then the longer one counts.
-            ``NO_DEADLINE`` where it shall have none: what it gets it holds until it answers or leaves.
+        told_visibility: seconds, as it was told; where that was altered since, the longer one counts. ``NO_DEADLINE`` for none.
+        priority: messages go to receivers with demand of the highest one.
     """
 
     connection: Ref | None = None
     told_visibility: float = 0.0
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ class OpenSubscription:
         SubscriptionOwnedError: its owner is connected, and not to be replaced.
         StaleEpochError: the owner to read for, or that wants to go on, has been replaced.
         QueueLimitError: there are too many.
-        InvalidRequestError: the queue is exclusive.
+        InvalidRequestError: the queue is exclusive, or has a single active consumer.
     """
 
     name: str
@@ -422,8 +423,7 @@ Command: TypeAlias = (
     | OfferBatch
     | AttachReceiver
     | DemandSignalled
-    | DemandWithdrawn
-    | LimitDemand
+    | Prefetch
     | Acknowledged
     | Rejected
     | Extended

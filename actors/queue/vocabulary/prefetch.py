@@ -1,4 +1,4 @@
-"""What a queue is told of a receiver whose demand becomes less: none at all, or a limit of what it may hold."""
+"""What a queue is told of a receiver's demand beyond that there is more: none, a limit of what it may hold, more with what it returns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from actors.runtime.loop_ref import LoopActorRef
 
     Ref: TypeAlias = LoopActorRef[Any]
@@ -35,6 +37,25 @@ class LimitDemand:
 
     messages: int
     connection: Ref | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnedForMore:
+    """Messages come back as they are, and have not failed; with that the receiver demands so many ``messages``, before anybody is served.
+
+    Said one behind the other, what came back would go to whoever has demand in between, be it of a lower priority.
+
+    Raises:
+        UnknownAcknowledgementError: as of ``Rejected``.
+        InvalidRequestError: a negative number.
+    """
+
+    ranges: Sequence[tuple[int, int]]
+    messages: int
+    connection: Ref | None = None
+
+
+Prefetch: TypeAlias = DemandWithdrawn | LimitDemand | ReturnedForMore
 
 
 class DemandLimited(NamedTuple):

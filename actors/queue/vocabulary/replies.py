@@ -68,7 +68,8 @@ class Superseded:
 class ReceiverAttached:
     """The queue knows the receiver.
 
-    ``waiting`` says that the queue is exclusive and another has it: this one stands in line, and gets messages once it is its turn.
+    ``waiting`` says that one receiver has the queue at a time, and another has it now: this one stands in line, and gets messages once it
+    is its turn.
     ``dead_letters`` says that the queue counts failures, and so that what is refused for good leaves for a dead-letter queue.
     """
 

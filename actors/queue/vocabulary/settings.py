@@ -112,6 +112,8 @@ class QueueSettings:
         dead_letter_routing_key: by what it routes them, and their key from then on; None for the key that each has, or the queue's name.
         expires: seconds after which the queue goes that nobody receives from, takes of or declares anew, with all that it holds; None for
             never. They count anew from each start.
+        single_active_consumer: one receiver gets everything as long as it receives, and the others wait. An ``exclusive`` queue is
+            stricter: it passes nothing over, and who has it keeps it until it has left.
 
     Raises:
         ValueError: a value that cannot be; the text names it.
@@ -133,6 +135,7 @@ class QueueSettings:
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
     expires: float | None = None
+    single_active_consumer: bool = False
 
     def __post_init__(self) -> None:
         for name in ("max_messages", "max_bytes", "max_staged_messages", "max_staged_bytes"):
@@ -218,6 +221,7 @@ def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
         dead_letter_exchange=None,
         dead_letter_routing_key=None,
         expires=None,
+        single_active_consumer=False,
     )
 
 
@@ -309,11 +313,13 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
         label="dead-letter key",
     ),
     Setting("expires", Unit.SECONDS, "After which a queue that nobody uses is deleted, with what it holds.", none=0),
+    Setting("single_active_consumer", Unit.FLAG, "One receiver gets everything; the others wait to go on."),
 )
 """Every setting of a queue, in the order of ``QueueSettings``."""
 UNALTERABLE = {
     "exclusive": "its receivers rely on it",
     "durable": "what was confirmed was so for it",
+    "single_active_consumer": "its receivers rely on it",
 }
 """Settings that a queue keeps as long as it is there, each with why."""
 

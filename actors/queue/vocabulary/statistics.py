@@ -15,11 +15,13 @@ class ConnectionStatistics:
         role: sender, receiver, taker or subscription.
         demand: what a receiver may still get, or a sender may still send, in messages.
         in_flight: messages that a receiver holds.
-        waiting: of a sender, that it can send nothing for want of room; of a receiver, that it stands in line for an exclusive queue; of a
-            subscription, that another owns it.
+        waiting: of a sender, that it can send nothing for want of room; of a receiver, that it stands in line for a queue that one has at a
+            time; of a subscription, that another owns it.
         messages: how many have come from it, or gone to it; of a subscription, those that it has reserved over its whole life.
         subscription: which it uses, if any.
         held_ms: for how long a receiver has held the oldest of what it holds, milliseconds; 0 where it holds nothing.
+        priority: of a receiver; messages go to those of a higher one first.
+        active: of a receiver, that it has the queue that one has at a time.
     """
 
     connection: Hashable
@@ -30,6 +32,8 @@ class ConnectionStatistics:
     messages: int = 0
     subscription: str | None = None
     held_ms: int = 0
+    priority: int = 0
+    active: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class QueueStatistics:
         total_dead_lettered: messages that went to the dead-letter queue.
         total_rejected: messages that senders were refused.
         paused: why senders may send nothing, whatever room there is; None while they may.
-        waiting_receivers: how many stand in line for an exclusive queue.
+        waiting_receivers: how many stand in line for a queue that one has at a time.
         staged_messages: messages of transactions that are not committed; they are no part of ``stored_messages``.
         staged_bytes: bytes that count towards the limit of what may be staged.
         transactions: how many transactions these are.

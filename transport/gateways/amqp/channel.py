@@ -18,9 +18,10 @@ from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp.channel_methods import HANDLERS
 from transport.gateways.amqp.channel_port import Waiting
 from transport.gateways.amqp.channel_publishing import NoLineError, Publishing
+from transport.gateways.amqp.consumer_arguments import priority_of
 from transport.gateways.amqp.declaring import Declaring
 from transport.gateways.amqp.direct_reply import DirectReply
-from transport.gateways.amqp.errors import AmqpError, InUseError, short_text
+from transport.gateways.amqp.errors import AmqpError, short_text
 from transport.gateways.amqp.events import Published, Settled
 from transport.gateways.amqp.postponed import Postponed
 from transport.gateways.amqp.publishing_line import Returned
@@ -357,21 +358,17 @@ class Channel:
         """As `channel_port.ChannelPort.check_there`."""
         self.declaring.found(queue)
 
-    def check_consumed(self, queue: str, *, exclusive: bool) -> int:
-        """Whether one more may receive from a queue, or have it for itself; returns the queue's number.
+    def check_consumed(self, queue: str, asked: basic.BasicConsume) -> tuple[int, int]:
+        """As `channel_port.ChannelPort.check_consumed`.
 
         Raises:
-            AmqpError: NOT_FOUND: there is none.
-            InUseError: another has it for itself, or it shall be for one while others receive.
+            AmqpError: NOT_FOUND: there is no such queue; or as of `priority_of`.
+            InUseError: as of `Claims.check`.
         """
         found = self.declaring.found(queue)
-        known = self.names.queue(queue)
-        claims = self.link.claims
-        ours, may = claims.consumers(known), claims.may_consume(known)
-        others = max(found.receivers - claims.getters[known], ours)
-        if not may or (exclusive and others > 0):
-            raise InUseError(self.names.queue_text(queue), perhaps_left=may and not ours)
-        return found.number
+        priority = priority_of(asked.arguments, self.names, queue)
+        self.link.claims.check(self.names, queue, found, exclusive=asked.exclusive)
+        return found.number, priority
 
     def answers_due(self) -> None:
         """As `publishing_line.Host.answers_due`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from actors import LoopActorRef
     from transport.broker.operations import Operations
+    from transport.gateways.amqp.basic_methods import BasicConsume
     from transport.gateways.amqp.claims import Claims
     from transport.gateways.amqp.departures import Departures
     from transport.gateways.amqp.direct_reply import DirectReply
@@ -68,8 +69,11 @@ class ChannelPort(Protocol):
     def check_there(self, queue: str) -> None:
         """Whether a queue is there that may be asked for a message, be it consumed exclusively or not; raises AmqpError."""
 
-    def check_consumed(self, queue: str, *, exclusive: bool) -> int:
-        """Whether one more may receive from a queue, or have it for itself; returns the queue's number, and raises AmqpError."""
+    def check_consumed(self, queue: str, asked: BasicConsume) -> tuple[int, int]:
+        """Whether one more may receive from a queue, or have it for itself.
+
+        The queue's number, and the consumer's priority; raises AmqpError.
+        """
 
     def run(self, method: Method, work: Coroutine[None, None, Method | None]) -> None:
         """Have a command carried out. What the client has said behind it waits."""

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from transport.gateways.amqp.errors import InUseError
+
+if TYPE_CHECKING:
+    from actors.queue.queue_figures import FoundQueue
+    from transport.gateways.amqp.names import Names
 
 
 class Claims:
@@ -18,13 +25,26 @@ class Claims:
         self._consumers: Counter[str] = Counter()
         self._exclusive: dict[str, Hashable] = {}
 
-    def may_consume(self, queue: str) -> bool:
-        """Whether nobody has the queue for themselves."""
-        return queue not in self._exclusive
+    def check(self, names: Names, queue: str, found: FoundQueue, *, exclusive: bool) -> None:
+        """Whether one more may receive from a queue, or have it for itself.
 
-    def consumers(self, queue: str) -> int:
-        """How many a queue has, those too of which it has not heard yet."""
-        return self._consumers[queue]
+        Args:
+            names: of the virtual host.
+            queue: its name there.
+            found: what was found by that.
+            exclusive: whether it shall be for one.
+
+        Raises:
+            InUseError: another has it for itself, or it shall be for one while others receive, or where they wait for their turn.
+        """
+        # Those too of which the queue has not heard yet.
+        known = names.queue(queue)
+        ours, may = self._consumers[known], known not in self._exclusive
+        if may and not exclusive:
+            return
+        one = found.settings.single_active_consumer
+        if not may or one or max(found.receivers - self.getters[known], ours) > 0:
+            raise InUseError(names.queue_text(queue), perhaps_left=may and not ours and not one)
 
     def come(self, queue: str, consumer: Hashable, *, exclusive: bool) -> None:
         """A consumer has come, perhaps to have the queue for itself."""

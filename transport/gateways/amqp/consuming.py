@@ -18,7 +18,7 @@ from actors.queue.vocabulary.commands import (
     Rejected,
     Writable,
 )
-from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand
+from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand, ReturnedForMore
 from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class Consumer:
         prefetch: messages that it may hold now; 0 for any number.
         actor: what receives, once it is attached; ``number`` is its queue's.
         ended: whether nothing more comes for it.
+        priority: it has messages before consumers of a lower one.
     """
 
     def __init__(self, host: Host, tag: str, queue: str, *, no_ack: bool, prefetch: int, window: int) -> None:
@@ -89,6 +90,7 @@ class Consumer:
         self.actor: Ref | None = None
         self.number = 0
         self.ended = False
+        self.priority = 0
         self._host = host
         # What is written to a client that settles nothing is no more than the socket takes.
         self.prefetch = 0 if no_ack else prefetch
@@ -155,6 +157,20 @@ class Consumer:
     def give_back(self, ranges: Ranges, *, failed: bool) -> None:
         """Messages are to be delivered again, to whomever."""
         self._tell(Rejected(ranges, 0.0, failed, self.actor))
+
+    def give_back_for_more(self, ranges: Ranges, messages: int) -> int:
+        """So many messages are to be delivered again, and have not failed.
+
+        How many of them it has asked for anew with that: who goes before others gets them again before those do.
+        """
+        again = 0
+        if self.prefetch and not self.ended and not self._asks_limit:
+            again = messages - min(self._excess, messages)
+        if again:
+            self._tell(ReturnedForMore(ranges, again, self.actor))
+        else:
+            self.give_back(ranges, failed=False)
+        return again
 
     def refuse(self, ranges: Ranges, reason: str) -> None:
         """Messages are not wanted again: dead letters, where the queue has a place for these; it knows that, and nobody here."""
@@ -235,22 +251,24 @@ def ranges_of(pairs: Sequence[tuple[int, int]]) -> Ranges:
     return tuple(found)
 
 
-def _acknowledge(consumer: Consumer, ranges: Ranges) -> None:
+def _acknowledge(consumer: Consumer, ranges: Ranges, _messages: int) -> int:
     consumer.acknowledge(ranges)
+    return 0
 
 
-def _refuse(consumer: Consumer, ranges: Ranges) -> None:
+def _refuse(consumer: Consumer, ranges: Ranges, _messages: int) -> int:
     consumer.refuse(ranges, REASON)
+    return 0
 
 
-def _give_back(consumer: Consumer, ranges: Ranges) -> None:
+def _give_back(consumer: Consumer, ranges: Ranges, messages: int) -> int:
     # Nobody counts how often: a queue of AMQP has no limit unless told.
-    consumer.give_back(ranges, failed=False)
+    return consumer.give_back_for_more(ranges, messages)
 
 
-TOLD: Final[dict[Outcome, Callable[[Consumer, Ranges], None]]] = {
+TOLD: Final[dict[Outcome, Callable[[Consumer, Ranges, int], int]]] = {
     Outcome.ACKNOWLEDGED: _acknowledge,
     Outcome.REFUSED: _refuse,
     Outcome.RETURNED: _give_back,
 }
-"""How a consumer tells its queue what has become of deliveries."""
+"""How a consumer tells its queue what has become of so many deliveries; for how many it has asked anew with that."""

@@ -42,6 +42,8 @@ SETTINGS: Final = (
     "durable",
     "dead_letter_exchange",
     "dead_letter_routing_key",
+    "expires",
+    "single_active_consumer",
 )
 """Settings of a queue that its definition decides; the others are the broker's."""
 MOST_NAMED: Final = 3

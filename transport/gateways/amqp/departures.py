@@ -73,7 +73,7 @@ class Withdrawing:
         for each in consumers:
             each.ended = True
         self.is_over = False
-        self._left = iter(consumers)
+        self._left = iter(_in_order(consumers))
 
     def step(self) -> None:
         """As of `Steps`."""
@@ -131,7 +131,7 @@ class Departing:
         for each in others:
             claims.getter_leaves(self._left(each))
             yield
-        for each in consumers:
+        for each in _in_order(consumers):
             queue = self._left(each)
             if claims.leave(queue, each):
                 drop_unused(self._link, queue, each.number)
@@ -143,6 +143,11 @@ class Departing:
         self._link.receivers.go(queue, consumer.actor)
         consumer.leave()
         return queue
+
+
+def _in_order(consumers: Sequence[Consumer]) -> list[Consumer]:
+    """Who would be the next in a line goes before who has its queue, or what that held would come to one that is about to leave too."""
+    return sorted(consumers, key=lambda each: each.priority, reverse=True)[::-1]
 
 
 class Departures:

@@ -29,6 +29,7 @@ COMPARED: Final = (
     "x-max-length",
     "x-max-length-bytes",
     "x-overflow",
+    "x-single-active-consumer",
     "x-queue-type",
 )
 """Arguments in which two declarations of one queue have to agree; the first in which they do not is told."""
@@ -41,6 +42,7 @@ SETTINGS: Final = {
     "ttl": "x-message-ttl",
     "expires": "x-expires",
     "overflow": "x-overflow",
+    "single_active_consumer": "x-single-active-consumer",
 }
 """Settings in which they have to where the queue was declared natively, and how they are said."""
 _NAMES: Final = frozenset({"dead_letter_exchange", "dead_letter_queue"})
@@ -49,7 +51,8 @@ _HEAD_BYTES: Final = 2
 _OURS: Final = 0xA9
 """The first octet of what is kept: another gateway's begins otherwise."""
 _MS: Final = 1000
-_INTEGERS: Final = frozenset("bBsuIil")
+INTEGERS: Final = frozenset("bBsuIil")
+"""The kinds of fields that are integers."""
 TYPES_OF_FIELDS: Final = {
     "b": "byte",
     "B": "unsignedbyte",
@@ -153,7 +156,7 @@ def _check_argument(name: str, present: Field | None, declared: Field | None, te
         return
     if present is None or declared is None:
         _inequivalent(name, _shown_field(present), _shown_field(declared), text)
-    alike = present.kind == declared.kind or {present.kind, declared.kind} <= _INTEGERS
+    alike = present.kind == declared.kind or {present.kind, declared.kind} <= INTEGERS
     if not (alike and present.value == declared.value):
         _inequivalent(name, _shown(present.value), _shown(declared.value), text)
 
@@ -177,11 +180,11 @@ def _shown_field(field: Field | None) -> str:
 
 def _shown_setting(settings: QueueSettings, name: str, shown: Callable[[str], str]) -> str:
     value = getattr(settings, name)
-    if value is None:
+    if value is None or value is False:
         return "none"
     if name in _NAMES:
         value = shown(value)
-    return f"'{round(value * _MS) if name in ('ttl', 'expires') else value}'"
+    return _shown(round(value * _MS) if name in ("ttl", "expires") else value)
 
 
 def _is_usual(field: Field | None) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 from actors.limits import MAX_QUEUE_EXPIRY_SECONDS, MAX_TTL_SECONDS
 from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, REJECT
-from transport.gateways.amqp.equivalence import TYPES_OF_FIELDS
+from transport.gateways.amqp.equivalence import INTEGERS, TYPES_OF_FIELDS
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.plain_tables import is_text
 from transport.gateways.amqp.reply_codes import ReplyCode
@@ -20,7 +20,6 @@ from transport.gateways.amqp.tables import Field, Table
 
 LATER: Final = {
     "x-max-priority": "priorities are not there yet: use a queue for each",
-    "x-single-active-consumer": "it is not there yet: one consumer with basic.consume's exclusive is",
     "x-delivery-limit": "it is not there yet: refuse without requeue what has failed too often",
 }
 """What RabbitMQ knows and this broker does not yet, and what to do."""
@@ -33,7 +32,6 @@ TYPES: Final = ("classic", "quorum")
 """Both are a journalled queue here."""
 OVERFLOWS: Final = {DROPS_HEAD: None, "reject-publish": REJECT, "block": BLOCK}
 """What a queue at its limit does. ``block`` is this broker's own: it stops the reading of who publishes there."""
-_INTEGERS: Final = frozenset("bBsuIil")
 _MS: Final = 1000
 
 
@@ -128,7 +126,7 @@ Refuse = Callable[[str], NoReturn]
 
 
 def _integer(field: Field, refuse: Refuse) -> int:
-    if field.kind not in _INTEGERS or not isinstance(field.value, int):
+    if field.kind not in INTEGERS or not isinstance(field.value, int):
         refuse(f'"expected integer, got {TYPES_OF_FIELDS.get(field.kind, field.kind)}"')
     if field.value < 0:
         refuse(f"{{value_negative,{field.value}}}")
@@ -178,6 +176,12 @@ def _overflow(field: Field, refuse: Refuse) -> dict[str, Any]:
     return {"overflow": OVERFLOWS[overflow]}
 
 
+def _single_active_consumer(field: Field, refuse: Refuse) -> dict[str, Any]:
+    if field.kind != "t" or not isinstance(field.value, bool):
+        refuse(f"{{unacceptable_type,{TYPES_OF_FIELDS.get(field.kind, field.kind)}}}")
+    return {"single_active_consumer": field.value}
+
+
 def _queue_type(field: Field, refuse: Refuse) -> dict[str, Any]:
     kind = _text(field, refuse)
     if kind == "stream":
@@ -196,5 +200,6 @@ _SETTERS: Final[dict[str, Callable[[Field, Refuse], dict[str, Any]]]] = {
     "x-max-length": _limit("max_messages"),
     "x-max-length-bytes": _limit("max_bytes"),
     "x-overflow": _overflow,
+    "x-single-active-consumer": _single_active_consumer,
 }
 """In the order in which RabbitMQ looks at them: of two that are wrong it tells of the first."""

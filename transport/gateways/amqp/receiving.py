@@ -153,10 +153,6 @@ class Receiving:
         if len(self._consumers) >= MOST_CONSUMERS:
             raise AmqpError(ReplyCode.NOT_ALLOWED, f"reached maximum ({MOST_CONSUMERS}) of consumers per channel")
         queue = self._channel.queue_named(method.queue)
-        if method.arguments.get("x-priority"):
-            why = "priorities of consumers are not there yet: they take turns, each as it has demand"
-            where = self._channel.names.queue_text(queue)
-            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"invalid arg 'x-priority' for {where}: {why}")
         if queue == REPLY_TO:
             queue = self._channel.direct_reply.begin(no_ack=method.no_ack)
         elif is_place(queue):
@@ -164,7 +160,7 @@ class Receiving:
         consumer = Consumer(
             self, tag, queue, no_ack=method.no_ack, prefetch=self._limit(), window=self._channel.link.window()
         )
-        self._let_in(consumer, exclusive=method.exclusive)
+        self._let_in(consumer, method)
         self._consumers[tag] = consumer
         self._channel.link.claims.come(self._channel.names.queue(queue), consumer, exclusive=method.exclusive)
         self._writers[consumer] = DeliveryWriter(self._channel.number, tag, self._channel.link.frame_max)
@@ -351,10 +347,10 @@ class Receiving:
 
     # Inside
 
-    def _let_in(self, consumer: Consumer, *, exclusive: bool) -> None:
+    def _let_in(self, consumer: Consumer, asked: basic.BasicConsume) -> None:
         """Attach a consumer. Where it may not be, the place of direct replies goes that was made for it."""
         try:
-            consumer.number = self._channel.check_consumed(consumer.queue, exclusive=exclusive)
+            consumer.number, consumer.priority = self._channel.check_consumed(consumer.queue, asked)
             self._begin(consumer)
         except Exception:
             if is_place(consumer.queue):
@@ -365,7 +361,7 @@ class Receiving:
     def _begin(self, consumer: Consumer) -> None:
         operations = self._channel.link.operations
         name = self._channel.names.queue(consumer.queue)
-        receiving = operations.receiver(name, consumer, make=False, deadline=False)
+        receiving = operations.receiver(name, consumer, make=False, deadline=False, priority=consumer.priority)
         consumer.actor, consumer.number = receiving.actor, receiving.number
         self._channel.link.receivers.come(name, consumer.actor)
 
@@ -424,14 +420,14 @@ class Receiving:
             raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
         self._settle(self._held.settle(0, multiple=True), TOLD[Outcome.RETURNED])
 
-    def _settle(self, found: list[Held[Consumer]], how: Callable[[Consumer, Ranges], None]) -> None:
+    def _settle(self, found: list[Held[Consumer]], how: Callable[[Consumer, Ranges, int], int]) -> None:
         """Tell each queue, in ranges, and have each consumer demand as much again."""
         by_holder: dict[Consumer, list[tuple[int, int]]] = {}
         for holder, first, count, _ in found:
             by_holder.setdefault(holder, []).append((first, count))
         for holder, pairs in by_holder.items():
-            how(holder, ranges_of(sorted(pairs)))
-            self._holds_less(holder, sum(count for _, count in pairs))
+            messages = sum(count for _, count in pairs)
+            self._holds_less(holder, messages - how(holder, ranges_of(sorted(pairs)), messages))
         self._hand_over()
 
     def _holds_less(self, holder: Consumer, messages: int) -> None:

@@ -48,6 +48,7 @@ _LIMITS: Final[Mapping[str, Shape]] = {
     "delay": {"minimum": 0, "maximum": _TWELVE_HOURS},
     "ttl": {"minimum": AT_ONCE, "maximum": _TEN_YEARS},
     "exclusive": {},
+    "single_active_consumer": {},
     "durable": {},
     "dead_letter_queue": {"maxLength": MAX_NAME_BYTES},
     "dead_letter_exchange": {"maxLength": MAX_NAME_BYTES},

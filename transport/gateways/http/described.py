@@ -31,7 +31,13 @@ from transport.security.principal import BROKER_RIGHTS, RESOURCE_RIGHTS, Proof, 
 
 _SETTINGS: Final = fields_of(QueueSettings)
 _FIGURES: Final = fields_of(QueueStatistics, ("name", "connections", "subscriptions", "paused"))
-_CONNECTED: Final = {"senders": COUNT, "receivers": COUNT, "subscriptions": COUNT, "paused": maybe(TEXT)}
+_CONNECTED: Final = {
+    "senders": COUNT,
+    "receivers": COUNT,
+    "subscriptions": COUNT,
+    "paused": maybe(TEXT),
+    "active": maybe(COUNT),
+}
 ID: Final[Shape] = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 HEADERS: Final = by_name({"anyOf": [TEXT, record(base64=BASE64)]})
 
@@ -122,6 +128,8 @@ CONNECTION: Final = record(
     demand=COUNT,
     in_flight=COUNT,
     held_ms=COUNT,
+    in_line=COUNT,
+    priority=WHOLE,
     connected_s=NUMBER,
     bytes_in=COUNT,
     bytes_out=COUNT,

@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from actors.queue.vocabulary.commands import Acknowledged, DemandSignalled, DemandWithdrawn, LimitDemand
+from actors.queue.vocabulary.commands import Acknowledged, DemandSignalled, Rejected
+from actors.queue.vocabulary.prefetch import DemandWithdrawn, LimitDemand, ReturnedForMore
 from actors.queue.vocabulary.replies import DemandLimited
 from transport.gateways.amqp.consuming import WITHOUT_END, Consumer, ranges_of
 
@@ -41,8 +42,10 @@ class Queue:
             left = command.messages - self.in_flight
             self.demand = max(0, left)
             self.answers.append(DemandLimited(self.demand, max(0, -left)))
-        elif isinstance(command, Acknowledged):
+        elif isinstance(command, Acknowledged | Rejected | ReturnedForMore):
             self.in_flight -= sum(count for _, count in command.ranges)
+            if isinstance(command, ReturnedForMore):
+                self.demand += command.messages
         else:
             assert isinstance(command, DemandWithdrawn)
             self.demand = 0
@@ -84,6 +87,14 @@ class Prefetch(RuleBasedStateMachine):
             self.held -= count
             self.subject.acknowledge(((self.number, count),))
             self.subject.settled(count)
+            self.number += count
+
+    @rule(count=st.integers(1, 4))
+    def give_back(self, count: int) -> None:
+        count = min(count, self.held)
+        if count:
+            self.held -= count
+            self.subject.settled(count - self.subject.give_back_for_more(((self.number, count),), count))
             self.number += count
 
     @rule()

@@ -47,9 +47,22 @@ def said(queue: WantedQueue) -> dict[str, Any]:
         "durable": True,
         "dead_letter_exchange": None,
         "dead_letter_routing_key": None,
+        "expires": None,
+        "single_active_consumer": False,
     }
     assert plain.keys() == queue.settings.keys()
     return {key: value for key, value in queue.settings.items() if value != plain[key]}
+
+
+def test_a_queue_that_expires_and_one_with_a_single_active_consumer_are_imported_as_such() -> None:
+    queues = [
+        {"vhost": "/", "name": name, "durable": True, "auto_delete": False, "arguments": arguments}
+        for name, arguments in (("goes", {"x-expires": 60_000}), ("single", {"x-single-active-consumer": True}))
+    ]
+    plan = of({"rabbit_version": "4.1.4", "queues": queues})
+    assert said(queue_of(plan, "goes")) == {"expires": 60.0}
+    assert said(queue_of(plan, "single")) == {"single_active_consumer": True}
+    assert declared(queue_of(plan, "single")) == (False, {"x-single-active-consumer": True})
 
 
 def declared(queue: WantedQueue) -> tuple[bool, dict[str, Any]]:

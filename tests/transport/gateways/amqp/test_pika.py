@@ -381,11 +381,8 @@ WRONG: list[tuple[str, int, str, Callable[[BlockingChannel, str], object]]] = [
     (
         "consumer priority",
         406,
-        (
-            "invalid arg 'x-priority' for queue '{q}' in vhost '/': "
-            "priorities of consumers are not there yet: they take turns, each as it has demand"
-        ),
-        lambda c, q: c.basic_consume(q, print, arguments={"x-priority": 1}),
+        "invalid arg 'x-priority' for queue '{q}' in vhost '/': \"expected integer, got longstr\"",
+        lambda c, q: c.basic_consume(q, print, arguments={"x-priority": "first"}),
     ),
     (
         "priority",

@@ -29,6 +29,9 @@ function named(party) {
   return what;
 }
 
+/** Its priority, where it has one. */
+const ranked = (party) => (party.priority ? `, priority ${count(party.priority)}` : "");
+
 /** The name, and of a query whose it is. */
 function whole(party) {
   return party.subscription && party.client ? `${named(party)}, of ${party.client}` : named(party);
@@ -65,7 +68,7 @@ function groups(parties, all) {
   const shown = parties.slice(0, all > SHOWN ? SHOWN - 1 : SHOWN).map((party) => ({
     name: named(party), whole: whole(party), rate: party.rate,
     note: party.role === "sender" ? (party.waits ? "waits for room" : `may send ${count(party.demand)}`)
-      : `holds ${count(party.held)}, wants ${count(party.demand)}`,
+      : party.waits && party.role !== "subscription" ? `in line${ranked(party)}` : `holds ${count(party.held)}, wants ${count(party.demand)}${ranked(party)}`,
   }));
   const others = parties.slice(shown.length);
   if (all > shown.length)

@@ -15,6 +15,9 @@ const TABS = { "": "Flow", messages: "Messages", watch: "Publish and watch", set
 const TOLD_MS = 8000;
 const MOST_STEPS = 100000;
 
+/** Whether it gets nothing because another has the queue. */
+const inLine = (party) => party.waits && party.role !== "subscription";
+
 const FACTS = [
   ["Ready", (row) => count(row.ready)],
   ["Held", (row) => count(row.held)],
@@ -118,7 +121,7 @@ export class Queue {
     this.#draw();
     FACTS.forEach(([, of], index) => setText(this.facts[index].value, of(flow)));
     this.#parties(this.senders, flow.senders, (party) => [count(party.demand), party.waits ? "waits for room" : "may send"]);
-    this.#parties(this.receivers, flow.receivers, (party) => [count(party.held), count(party.demand)]);
+    this.#parties(this.receivers, flow.receivers, (party) => [count(party.held), inLine(party) ? "in line" : count(party.demand)]);
     this.tick();
   }
 
@@ -189,7 +192,7 @@ export class Queue {
       const current = { ...row };
       for (const name of Object.keys(described))
         if (name.endsWith("_ms")) current[name] = row[name.slice(0, -3)] == null ? null : Math.round(row[name.slice(0, -3)] * 1000);
-      const { exclusive, durable, ...possible } = described;
+      const { exclusive, durable, single_active_consumer: single, ...possible } = described;
       const { elements, given } = settingFields(possible, current);
       ask({
         title: `Alter ${this.name}`, verb: "Alter", body: elements,
