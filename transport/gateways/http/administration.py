@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
@@ -16,6 +16,7 @@ from actors.limits import (
 from actors.queue.vocabulary.settings import AT_ONCE, BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT, Unit
 from transport.gateways.http import described, requests
 from transport.gateways.http.answers import Answer
+from transport.gateways.http.commanding import command
 from transport.gateways.http.problems import ProblemError
 from transport.gateways.http.routes import PREFIX, Call, Field, Route
 from transport.gateways.http.shapes import Shape, answers, page
@@ -65,32 +66,6 @@ SETTINGS: Final = {
     )
     for each in QUEUE_SETTINGS
 }
-
-
-def _command(
-    operation: str,
-    *,
-    body: Mapping[str, Field] | None = None,
-    path: Mapping[str, str] | None = None,
-    query: Mapping[str, Field] | None = None,
-    status: int = 200,
-    fixed: Mapping[str, Any] | None = None,
-) -> Callable[[Call], Awaitable[Answer]]:
-    """What runs a command: its arguments are those of the body and the query, and names of the path under the command's own."""
-
-    async def run(call: Call) -> Answer:
-        asked: dict[str, Any] = dict(fixed or {})
-        if body is not None:
-            asked |= await requests.json_body(call, body)
-        for name, each in (query or {}).items():
-            value = call.request.query.get(name)
-            if value is not None:
-                asked[name] = requests.typed_in_query(value, name, each)
-        for name, argument in (path or {}).items():
-            asked[argument] = call.names[name]
-        return Answer(await call.operations.command(operation, asked), status)
-
-    return run
 
 
 async def list_queues(call: Call) -> Answer:
@@ -196,7 +171,7 @@ ROUTES: Final = (
         f"{PREFIX}/queues",
         "queue.create",
         "Make a queue; one that is there must have the same settings.",
-        _command(
+        command(
             "queue.create",
             body=(create := {"name": Field("string", "its name", required=True, limits=_NAMED)} | SETTINGS),
             status=201,
@@ -218,7 +193,7 @@ ROUTES: Final = (
         _QUEUE,
         "queue.alter",
         "Give a queue other settings; those that are not given stay.",
-        _command("queue.alter", body=SETTINGS, path=_NAME),
+        command("queue.alter", body=SETTINGS, path=_NAME),
         SETTINGS,
         answers=answers(described.SETTINGS),
     ),
@@ -227,7 +202,7 @@ ROUTES: Final = (
         _QUEUE,
         "queue.delete",
         "Delete a queue with all it holds, and end its connections.",
-        _command("queue.delete", path=_NAME),
+        command("queue.delete", path=_NAME),
         answers=answers(described.DELETED),
     ),
     Route(
@@ -235,7 +210,7 @@ ROUTES: Final = (
         f"{_QUEUE}/purge",
         "queue.purge",
         "Drop the messages that wait; what is held stays.",
-        _command("queue.purge", path=_NAME),
+        command("queue.purge", path=_NAME),
         answers=answers(described.PURGED),
     ),
     Route(
@@ -243,7 +218,7 @@ ROUTES: Final = (
         f"{_QUEUE}/browse",
         "queue.peek",
         "Look at messages; nothing comes of it.",
-        _command("queue.peek", path=_NAME, query=BROWSE, fixed={"count": 10}),
+        command("queue.peek", path=_NAME, query=BROWSE, fixed={"count": 10}),
         query=BROWSE,
         answers=answers(described.BROWSED),
     ),
@@ -252,7 +227,7 @@ ROUTES: Final = (
         f"{_QUEUE}/move",
         "queue.move",
         "Move messages to another queue; ask again with what the answer gives as next.",
-        _command("queue.move", body=MOVE, path={"name": "from"}),
+        command("queue.move", body=MOVE, path={"name": "from"}),
         MOVE,
         answers=answers(described.MOVED),
         refuses=frozenset({"queue-full"}),
@@ -262,7 +237,7 @@ ROUTES: Final = (
         f"{PREFIX}/connections",
         "connection.list",
         "A page of the connections, by number.",
-        _command("connection.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
+        command("connection.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
         query=PAGE,
         answers=answers(page(described.CONNECTION)),
     ),
@@ -280,7 +255,7 @@ ROUTES: Final = (
         f"{PREFIX}/subscriptions",
         "subscription.list",
         "A page of the subscriptions, by queue and name.",
-        _command("subscription.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
+        command("subscription.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
         query=PAGE,
         answers=answers(page(described.SUBSCRIPTION)),
     ),
@@ -289,7 +264,7 @@ ROUTES: Final = (
         f"{PREFIX}/subscriptions/{{queue}}/{{subscription}}/release",
         "subscription.release",
         "Make receivable again what a subscription has reserved.",
-        _command("subscription.release", body=RELEASE, path={"queue": "queue", "subscription": "name"}),
+        command("subscription.release", body=RELEASE, path={"queue": "queue", "subscription": "name"}),
         RELEASE,
         answers=answers(described.RELEASED),
         refuses=frozenset({"subscription-owned"}),
@@ -299,7 +274,7 @@ ROUTES: Final = (
         f"{PREFIX}/subscriptions/{{queue}}/{{subscription}}",
         "subscription.delete",
         "Forget a subscription.",
-        _command("subscription.delete", path={"queue": "queue", "subscription": "name"}),
+        command("subscription.delete", path={"queue": "queue", "subscription": "name"}),
         answers=answers(described.RELEASED),
         refuses=frozenset({"subscription-owned"}),
     ),
@@ -308,7 +283,7 @@ ROUTES: Final = (
         f"{PREFIX}/transactions",
         "transaction.list",
         "A page of the open transactions, by writer and version.",
-        _command("transaction.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
+        command("transaction.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
         query=PAGE,
         answers=answers(page(described.TRANSACTION)),
     ),
@@ -325,7 +300,7 @@ ROUTES: Final = (
         f"{PREFIX}/stats",
         "stats",
         "The figures of the broker, of its journal, and of all exchanges together.",
-        _command("stats", fixed={"lists": False}),
+        command("stats", fixed={"lists": False}),
         answers=answers(described.STATS),
     ),
     Route(
@@ -349,7 +324,7 @@ ROUTES: Final = (
         f"{PREFIX}/users",
         "user.list",
         "A page of the users, by name, and what each may do.",
-        _command("user.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
+        command("user.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
         query=PAGE,
         answers=answers(page(described.USER)),
     ),

@@ -11,6 +11,7 @@ from transport.broker.operations import DEFAULT_EXCHANGE_RESOURCE
 from transport.gateways.http import described, requests
 from transport.gateways.http.administration import DEFAULT_ROWS, PAGE
 from transport.gateways.http.answers import Answer
+from transport.gateways.http.commanding import answered, said_in_query
 from transport.gateways.http.problems import ProblemError
 from transport.gateways.http.routes import PREFIX, Call, Field, Route
 from transport.gateways.http.shapes import Answered, answers, by_name, page
@@ -52,7 +53,7 @@ def name_of(call: Call) -> str:
 
 async def list_exchanges(call: Call) -> Answer:
     """A page of the exchanges."""
-    return await _run(call, "exchange.list", {"limit": DEFAULT_ROWS} | _query(call, PAGE))
+    return await answered(call, "exchange.list", {"limit": DEFAULT_ROWS} | said_in_query(call, PAGE))
 
 
 async def show_exchange(call: Call) -> Answer:
@@ -69,32 +70,32 @@ async def declare(call: Call) -> Answer:
     asked = await requests.json_body(call, DECLARE)
     if (alternate := requests.text(asked.pop("alternate", None), "alternate")) is not None:
         asked["arguments"] = json.dumps({ALTERNATE: alternate})
-    return await _run(call, "exchange.create", asked | {"name": name_of(call)}, made=True)
+    return await answered(call, "exchange.create", asked | {"name": name_of(call)}, made=True)
 
 
 async def delete(call: Call) -> Answer:
     """An exchange is to be gone."""
-    return await _run(call, "exchange.delete", _query(call, DELETE) | {"name": name_of(call)})
+    return await answered(call, "exchange.delete", said_in_query(call, DELETE) | {"name": name_of(call)})
 
 
 async def route(call: Call) -> Answer:
     """Where a message would go."""
-    return await _run(call, "exchange.route", _query(call, ROUTED) | {"name": name_of(call)})
+    return await answered(call, "exchange.route", said_in_query(call, ROUTED) | {"name": name_of(call)})
 
 
 async def list_bindings(call: Call) -> Answer:
     """A page of the bindings."""
-    return await _run(call, "binding.list", {"limit": DEFAULT_ROWS} | _query(call, BOUND))
+    return await answered(call, "binding.list", {"limit": DEFAULT_ROWS} | said_in_query(call, BOUND))
 
 
 async def bind(call: Call) -> Answer:
     """A binding is to be there."""
-    return await _run(call, "binding.create", await _binding(call), made=True)
+    return await answered(call, "binding.create", await _binding(call), made=True)
 
 
 async def unbind(call: Call) -> Answer:
     """A binding is to be gone."""
-    return await _run(call, "binding.delete", await _binding(call))
+    return await answered(call, "binding.delete", await _binding(call))
 
 
 async def _binding(call: Call) -> dict[str, Any]:
@@ -106,21 +107,6 @@ async def _binding(call: Call) -> dict[str, Any]:
         # Judged where all others are, which are told as text.
         asked["arguments"] = json.dumps(table)
     return asked
-
-
-async def _run(call: Call, operation: str, asked: dict[str, Any], *, made: bool = False) -> Answer:
-    answer = await call.operations.command(operation, asked)
-    return Answer(answer, 201 if made and json.loads(answer)["changed"] else 200)
-
-
-def _query(call: Call, fields: dict[str, Field]) -> dict[str, Any]:
-    """What a query says of these fields, each of its type."""
-    found: dict[str, Any] = {}
-    for name, field in fields.items():
-        value = call.request.query.get(name)
-        if value is not None:
-            found[name] = requests.typed_in_query(value, name, field)
-    return found
 
 
 _EXCHANGE: Final = f"{PREFIX}/exchanges/{{exchange}}"

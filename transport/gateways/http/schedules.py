@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.scheduling.limits import MAX_EXPRESSION_BYTES, MAX_SCHEDULED_KEY_BYTES
@@ -11,6 +11,7 @@ from actors.scheduling.schedule import MISSED
 from transport.gateways.http import described, requests
 from transport.gateways.http.administration import DEFAULT_ROWS, PAGE
 from transport.gateways.http.answers import Answer
+from transport.gateways.http.commanding import answered, command
 from transport.gateways.http.problems import ProblemError
 from transport.gateways.http.routes import PREFIX, Call, Field, Route
 from transport.gateways.http.shapes import answers, by_name, page
@@ -39,20 +40,6 @@ DECLARE: Final = {
 }
 
 
-async def list_schedules(call: Call) -> Answer:
-    """A page of the schedules."""
-    asked: dict[str, Any] = {"limit": DEFAULT_ROWS}
-    for name, field in PAGE.items():
-        if (value := call.request.query.get(name)) is not None:
-            asked[name] = requests.typed_in_query(value, name, field)
-    return Answer(await call.operations.command("schedule.list", asked))
-
-
-async def show(call: Call) -> Answer:
-    """One schedule."""
-    return Answer(await call.operations.command("schedule.show", _named(call)))
-
-
 async def declare(call: Call) -> Answer:
     """A schedule is to be there."""
     asked = await requests.json_body(call, DECLARE)
@@ -60,33 +47,14 @@ async def declare(call: Call) -> Answer:
         if not isinstance(headers, dict):
             raise ProblemError("protocol-error", "headers must be an object of strings")
         asked["headers"] = json.dumps(headers)
-    answer = await call.operations.command("schedule.create", asked | _named(call))
-    return Answer(answer, 201 if json.loads(answer)["changed"] else 200)
-
-
-async def delete(call: Call) -> Answer:
-    """A schedule is to be gone."""
-    return Answer(await call.operations.command("schedule.delete", _named(call)))
-
-
-async def pause(call: Call) -> Answer:
-    """Nothing is to come of it."""
-    return Answer(await call.operations.command("schedule.pause", _named(call)))
-
-
-async def resume(call: Call) -> Answer:
-    """It is to go on."""
-    return Answer(await call.operations.command("schedule.resume", _named(call)))
-
-
-def _named(call: Call) -> dict[str, Any]:
-    return {"name": call.names["schedule"]}
+    return await answered(call, "schedule.create", asked | {"name": call.names["schedule"]}, made=True)
 
 
 _SCHEDULE: Final = f"{PREFIX}/schedules/{{schedule}}"
 _MADE: Final = answers(described.SCHEDULE_MADE, "it was there already") | answers(
     described.SCHEDULE_MADE, "it is there now, and has begun", 201
 )
+_NAME: Final = {"schedule": "name"}
 _NOT_FOUND: Final = frozenset({"not-found"})
 
 ROUTES: Final = (
@@ -95,7 +63,7 @@ ROUTES: Final = (
         f"{PREFIX}/schedules",
         "schedule.list",
         "A page of the schedules, by name: when each is due, and how it stands.",
-        list_schedules,
+        command("schedule.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
         query=PAGE,
         answers=answers(page(described.SCHEDULE)),
     ),
@@ -104,7 +72,7 @@ ROUTES: Final = (
         _SCHEDULE,
         "schedule.show",
         "One schedule, with what its messages hold.",
-        show,
+        command("schedule.show", path=_NAME),
         answers=answers(described.SCHEDULE_SHOWN),
         refuses=_NOT_FOUND,
     ),
@@ -123,7 +91,7 @@ ROUTES: Final = (
         _SCHEDULE,
         "schedule.delete",
         "Delete a schedule; what it has stored stays.",
-        delete,
+        command("schedule.delete", path=_NAME),
         answers=answers(described.SCHEDULE_DELETED),
         refuses=_NOT_FOUND,
     ),
@@ -132,7 +100,7 @@ ROUTES: Final = (
         f"{_SCHEDULE}/pause",
         "schedule.pause",
         "Have nothing come of a schedule until it is resumed.",
-        pause,
+        command("schedule.pause", path=_NAME),
         answers=answers(described.SCHEDULE_PAUSED),
         refuses=_NOT_FOUND,
     ),
@@ -141,7 +109,7 @@ ROUTES: Final = (
         f"{_SCHEDULE}/resume",
         "schedule.resume",
         "Have a schedule go on, from the next of its times.",
-        resume,
+        command("schedule.resume", path=_NAME),
         answers=answers(described.SCHEDULE_PAUSED),
         refuses=_NOT_FOUND,
     ),
