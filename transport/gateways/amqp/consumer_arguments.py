@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from transport.gateways.amqp.equivalence import INTEGERS, TYPES_OF_FIELDS
 from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.field_types import integer_of
 from transport.gateways.amqp.reply_codes import ReplyCode
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def priority_of(arguments: Table, names: Names, queue: str) -> int:
     field = arguments.field(PRIORITY) if arguments.entries else None
     if field is None:
         return 0
-    if field.kind not in INTEGERS or not isinstance(field.value, int):
-        why = f'"expected integer, got {TYPES_OF_FIELDS.get(field.kind, field.kind)}"'
+
+    def refuse(why: str) -> NoReturn:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"invalid arg '{PRIORITY}' for {names.queue_text(queue)}: {why}")
-    return field.value
+
+    return integer_of(field, refuse)

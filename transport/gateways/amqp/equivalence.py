@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.field_types import INTEGERS, type_of
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.tables import Field, Table, decode_table
 
@@ -51,28 +52,6 @@ _HEAD_BYTES: Final = 2
 _OURS: Final = 0xA9
 """The first octet of what is kept: another gateway's begins otherwise."""
 _MS: Final = 1000
-INTEGERS: Final = frozenset("bBsuIil")
-"""The kinds of fields that are integers."""
-TYPES_OF_FIELDS: Final = {
-    "b": "byte",
-    "B": "unsignedbyte",
-    "s": "short",
-    "u": "unsignedshort",
-    "I": "signedint",
-    "i": "unsignedint",
-    "l": "long",
-    "f": "float",
-    "d": "double",
-    "D": "decimal",
-    "T": "timestamp",
-    "t": "bool",
-    "S": "longstr",
-    "x": "binary",
-    "A": "array",
-    "F": "table",
-    "V": "void",
-}
-"""What RabbitMQ's texts call the types of fields."""
 
 
 class DeclaredWith(NamedTuple):
@@ -171,11 +150,7 @@ def _shown(value: object) -> str:
 
 
 def _shown_field(field: Field | None) -> str:
-    return (
-        "none"
-        if field is None
-        else f"the value {_shown(field.value)} of type '{TYPES_OF_FIELDS.get(field.kind, field.kind)}'"
-    )
+    return "none" if field is None else f"the value {_shown(field.value)} of type '{type_of(field)}'"
 
 
 def _shown_setting(settings: QueueSettings, name: str, shown: Callable[[str], str]) -> str:

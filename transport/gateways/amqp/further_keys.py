@@ -11,8 +11,8 @@ from typing import Final
 from actors.exchanges.copies import SEEN, UNSEEN, addressed
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES, MAX_ROUTING_KEYS
 from transport.gateways.amqp.basic_methods import BasicPublish
-from transport.gateways.amqp.equivalence import TYPES_OF_FIELDS
 from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.field_types import type_of
 from transport.gateways.amqp.plain_tables import is_text
 from transport.gateways.amqp.properties import FLAGS_BYTES, HEADERS_FLAG, Properties
 from transport.gateways.amqp.reply_codes import ReplyCode
@@ -52,7 +52,7 @@ def further_keys(key: str, raw: bytes) -> tuple[Keys, bytes]:
 
 def _texts(name: str, field: Field) -> list[str]:
     if not isinstance(field.value, tuple):
-        raise _invalid(f'{{unacceptable_type_in_header,"{name}",{TYPES_OF_FIELDS[field.kind]}}}')
+        raise _invalid(f'{{unacceptable_type_in_header,"{name}",{type_of(field)}}}')
     found = [each.value for each in field.value if each.kind == "S" and isinstance(each.value, str)]
     for text in found:
         if not is_text(text):

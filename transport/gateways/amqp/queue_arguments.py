@@ -12,8 +12,8 @@ from typing import Any, Final, NoReturn
 
 from actors.limits import MAX_QUEUE_EXPIRY_SECONDS, MAX_TTL_SECONDS
 from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, REJECT
-from transport.gateways.amqp.equivalence import INTEGERS, TYPES_OF_FIELDS
 from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.field_types import integer_of, type_of, unacceptable
 from transport.gateways.amqp.plain_tables import is_text
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.tables import Field, Table
@@ -118,7 +118,7 @@ def _check_type(name: str, arguments: Table, queue: str) -> None:
     """Whether an argument is a text, where it is there: RabbitMQ looks at this one before all others."""
     field = arguments.field(name)
     if field is not None and field.kind != "S":
-        text = f"invalid type '{TYPES_OF_FIELDS.get(field.kind, field.kind)}' for arg '{name}' in {queue}"
+        text = f"invalid type '{type_of(field)}' for arg '{name}' in {queue}"
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, text)
 
 
@@ -126,16 +126,15 @@ Refuse = Callable[[str], NoReturn]
 
 
 def _integer(field: Field, refuse: Refuse) -> int:
-    if field.kind not in INTEGERS or not isinstance(field.value, int):
-        refuse(f'"expected integer, got {TYPES_OF_FIELDS.get(field.kind, field.kind)}"')
-    if field.value < 0:
-        refuse(f"{{value_negative,{field.value}}}")
-    return field.value
+    number = integer_of(field, refuse)
+    if number < 0:
+        refuse(f"{{value_negative,{number}}}")
+    return number
 
 
 def _text(field: Field, refuse: Refuse) -> str:
     if field.kind != "S" or not isinstance(field.value, str):
-        refuse(f"{{unacceptable_type,{TYPES_OF_FIELDS.get(field.kind, field.kind)}}}")
+        refuse(unacceptable(field))
     if not is_text(field.value):
         refuse("it is no UTF-8")
     return field.value
@@ -178,7 +177,7 @@ def _overflow(field: Field, refuse: Refuse) -> dict[str, Any]:
 
 def _single_active_consumer(field: Field, refuse: Refuse) -> dict[str, Any]:
     if field.kind != "t" or not isinstance(field.value, bool):
-        refuse(f"{{unacceptable_type,{TYPES_OF_FIELDS.get(field.kind, field.kind)}}}")
+        refuse(unacceptable(field))
     return {"single_active_consumer": field.value}
 
 
