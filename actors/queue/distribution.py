@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pykka
@@ -190,9 +190,7 @@ class Distributor:
         # It is a part of what the other queue stores, and outlives that.
         batch = batch.compact()
         added: dict[str, tuple[QueueState, MessagesAdded]] = {}
-        for name in names:
-            state = self._queues.state(name)
-            assert state is not None, f"queue {name} was there when it was routed"
+        for name, state in self._routed(names):
             ttl_us = state.usual_timing[1]
             event = MessagesAdded(state.log.next_sequence, batch, wall_us, ttl_us=ttl_us, published=published)
             added[name] = (state, event)
@@ -222,14 +220,19 @@ class Distributor:
         """
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         added: dict[str, tuple[QueueState, MessagesAdded]] = {}
-        for name in names:
-            state = self._queues.state(name)
-            assert state is not None, f"queue {name} was there when it was routed"
+        for name, state in self._routed(names):
             delay_us, ttl_us = timing_of(state.settings, None, ttl)
             first = state.log.next_sequence
             event = MessagesAdded(first, batch, wall_us, delay_us=delay_us, ttl_us=ttl_us, published=published)
             added[name] = (state, event)
         return self._record(added, now, wall_us, entries=entries)
+
+    def _routed(self, names: Iterable[str]) -> Iterator[tuple[str, QueueState]]:
+        """Queues that were there just now, with their states."""
+        for name in names:
+            state = self._queues.state(name)
+            assert state is not None, f"queue {name} was there when it was routed"
+            yield name, state
 
     def rejects(self, names: Iterable[str]) -> bool:
         """Whether one of the queues rejects what it has no room for: how much it takes of something is its own to say."""
@@ -308,10 +311,11 @@ class Distributor:
         if left is not None:
             events[left[0].number] = left[1]
         event = 0
-        if self._storage is not None and entries:
-            event = self._storage.record_with_entries(events, entries)
-        elif self._storage is not None:
-            event = self._storage.record_staged(events) if soon else self._storage.record_all(events)
+        if (storage := self._storage) is not None:
+            if entries:
+                event = storage.record_with_entries(events, entries)
+            else:
+                event = storage.record_staged(events) if soon else storage.record_all(events)
         else:
             for state, added in taking.values():
                 state.log.apply(added)

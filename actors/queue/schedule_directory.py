@@ -184,7 +184,7 @@ class ScheduleDirectory:
         if not there.schedule.paused:
             return False
         schedule = there.schedule._replace(paused=False)
-        progress = there.progress._replace(through=max(there.progress.through, self._now()))
+        progress = there.progress.resumed(self._now())
         self._write(name, (SECTION, schedule.encoded()), (PROGRESS_SECTION, progress.encoded()))
         self._keep(schedule, progress)
         self._plan(name)

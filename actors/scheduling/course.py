@@ -82,10 +82,6 @@ class Course:
             return self._fire(time, progress)
         return self._missed(now - MISSED_SECONDS - 1, progress)
 
-    def resumed(self, now: int) -> Progress:
-        """The progress of one that goes on behind a pause: what would have been in between is not made up for, and is not missed."""
-        return self.progress._replace(through=max(self.progress.through, now))
-
     def _missed(self, up_to: int, progress: Progress) -> Fire | Pass:
         times, before = self.times.within(progress.through, up_to, MAX_MISSED)
         if self.schedule.missed == SKIP:

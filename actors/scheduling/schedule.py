@@ -153,6 +153,10 @@ class Progress(NamedTuple):
     missed: int = 0
     failed: int = 0
 
+    def resumed(self, now: int) -> Progress:
+        """As it is when the schedule goes on behind a pause: what would have been in between is not made up for, and is not missed."""
+        return self._replace(through=max(self.through, now))
+
     def encoded(self) -> bytes:
         """As it is stored, always of the same length: what there was room for once there is room for."""
         return _PROGRESS.pack(*self)

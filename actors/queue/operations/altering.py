@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.judging import judge_anew, judge_on
+from actors.queue.vocabulary.settings import UNALTERABLE
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 def alter(core: QueueCore, command: AlterQueue, now: float) -> QueueSettings:
     """Go on with other settings."""
     settings, before = command.settings, core.settings
-    for name in ("exclusive", "single_active_consumer"):
+    for name in UNALTERABLE:
         assert getattr(settings, name) == getattr(before, name), "whoever records the settings refuses this"
     core.depend_on(command.after)
     core.take_settings(settings)

@@ -114,7 +114,7 @@ class World:
 
     def resume(self) -> None:
         if self.paused:
-            self.records.append(Record(self.course.resumed(self.now), False))
+            self.records.append(Record(self.course.progress.resumed(self.now), False))
             self._begin()
 
 
