@@ -15,6 +15,8 @@ from transport.wire.messages import Options, brief
 from transport.wire.names import check_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.queue.scheduled import Scheduled
     from transport.broker.commands import Commands
     from transport.broker.listings import Key, Listed, Rows
@@ -69,16 +71,18 @@ async def schedule_delete(commands: Commands, arguments: Options) -> Any:
 
 async def schedule_pause(commands: Commands, arguments: Options) -> Any:
     """Nothing is to come of a schedule until it is resumed."""
-    name = string_of(arguments, "name")
-    changed = commands.schedules.pause(name)
-    await commands.durable()
-    return {"name": name, "changed": changed}
+    return await _changed(commands, arguments, commands.schedules.pause)
 
 
 async def schedule_resume(commands: Commands, arguments: Options) -> Any:
     """A schedule is to go on."""
+    return await _changed(commands, arguments, commands.schedules.resume)
+
+
+async def _changed(commands: Commands, arguments: Options, change: Callable[[str], bool]) -> Any:
+    """Have a schedule be changed; answered when that is durable."""
     name = string_of(arguments, "name")
-    changed = commands.schedules.resume(name)
+    changed = change(name)
     await commands.durable()
     return {"name": name, "changed": changed}
 

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from transport.cli._options import checked_name
 from transport.cli._tables import cell
-from transport.errors import TransportError
-from transport.wire.names import check_name
 
 KINDS: Final = ("direct", "fanout", "topic", "headers")
 MATCHES: Final = ("all", "any", "all-with-x", "any-with-x")
@@ -21,12 +20,7 @@ DEFAULT: Final = "(default)"
 
 def check_exchange(text: str | None) -> str | None:
     """Typer callback: ``text`` when it can name an exchange."""
-    if text is None:
-        return None
-    try:
-        return check_name(text, "exchange")
-    except TransportError as error:
-        raise typer.BadParameter(str(error)) from None
+    return None if text is None else checked_name(text, "exchange")
 
 
 def check_or_default(text: str | None) -> str | None:
@@ -36,12 +30,7 @@ def check_or_default(text: str | None) -> str | None:
 
 def check_destination(text: str | None) -> str | None:
     """Typer callback: ``text`` when it can name a queue or an exchange."""
-    if text is None:
-        return None
-    try:
-        return check_name(text, "queue or exchange")
-    except TransportError as error:
-        raise typer.BadParameter(str(error)) from None
+    return None if text is None else checked_name(text, "queue or exchange")
 
 
 def check_pairs(said: list[str] | None) -> list[str] | None:

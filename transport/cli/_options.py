@@ -73,8 +73,13 @@ def address(text: str | None) -> str | None:
 
 def name(text: str) -> str:
     """Typer callback: ``text`` when it can name a queue, a subscription or a writer."""
+    return checked_name(text, "queue, subscription or writer")
+
+
+def checked_name(text: str, what: str) -> str:
+    """``text`` when it can name ``what``; what is wrong with it is told as of an option or argument."""
     try:
-        return check_name(text, "queue, subscription or writer")
+        return check_name(text, what)
     except TransportError as error:
         raise typer.BadParameter(str(error)) from None
 

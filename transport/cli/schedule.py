@@ -20,13 +20,11 @@ from transport.cli._exchange_options import (
     table_of,
 )
 from transport.cli._looking import AsJson, Watch, Wide, present
-from transport.cli._options import time_option
+from transport.cli._options import checked_name, time_option
 from transport.cli._publishing import check_routing_key
 from transport.cli._run import tell
 from transport.cli._tables import Column, cell, facts_table, put, table
 from transport.cli.exit_codes import EXIT_USAGE
-from transport.errors import TransportError
-from transport.wire.names import check_name
 
 if TYPE_CHECKING:
     from transport.clients.administration import Administration, Facts
@@ -61,10 +59,7 @@ WIDE: tuple[Column, ...] = (
 
 def check_schedule(text: str) -> str:
     """Typer callback: ``text`` when it can name a schedule."""
-    try:
-        return check_name(text, "schedule")
-    except TransportError as error:
-        raise typer.BadParameter(str(error)) from None
+    return checked_name(text, "schedule")
 
 
 ScheduleName = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The schedule's name.", callback=check_schedule)]

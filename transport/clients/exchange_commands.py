@@ -7,11 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+from transport.clients.message_commands import Facts, has_changed
 from transport.errors import BrokerError, RemoteProtocolError
 from transport.wire.names import check_name
-
-Facts = dict[str, Any]
-"""One JSON object of an answer."""
 
 
 class ExchangeCommands(ABC):
@@ -73,7 +71,7 @@ class ExchangeCommands(ABC):
         arguments: Facts = {"name": check_name(name, "exchange"), "kind": kind, **said}
         if alternate is not None:
             arguments["arguments"] = json.dumps({"alternate-exchange": check_name(alternate, "exchange")})
-        return _changed(await self._command("exchange.create", arguments))
+        return has_changed(await self._command("exchange.create", arguments))
 
     async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Delete an exchange, with the bindings from it and to it.
@@ -110,7 +108,7 @@ class ExchangeCommands(ABC):
             InvalidNameError: nothing can have the name.
         """
         said = _binding(source, destination, key, arguments, to_exchange=to_exchange)
-        return _changed(await self._command("binding.create", said))
+        return has_changed(await self._command("binding.create", said))
 
     async def unbind(
         self,
@@ -123,7 +121,7 @@ class ExchangeCommands(ABC):
     ) -> bool:
         """A binding is to be gone, which is named as `bind` named it. Returns whether there was one."""
         said = _binding(source, destination, key, arguments, to_exchange=to_exchange)
-        return _changed(await self._command("binding.delete", said))
+        return has_changed(await self._command("binding.delete", said))
 
     async def bindings(
         self, source: str | None = None, destination: str | None = None, *, to_exchange: bool = False
@@ -164,8 +162,3 @@ def _binding(
     if arguments:
         said["arguments"] = json.dumps(dict(arguments))
     return said
-
-
-def _changed(answer: object) -> bool:
-    """Whether a broker says that something has changed."""
-    return isinstance(answer, dict) and answer.get("changed") is True

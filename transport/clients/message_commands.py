@@ -174,3 +174,8 @@ def count_of(answer: object, key: str) -> int | None:
     """The number that an answer has under ``key``; None where it has none."""
     value = answer.get(key) if isinstance(answer, dict) else None
     return value if type(value) is int else None
+
+
+def has_changed(answer: object) -> bool:
+    """Whether a broker says that something has changed."""
+    return isinstance(answer, dict) and answer.get("changed") is True

@@ -8,14 +8,13 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any, Final
 
+from transport.clients.message_commands import Facts, has_changed
 from transport.errors import LimitExceededError, RemoteProtocolError
 from transport.wire.names import check_name
 from transport.wire.timing import setting_milliseconds
 
 MAX_COMMAND_BYTES: Final = 4_000
 """What a command may say of a schedule, its payload in base64: a frame's header has 4 KiB."""
-Facts = dict[str, Any]
-"""One JSON object of an answer."""
 
 
 class ScheduleCommands(ABC):
@@ -106,7 +105,7 @@ class ScheduleCommands(ABC):
                 f"what is said of schedule {name!r:.60} has {size} bytes, payload and headers included, and MAX_COMMAND_BYTES is "
                 f"{MAX_COMMAND_BYTES}: have the message say where the rest is"
             )
-        return _changed(await self._command("schedule.create", said))
+        return has_changed(await self._command("schedule.create", said))
 
     async def delete_schedule(self, name: str) -> None:
         """Delete a schedule. What it has stored stays.
@@ -118,13 +117,8 @@ class ScheduleCommands(ABC):
 
     async def pause_schedule(self, name: str) -> bool:
         """Nothing is to come of a schedule until it is resumed. Returns whether something has changed; errors as of `delete_schedule`."""
-        return _changed(await self._command("schedule.pause", {"name": check_name(name, "schedule")}))
+        return has_changed(await self._command("schedule.pause", {"name": check_name(name, "schedule")}))
 
     async def resume_schedule(self, name: str) -> bool:
         """A schedule is to go on, from the next of its times. As `pause_schedule`."""
-        return _changed(await self._command("schedule.resume", {"name": check_name(name, "schedule")}))
-
-
-def _changed(answer: object) -> bool:
-    """Whether a broker says that something has changed."""
-    return isinstance(answer, dict) and answer.get("changed") is True
+        return has_changed(await self._command("schedule.resume", {"name": check_name(name, "schedule")}))
