@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks._amqp_raw import declare, delete, left_in
-from benchmarks._broker import BrokerProcess
-from benchmarks._disk import data_folder
+from benchmarks._beside_rabbitmq import beside_rabbitmq, in_turn
 from benchmarks._processes import BenchmarkError, Worker, cpu_seconds
-from benchmarks._rabbitmq_server import RabbitServer, missing
 from benchmarks._report import Figure, Report, medians
 
 OURS: Final = "Penstock"
@@ -79,25 +76,15 @@ class Side:
 
 def run(load: Load, rounds: int, uvloop: bool, data: Path | None) -> Report:
     """Rounds of every part on every side in turn; each round begins with another side."""
-    lacking = missing()
-    if lacking is not None:
-        print(f"{lacking}; going on with ours alone")
     results: list[Result] = []
-    with data_folder(data) as folder, ExitStack() as stack:
-        options = {"directory": str(folder / "ours"), "amqp": "127.0.0.1:0"}
-        ours = stack.enter_context(BrokerProcess(uvloop=uvloop, options=options))
-        assert ours.amqp is not None, "it was told to speak it"
-        sides = [Side(OURS, "classic", int(ours.amqp.rpartition(":")[2]), ours.pid)]
-        version = "none"
-        if lacking is None:
-            rabbit = stack.enter_context(RabbitServer(folder / "rabbitmq"))
-            version = ".".join(map(str, rabbit.version))
-            sides += [Side(THEIRS[kind], kind, rabbit.port, rabbit.pid) for kind in KINDS]
+    with beside_rabbitmq(uvloop, data) as both:
+        sides = [Side(OURS, "classic", both.ours.port, both.ours.pid)]
+        if both.theirs is not None:
+            sides += [Side(THEIRS[kind], kind, both.theirs.port, both.theirs.pid) for kind in KINDS]
         for number in range(rounds):
             results += _ceilings(load)
-            turn = number % len(sides)
             for part in _parts(load):
-                results += [part(side, f"{side.kind}-{number}") for side in sides[turn:] + sides[:turn]]
+                results += [part(side, f"{side.kind}-{number}") for side in in_turn(sides, number)]
     return Report(
         "amqp",
         "durable queues, persistent messages, each confirmed and acknowledged; publisher, broker and consumer are processes of their own. "
@@ -120,7 +107,7 @@ def run(load: Load, rounds: int, uvloop: bool, data: Path | None) -> Report:
             "window": WINDOW,
             "rounds": rounds,
             "uvloop": uvloop,
-            "rabbitmq": version,
+            "rabbitmq": both.version,
         },
         _figures(results),
         results,

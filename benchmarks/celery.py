@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import select
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks._broker import BrokerProcess
-from benchmarks._disk import data_folder
+from benchmarks._beside_rabbitmq import beside_rabbitmq, in_turn
 from benchmarks._processes import READ_BYTES, BenchmarkError, Worker, cpu_seconds
-from benchmarks._rabbitmq_server import RabbitServer, missing
 from benchmarks._report import Figure, Report, medians
 
 if TYPE_CHECKING:
@@ -70,25 +68,16 @@ class Side:
 
 def run(tasks: int, rounds: int, uvloop: bool, data: Path | None) -> Report:
     """Rounds of every part on every side in turn; each round begins with the other side."""
-    lacking = missing()
-    if lacking is not None:
-        print(f"{lacking}; going on with ours alone")
     results: list[Result] = []
-    with data_folder(data) as folder, ExitStack() as stack:
-        options = {"directory": str(folder / "ours"), "amqp": "127.0.0.1:0"}
-        ours = stack.enter_context(BrokerProcess(uvloop=uvloop, options=options))
-        assert ours.amqp is not None, "it was told to speak it"
-        port = int(ours.amqp.rpartition(":")[2])
-        sides = [stack.enter_context(_with_worker(OURS, port, ours.pid, folder / "ours-done"))]
-        version = "none"
-        if lacking is None:
-            rabbit = stack.enter_context(RabbitServer(folder / "rabbitmq"))
-            version = ".".join(map(str, rabbit.version))
-            sides.append(stack.enter_context(_with_worker(THEIRS, rabbit.port, rabbit.pid, folder / "theirs-done")))
+    with beside_rabbitmq(uvloop, data) as both:
+        sides = [
+            both.stack.enter_context(_with_worker(name, broker.port, broker.pid, both.folder / f"{name}-done"))
+            for name, broker in ((OURS, both.ours), (THEIRS, both.theirs))
+            if broker is not None
+        ]
         for number in range(rounds):
-            turn = number % len(sides)
             for part in PARTS:
-                results += [_measured(part, side, tasks) for side in sides[turn:] + sides[:turn]]
+                results += [_measured(part, side, tasks) for side in in_turn(sides, number)]
     return Report(
         "celery",
         "one application of Celery, a worker with two processes (prefork) and one sender. One task of twenty is tried again, and one is "
@@ -96,7 +85,7 @@ def run(tasks: int, rounds: int, uvloop: bool, data: Path | None) -> Report:
         "waits for each confirm, a task is acknowledged when it is done. With results: rpc://, 200 waited for together. "
         "A rate counts from the first task sent to the last that ran. Processor time is the broker's process's, all its threads.",
         "RabbitMQ with its own defaults and Celery's classic queue, its files beside the journal. Rounds alternate; medians.",
-        {"tasks": tasks, "rounds": rounds, "uvloop": uvloop, "processes": PROCESSES, "rabbitmq": version},
+        {"tasks": tasks, "rounds": rounds, "uvloop": uvloop, "processes": PROCESSES, "rabbitmq": both.version},
         _figures(results),
         results,
     )
