@@ -8,7 +8,8 @@ from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
-from actors.queue.operations.receiving import consume_no_more, give_back, is_new_receiver, tell_if_idle, waits_in_line
+from actors.queue.operations.failing import give_back
+from actors.queue.operations.receiving import consume_no_more, is_new_receiver, tell_if_idle, waits_in_line
 from actors.queue.state.receivers import Receiver, Take
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import MessagesAcknowledged

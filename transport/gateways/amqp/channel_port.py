@@ -132,6 +132,10 @@ class Link(Protocol):
     def run(self, channel: ChannelPort, method: Method, work: Coroutine[None, None, Method | None]) -> None:
         """Have a command carried out; what it returns is said, and meanwhile nothing more of the client is handled."""
 
+    @property
+    def broker_ends(self) -> bool:
+        """As of `departures.Connected`."""
+
     def window(self) -> int:
         """Bytes that may be on their way to one more consumer."""
 

@@ -204,6 +204,11 @@ class AmqpConnection(Served[Any]):
         """As `channel.Link.window`: less for each one more, so that all together have little more than the first."""
         return max(1, WINDOW_BYTES // (self._consumers + 1))
 
+    @property
+    def broker_ends(self) -> bool:
+        """As `departures.Connected.broker_ends`."""
+        return self._draining or self._connections.ending
+
     def soon(self, work: Callable[[], None]) -> None:
         """As `channel_port.Link.soon`."""
         self._host.loop.call_soon(work)

@@ -152,8 +152,8 @@ class Consumer:
         """Messages are done with."""
         self._tell(Acknowledged(ranges, self.actor))
 
-    def give_back(self, ranges: Ranges, *, failed: bool) -> None:
-        """Messages are to be delivered again, to whomever."""
+    def give_back(self, ranges: Ranges, *, failed: bool | None) -> None:
+        """Messages are to be delivered again, to whomever; they have failed, or None: they have where the queue counts that."""
         self._tell(Rejected(ranges, 0.0, failed, self.actor))
 
     def refuse(self, ranges: Ranges, reason: str) -> None:
@@ -164,12 +164,12 @@ class Consumer:
         """The socket takes more, or not."""
         self._tell(Writable(writable))
 
-    def leave(self) -> None:
-        """It receives no more; what it holds goes back to its queue, and has not failed."""
+    def leave(self, *, failed: bool | None = False) -> None:
+        """It receives no more; what it holds goes back to its queue, and has failed as of `give_back`."""
         self.ended = True
         if self.actor is not None and self.actor.is_alive():
             inbox = self.actor.actor_inbox
-            if not inbox.handled(left := Left(failed=False)):
+            if not inbox.handled(left := Left(failed=failed)):
                 inbox.offer_beyond_bound(left)
             # At once where it can: what the queue is asked from now on is behind that.
             self.actor.stop_now()
@@ -244,8 +244,8 @@ def _refuse(consumer: Consumer, ranges: Ranges) -> None:
 
 
 def _give_back(consumer: Consumer, ranges: Ranges) -> None:
-    # Nobody counts how often: a queue of AMQP has no limit unless told.
-    consumer.give_back(ranges, failed=False)
+    # A queue of AMQP has no limit unless told, and then nobody counts how often.
+    consumer.give_back(ranges, failed=None)
 
 
 TOLD: Final[dict[Outcome, Callable[[Consumer, Ranges], None]]] = {

@@ -48,6 +48,10 @@ class Connected(Protocol):
     receivers: Receivers
     departures: Departures
 
+    @property
+    def broker_ends(self) -> bool:
+        """Whether the broker itself ends its clients' connections: then nothing that they hold has failed."""
+
 
 class Steps(Protocol):
     """Something to be done to many consumers, one by one.
@@ -141,7 +145,7 @@ class Departing:
         """One has left: the broker's name of its queue."""
         queue = self._names.queue(consumer.queue)
         self._link.receivers.go(queue, consumer.actor)
-        consumer.leave()
+        consumer.leave(failed=False if self._link.broker_ends else None)
         return queue
 
 
