@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -203,7 +204,7 @@ def test_a_delay_differs_from_message_to_message_within_its_share(
     assert found == [retry_delay(WAITS, failures, number) for number in range(100)], "a start comes to the same"
     assert all(plain * 0.8 <= delay <= plain * 1.2 for delay in found)
     steps = sorted(found)
-    widest = max(later - sooner for sooner, later in zip(steps, steps[1:], strict=False))
+    widest = max(later - sooner for sooner, later in pairwise(steps))
     assert widest < 0.4 * plain * 0.05, "what failed together is spread over all of it"
 
 
