@@ -81,12 +81,15 @@ class View:
         limited: those of them that were declared with a limit.
         exchanges: those that are there, beside the broker's own.
         channels: all of both sessions.
+        counts_consumers: whether both say alike how many consumers a queue has: RabbitMQ takes who has got a message of a quorum queue, and
+            has not settled it, for one.
     """
 
     prefix: str
     queues: dict[str, int | None] = field(default_factory=dict)
     limited: set[str] = field(default_factory=set)
     exchanges: set[str] = field(default_factory=set)
+    counts_consumers: bool = True
     channels: dict[Place, ChannelView] = field(
         default_factory=lambda: {(session, channel): ChannelView() for session in SESSIONS for channel in CHANNELS}
     )

@@ -9,8 +9,8 @@ What was given out before stays given: permits of senders, deadlines of leases, 
 - delay and time to live: what is sent.
 - how long what fails waits: what fails.
 - ``max_receives``, ``drop_failed`` and the dead-letter queue: what waits to leave, and what has come back, is judged anew, as at a start.
-  Nothing is delivered before all of it is judged (``judging``). What was handed to the old dead-letter queue is still its. The same holds for the
-  dead-letter exchange and its key, but what still waits for room there is judged anew too (``letters_out``).
+  Nothing is delivered before all of it is judged (``judging``). What was handed to the old dead-letter queue is still its. The same
+  holds for the dead-letter exchange and its key, but what still waits for room there is judged anew too (``letters_out``).
 - how long a subscription that nobody uses is kept: for those there are, from when they were last used, but for a grace.
 
 ``exclusive`` cannot change: receivers were told whether they wait in line, and subscriptions are owned or not by it.

@@ -107,8 +107,8 @@ class MoveMessages:
     """Move what can be received now, the oldest first, to another queue. Answer: MessagesHandedOver, once what was moved is durable.
 
     What waits for a delay, is held, reserved, staged or leaving stays. In the other queue each message has its own id, which one that was
-    generated stays, its key and its headers. It is new there otherwise: stored now, delivered never, and has never failed. The queue's time to live
-    holds for it from now on; the queue's delay, which is for what is sent, does not.
+    generated stays, its key and its headers. It is new there otherwise: stored now, delivered never, and has never failed. The queue's
+    time to live holds for it from now on; the queue's delay, which is for what is sent, does not.
 
     Attributes:
         target: the other queue.

@@ -156,10 +156,6 @@ def test_what_is_left_is_said_with_why() -> None:
         "queue 'brief' in vhost '/': it is not durable: whoever uses it declares it",
         "queue 'my tasks' in vhost '/': the queue name 'my tasks' has white space or unprintable characters",
         (
-            "queue 'orders' in vhost 'shop': the argument x-delivery-limit of its policies is left out: it is not there yet: "
-            "refuse without requeue what has failed too often"
-        ),
-        (
             "binding from exchange 'spread' to queue 'tasks' in vhost '/' by '1', "
             "binding from exchange 'news' to queue 'events' in vhost '/' by '#': one of its ends is left"
         ),
