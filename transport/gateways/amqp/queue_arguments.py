@@ -163,7 +163,7 @@ def _delivery_limit(field: Field, refuse: Refuse) -> dict[str, Any]:
         return {}
     limit = _integer(field, refuse)
     if limit >= MAX_RECEIVES_LIMIT:
-        refuse(f"{{value_too_large,{limit}}}: say {MAX_RECEIVES_LIMIT - 1} or less, or -1 for no limit")
+        refuse(f"{{value_too_large,{limit}}}: say {MAX_RECEIVES_LIMIT - 1} or less, or -1 for none")
     return {"max_receives": limit + 1}
 
 

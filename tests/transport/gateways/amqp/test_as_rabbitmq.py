@@ -54,7 +54,7 @@ def with_arguments(queue: str, **arguments: Any) -> entity.QueueDeclare:
         # Of two that cannot be, the one that RabbitMQ looks at first.
         ({"x_max_length": -1, "x_message_ttl": -1}, "invalid arg 'x-message-ttl' for {}: {{value_negative,-1}}"),
         ({"x_delivery_limit": "3"}, "invalid arg 'x-delivery-limit' for {}: \"expected integer, got longstr\""),
-        ({"x_delivery_limit": 1000}, "invalid arg 'x-delivery-limit' for {}: {{value_too_large,1000}}: say 999 or less, or -1 for no limit"),
+        ({"x_delivery_limit": 1000}, "invalid arg 'x-delivery-limit' for {}: {{value_too_large,1000}}: say 999 or less, or -1 for none"),
         ({"x_message_ttl": -1, "x_queue_type": "odd"}, "invalid arg 'x-queue-type' for {}: \"unsupported queue type 'odd'\""),
     ],
 )  # fmt: skip

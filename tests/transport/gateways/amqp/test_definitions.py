@@ -47,6 +47,7 @@ def said(queue: WantedQueue) -> dict[str, Any]:
         "durable": True,
         "dead_letter_exchange": None,
         "dead_letter_routing_key": None,
+        "drop_failed": False,
     }
     assert plain.keys() == queue.settings.keys()
     return {key: value for key, value in queue.settings.items() if value != plain[key]}
@@ -84,7 +85,6 @@ def test_arguments_become_settings_and_are_kept_as_they_are_declared_by_clients(
     assert said(payments) == {
         "max_messages": 100_000,
         "overflow": "reject",
-        "max_receives": 1_000,
         "dead_letter_queue": "payments.failed",
     }
     assert declared(payments) == (
@@ -107,7 +107,7 @@ def test_a_policy_becomes_settings_of_the_queues_that_it_matches_and_is_no_part_
     plan = planned("rabbitmq-3.13.json")
     logins = queue_of(plan, "audit.logins")
     # The operator's is less than the user's.
-    limited = {"max_messages": 1_000, "overflow": "reject", "max_receives": 1_000}
+    limited = {"max_messages": 1_000, "overflow": "reject"}
     assert said(logins) == limited | {"ttl": HOUR, "dead_letter_exchange": "late"}
     assert declared(logins) == (False, {})
     # Its own time to live is less still, and where its dead letters go it says itself.
@@ -116,7 +116,7 @@ def test_a_policy_becomes_settings_of_the_queues_that_it_matches_and_is_no_part_
     assert logins.policies == policies
     orders = queue_of(plan, "shop/orders")
     assert said(orders) == {
-        "max_receives": 1_000,
+        "max_receives": 6,
         "dead_letter_exchange": "shop/late",
         "dead_letter_routing_key": "orders",
     }

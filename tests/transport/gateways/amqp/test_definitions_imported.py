@@ -137,7 +137,7 @@ def test_what_is_there_and_differs_stays_as_it_is_and_the_rest_is_made(broker: A
     assert told[-3:] == [
         "exchange celery is left as it is: kind is topic, the file has direct",
         (
-            "queue payments is left as it is: max_messages is 5, the file has 100000; max_receives is 3, the file has 1000; "
+            "queue payments is left as it is: max_messages is 5, the file has 100000; max_receives is 3, the file has never; "
             "dead_letter_queue is other, the file has payments.failed"
         ),
         "3 created, 0 there already, 2 problems",
