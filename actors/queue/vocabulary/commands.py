@@ -172,8 +172,7 @@ class Extended:
 class Left:
     """A connection ends, with its actor at the latest; known or not, it is forgotten.
 
-    What it held is receivable again, and has ``failed`` unless it says otherwise, or None: then it has where failures count. Its permits
-    return, its reservations stay.
+    What it held is receivable again, and has ``failed`` as of ``Rejected``; its permits return, its reservations stay.
     """
 
     failed: bool | None = True

@@ -105,8 +105,10 @@ class Link(Protocol):
         waiting_total: what all connections have published that waits for room.
         owner: what the connection's own queues go with; None where it has none.
         receivers: the actors that receive for it.
+        broker_ends: as of `departures.Connected`.
     """
 
+    broker_ends: bool
     claims: Claims
     departures: Departures
     receivers: Receivers
@@ -131,10 +133,6 @@ class Link(Protocol):
 
     def run(self, channel: ChannelPort, method: Method, work: Coroutine[None, None, Method | None]) -> None:
         """Have a command carried out; what it returns is said, and meanwhile nothing more of the client is handled."""
-
-    @property
-    def broker_ends(self) -> bool:
-        """As of `departures.Connected`."""
 
     def window(self) -> int:
         """Bytes that may be on their way to one more consumer."""

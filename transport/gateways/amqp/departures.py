@@ -41,16 +41,14 @@ class Connected(Protocol):
         claims: who consumes from which queue.
         receivers: the actors that receive for it.
         departures: those that leave, of all connections.
+        broker_ends: whether the broker itself ends its clients' connections: then nothing that they hold has failed.
     """
 
     operations: Operations
     claims: Claims
     receivers: Receivers
     departures: Departures
-
-    @property
-    def broker_ends(self) -> bool:
-        """Whether the broker itself ends its clients' connections: then nothing that they hold has failed."""
+    broker_ends: bool
 
 
 class Steps(Protocol):
