@@ -28,7 +28,8 @@ A record's payload, by its kind:
     what happened to exchanges and bindings in one instant (actors/storage/exchange_codec.py).
 any other kind
     a msgpack array whose first item is the queue's number and whose others are the event's fields in order; ranges are flat lists
-    of numbers.
+    of numbers. Of RETURNED when that was, and for how long each range waits, are there only where one does: programs from before that
+    refuse it.
 
 What is read back has been checked by the journal's checksum, so a record that cannot be decoded is a defect or of a newer version: it
 raises StorageError, and nothing is guessed.
@@ -37,7 +38,7 @@ raises StorageError, and nothing is guessed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from typing import Any, TypeAlias, cast
 
@@ -64,7 +65,7 @@ from actors.queue.vocabulary.events import (
     SubscriptionReleased,
 )
 from actors.queue.vocabulary.published import Published
-from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.settings import MAX_RECEIVES_LIMIT, QueueSettings
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
 from actors.storage.durable_map import EntryPut
 
@@ -95,9 +96,13 @@ ARGUMENTS = "arguments"
 """Among stored settings: what the queue was declared with, in bytes."""
 WITHOUT_LIMIT = "without_limit"
 """Among stored settings: the names of the limits that a queue has none of."""
+LIMITED = "limited"
+"""Among stored settings of a queue that was declared with arguments: that a limit of `MAX_RECEIVES_LIMIT` failures is one. Older programs
+gave it that limit for having a place for dead letters, and counted nothing towards it."""
 MAX_HEADER_BYTES = 2**16 - 1
 """What the header's length can say. The names of those whose batches were joined are what grows in it; ``groups`` bounds them."""
 
+_USUAL = QueueSettings()
 Part: TypeAlias = bytes | memoryview
 # It is not typed.
 _pack = cast("Callable[[Any], bytes]", msgpack.packb)
@@ -230,10 +235,13 @@ def settings_as_stored(settings: QueueSettings, arguments: bytes = b"") -> dict[
     for name in ("subscription_expiry", "dead_letter_exchange", "dead_letter_routing_key", "expires"):
         if fields[name] is None:
             del fields[name]
-    if fields["durable"]:
-        del fields["durable"]
-    if not fields["single_active_consumer"]:
-        del fields["single_active_consumer"]
+    for name in ("durable", "single_active_consumer", "retry_delay", "retry_max_delay", "drop_failed"):
+        if fields[name] == getattr(_USUAL, name):
+            del fields[name]
+    if arguments and settings.dead_letters_named and settings.max_receives in (None, MAX_RECEIVES_LIMIT):
+        fields["max_receives"] = MAX_RECEIVES_LIMIT
+        if settings.max_receives is not None:
+            fields[LIMITED] = True
     if endless := [name for name in ("max_messages", "max_bytes") if fields[name] is None]:
         # Older versions would take None and fail on it later.
         fields[WITHOUT_LIMIT] = endless
@@ -247,8 +255,12 @@ def settings_from(fields: dict[str, Any]) -> QueueSettings:
     endless = fields.get(WITHOUT_LIMIT, ())
     if any(name not in ("max_messages", "max_bytes") for name in endless):
         raise ValueError("it says more than this program knows: this directory was written by a newer version")
-    known: dict[str, Any] = {name: value for name, value in fields.items() if name not in (WITHOUT_LIMIT, ARGUMENTS)}
-    return QueueSettings(**known | dict.fromkeys(endless))
+    known = {name: value for name, value in fields.items() if name not in (WITHOUT_LIMIT, ARGUMENTS, LIMITED)}
+    settings = QueueSettings(**known | dict.fromkeys(endless))
+    has_place = ARGUMENTS in fields and LIMITED not in fields and settings.dead_letters_named
+    return (
+        replace(settings, max_receives=None) if has_place and settings.max_receives == MAX_RECEIVES_LIMIT else settings
+    )
 
 
 def arguments_from(fields: dict[str, Any]) -> bytes:
@@ -324,6 +336,17 @@ def _triples(flat: list[int]) -> tuple[tuple[int, int, int], ...]:
     return tuple(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
 
 
+def _returned(event: MessagesReturned) -> list[Any]:
+    return [_flat(event.returns), event.returned_us, event.delays] if event.delays else [_flat(event.returns)]
+
+
+def _returned_from(flat: list[int], returned_us: int = 0, delays: Sequence[int] = ()) -> MessagesReturned:
+    returns = _triples(flat)
+    if delays and len(delays) != len(returns):
+        raise ValueError(f"{len(returns)} ranges came back, with {len(delays)} delays")
+    return MessagesReturned(returns, returned_us, tuple(delays))
+
+
 def _reserved(subscription: str, position: int, flat: list[int]) -> LedgerExtended:
     quads = zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
     ranges = tuple(ReservedRange(start, stop, count, bool(replayed)) for start, stop, count, replayed in quads)
@@ -332,7 +355,7 @@ def _reserved(subscription: str, position: int, flat: list[int]) -> LedgerExtend
 
 _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
     MessagesAcknowledged: (ACKNOWLEDGED, lambda event: [_flat(event.ranges)]),
-    MessagesReturned: (RETURNED, lambda event: [_flat(event.returns)]),
+    MessagesReturned: (RETURNED, _returned),
     MessagesExpired: (EXPIRED, lambda event: [_flat(event.ranges)]),
     MessagesMoved: (MOVED, _moved),
     QueuePurged: (PURGED, lambda event: [_flat(event.ranges)]),
@@ -351,7 +374,7 @@ _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
 
 _DECODERS: dict[int, Callable[..., Event]] = {
     ACKNOWLEDGED: lambda flat: MessagesAcknowledged(_pairs(flat)),
-    RETURNED: lambda flat: MessagesReturned(_triples(flat)),
+    RETURNED: _returned_from,
     EXPIRED: lambda flat: MessagesExpired(_pairs(flat)),
     MOVED: _moved_from,
     PURGED: lambda flat: QueuePurged(_pairs(flat)),

@@ -177,7 +177,7 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
     acknowledged = log.acknowledged.frozen()
     producers, temporary = list(log.producers.items()), list(log.temporary.items())
     returns = log.returns.frozen()
-    delayed = log.delayed.copy()
+    delayed, retries = log.delayed.copy(), log.retries.rows()
     ledgers = [
         (ledger.facts(), ledger.all_segments(), ledger.opened_us, ledger.left_us) for ledger in log.ledgers.values()
     ]
@@ -194,7 +194,7 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         ("total_discarded", pack(log.total_discarded)),
         ("total_moved", pack(log.total_moved)),
         ("deleted", pack([log.deleted_epoch, log.deleted_position])),
-        rest=7,
+        rest=7 + bool(retries),
     )
     yield from _ranges(packer, "acknowledged", acknowledged)
     yield from _rows(packer, "producers", producers)
@@ -204,6 +204,9 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         for starts, stops in ranges:
             yield b"".join(pack((start, stop, deliveries)) for start, stop in zip(starts, stops, strict=True))
     yield from _rows(packer, "delayed", _delayed(delayed))
+    if retries:
+        # A program from before that passes it over, and has them tried again at once.
+        yield from _rows(packer, "retries", retries)
     yield pack("ledgers") + _array_header(packer, len(ledgers))
     for facts, segments, opened_us, left_us in ledgers:
         yield _array_header(packer, len(facts) + 3) + b"".join(map(pack, facts)) + _array_header(packer, len(segments))
@@ -244,6 +247,8 @@ def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:
     for start, stop, failures in fields["returns"]:
         log.returns.note(start, stop, failures)
     log.delayed = {first: (stop, due) for first, stop, due in fields["delayed"]}
+    for row in fields.get("retries", ()):
+        log.retries.note(*row)
     for snapshot in fields["ledgers"]:
         ledger = Ledger.restored(snapshot)
         log.ledgers[ledger.name] = ledger

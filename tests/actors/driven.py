@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, cast
 from actors.batch import MessageBatch
 from actors.queue import queue_state
 from actors.queue.operations.browsing import describe
-from actors.queue.operations.dead_letters import REASON
 from actors.queue.operations.receiving import purge_step
 from actors.queue.state.log import QueueLog
 from actors.queue.state.subscriptions import pieces
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.commands import Origin
+from actors.queue.vocabulary.deaths import REASON
 from actors.queue.vocabulary.events import Event, StagesEnded
 from actors.queue.vocabulary.prefetch import DemandWithdrawn
 from actors.queue.vocabulary.replies import Connection, DeadLetter, Tell

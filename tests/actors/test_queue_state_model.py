@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -21,6 +22,7 @@ from actors.errors import DataLossError, DemandExceededError, UnknownAcknowledge
 from actors.limits import NO_DEADLINE
 from actors.queue.operations.moving import settle_all, take_parcels
 from actors.queue.operations.peeking import peek
+from actors.queue.state import retries
 from actors.queue.state.capacity import REOPEN_SHARE
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.events import Event, LedgerExtended, MessagesExpired, MessagesMoved
@@ -60,6 +62,10 @@ DECLARATIONS = (
     declared(ttl=0.0, dead_letter_queue="late"),
     declared(exclusive=True, max_receives=2, overflow=REJECT),
     declared(max_receives=1, ttl=12.0, dead_letter_queue="all", overflow=REJECT),
+    declared(retry_delay=2.0, retry_max_delay=7.0),
+    declared(retry_delay=2.0, max_receives=3, exclusive=True),
+    declared(retry_delay=4.0, max_receives=2, ttl=8.0, dead_letter_queue="late"),
+    declared(max_receives=2, drop_failed=True),
 )
 """Queues to try it all on; what a sender says about delay and time to live comes on top."""
 ENDLESS = (QueueSettings(None, None, VISIBILITY), QueueSettings(None, None, VISIBILITY, overflow=REJECT))
@@ -79,6 +85,7 @@ class Stored:
     counted: int = 0
     expires: float | None = None
     sent_until: float = 0.0
+    tried_until: float = 0.0
     arrives: bool = False
 
 
@@ -138,6 +145,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.start(data.draw(st.sampled_from(self.declarations)))
 
     def start(self, settings: QueueSettings) -> None:
+        # Each message is looked at by itself here, so all wait alike.
+        self.alike = patch.object(retries, "RETRY_JITTER", 0.0)
+        self.alike.start()
         self.settings = settings
         self.now = 100.0
         self.queue = self.made(QueueLog())
@@ -168,6 +178,10 @@ class QueueMachine(RuleBasedStateMachine):
             self.senders[name] = ModelSender(wanted_messages=15, wanted_bytes=LARGE)
             self.queue.request_capacity(name, 15, LARGE)
             self.settle()
+
+    def teardown(self) -> None:
+        if hasattr(self, "alike"):
+            self.alike.stop()
 
     def made(self, log: QueueLog) -> QueueState:
         """The queue with this log."""
@@ -364,14 +378,29 @@ class QueueMachine(RuleBasedStateMachine):
         message = self.stored[number]
         message.holder, message.replayed = "", True
         message.failures += failed
-        if self.settings.max_receives is not None:
+        counts = self.settings.counts_failures
+        if counts:
             message.counted = message.failures
         if self.is_worn_out(message.failures):
-            message.where, message.until = LEAVING, 0.0
-        elif delay:
+            self.leaves(number)
+            return
+        if failed and not delay and self.settings.retry_delay:
+            most = max(self.settings.retry_delay, self.settings.retry_max_delay)
+            delay = min(self.settings.retry_delay * 2.0 ** (message.failures - 1), most)
+        if failed and counts:
+            message.tried_until = self.now + delay
+        if delay:
             message.where, message.until = DELAYED, self.now + delay
         else:
             message.where = READY
+
+    def leaves(self, number: int) -> None:
+        """A message is worn out."""
+        if self.settings.drop_failed:
+            self.remove(number)
+            self.moved += 1
+        else:
+            self.stored[number].where, self.stored[number].until = LEAVING, 0.0
 
     # --- rules: senders
 
@@ -473,7 +502,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.pause_senders(reason)
         self.settle()
 
-    @operation(1, None, jump=st.sampled_from([-7200.0, -5.0, 5.0, 7200.0]))
+    @operation(1, lambda self: not self.settings.retry_delay, jump=st.sampled_from([-7200.0, -5.0, 5.0, 7200.0]))
     def set_the_clock(self, jump: float) -> None:
         self.clock_was_set = True
         self.wall_offset += round(jump * US)
@@ -738,7 +767,7 @@ class QueueMachine(RuleBasedStateMachine):
     @operation(4, None, seconds=st.sampled_from([3.0, 10.0, 0.0, 0.5, 9.5, 40.0]))
     def let_time_pass(self, seconds: float) -> None:
         self.now += seconds
-        for number, message in self.stored.items():
+        for number, message in list(self.stored.items()):
             if message.where == LEASED and message.until <= self.now:
                 self.lose(message.holder, number)
                 self.give_back(number)
@@ -793,11 +822,11 @@ class QueueMachine(RuleBasedStateMachine):
                 continue
             message.holder, message.replayed = "", True
             # Where nobody counts failures, what was counted before is of no account.
-            message.deliveries = message.failures = message.counted if self.settings.max_receives is not None else 0
+            message.deliveries = message.failures = message.counted if self.settings.counts_failures else 0
             if self.is_worn_out(message.counted):
                 message.where, message.until = LEAVING, 0.0
-            elif message.sent_until > self.now:
-                message.where, message.until = DELAYED, message.sent_until
+            elif (until := max(message.sent_until, message.tried_until)) > self.now:
+                message.where, message.until = DELAYED, until
             else:
                 message.where = READY
         self.receivers.clear()

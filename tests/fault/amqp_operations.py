@@ -21,6 +21,8 @@ from transport.gateways.amqp.tables import Field, Table
 
 UNOPENED: Final = 7
 QUEUES, EXCHANGES = 5, 4
+MOST_QUEUES: Final = 6
+"""Of an episode of another kind."""
 KEYS: Final = ("a", "b", "a.b", "a.b.c", "", "ä")
 PATTERNS: Final = (*KEYS, "a.*", "#", "*.b", "a.#")
 KINDS: Final = ("direct", "fanout", "topic", "headers")
@@ -33,7 +35,7 @@ MOST_HELD: Final = 40
 
 def all_names(view: View) -> tuple[list[str], list[str]]:
     """Queues and exchanges that there may be in an episode, beside those that the broker has named."""
-    queues = [view.named(f"q{number}") for number in range(QUEUES)]
+    queues = [view.named(f"q{number}") for number in range(MOST_QUEUES)]
     exchanges = [view.named(f"e{number}") for number in range(EXCHANGES)]
     return [*queues, view.named(DEAD)], [*exchanges, view.named(DEAD)]
 

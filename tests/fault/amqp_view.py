@@ -86,6 +86,8 @@ class View:
         ready: messages that were ready in each of the queues when that was asked last.
         exchanges: those that are there, beside the broker's own.
         channels: all of both sessions.
+        counts_consumers: whether both say alike how many consumers a queue has: RabbitMQ takes who has got a message of a quorum queue, and
+            has not settled it, for one.
     """
 
     prefix: str
@@ -96,6 +98,7 @@ class View:
     ready: dict[str, int] = field(default_factory=dict)
     _came: list[Place] = field(default_factory=list)
     exchanges: set[str] = field(default_factory=set)
+    counts_consumers: bool = True
     channels: dict[Place, ChannelView] = field(
         default_factory=lambda: {(session, channel): ChannelView() for session in SESSIONS for channel in CHANNELS}
     )

@@ -7,9 +7,10 @@ What was given out before stays given: permits of senders, deadlines of leases, 
 - the visibility timeout: leases. A receiver that is connected keeps the one that it was told, where that is longer: it extends what
   waits in it by that.
 - delay and time to live: what is sent.
-- ``max_receives`` and the dead-letter queue: what waits to leave, and what has come back, is judged anew, as at a start. Nothing is
-  delivered before all of it is judged (``judging``). What was handed to the old dead-letter queue is still its. The same holds for the
-  dead-letter exchange and its key, but what still waits for room there is judged anew too (``letters_out``).
+- how long what fails waits: what fails.
+- ``max_receives``, ``drop_failed`` and the dead-letter queue: what waits to leave, and what has come back, is judged anew, as at a start.
+  Nothing is delivered before all of it is judged (``judging``). What was handed to the old dead-letter queue is still its. The same
+  holds for the dead-letter exchange and its key, but what still waits for room there is judged anew too (``letters_out``).
 - how long a subscription that nobody uses is kept: for those there are, from when they were last used, but for a grace.
 
 ``exclusive`` and ``single_active_consumer`` cannot change: receivers were told whether they wait in line, and subscriptions are owned or
@@ -54,6 +55,7 @@ def alter(core: QueueCore, command: AlterQueue, now: float) -> QueueSettings:
 def _dead_letters(settings: QueueSettings) -> tuple[object, ...]:
     return (
         settings.max_receives,
+        settings.drop_failed,
         settings.dead_letter_queue,
         settings.dead_letter_exchange,
         settings.dead_letter_routing_key,

@@ -21,14 +21,22 @@ from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.message_tables import may_have_further
 from actors.limits import MAX_NAME_BYTES
 from actors.queue.structures.deadlines import each_due
+from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.deaths import (
+    BEFORE,
     DEATH_BYTES,
+    DEATH_HEADERS,
+    ERROR,
+    EXCHANGE,
     HISTORY,
-    MAX_REASON_BYTES,
+    KEY,
+    NAMES,
+    QUEUE,
+    REASON,
     Death,
     History,
-    history_of,
+    deaths_of,
 )
 from actors.queue.vocabulary.events import MessagesAdded, MessagesExpired, MessagesMoved
 from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, REJECTED, DeadLetter, Tell
@@ -49,24 +57,6 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.commands import StoreDeadLetters
     from actors.queue.vocabulary.published import Published
 
-REASON = "penstock-dead-reason"
-"""``max-receives``, ``expired`` or ``rejected``."""
-QUEUE = "penstock-dead-queue"
-"""The queue that it was in."""
-SENT = "penstock-dead-sent-us"
-"""When that queue had stored it, microseconds since the epoch, in decimal digits."""
-DELIVERIES = "penstock-dead-deliveries"
-"""How often it had been delivered there, in decimal digits."""
-NAMES = (REASON, QUEUE, SENT, DELIVERIES)
-ERROR = "penstock-dead-error"
-"""What the receiver said that has refused it; only with ``rejected``, and only where no restart came between."""
-
-EXCHANGE = "penstock-dead-exchange"
-"""The exchange to which it had been published; only where it came through one, be it the default one, whose name is empty."""
-KEY = "penstock-dead-key"
-"""The key that it had, in bytes; only where a dead-letter exchange has given it another, or the same in place of what may be several."""
-BEFORE = "penstock-dead-before"
-"""Only with ``expired``: the queues in which it has expired before, if nobody has tried it since; with blanks between their names."""
 MOST_BEFORE = 16
 """Of them, at most. A dead letter that has expired in so many goes to no exchange any more."""
 
@@ -74,8 +64,6 @@ _REASON_KEY: bytes = msgpack.packb(REASON)
 _PACKED_KEY: bytes = msgpack.packb(KEY)
 _PACKED_BEFORE: bytes = msgpack.packb(BEFORE)
 _PACKED_HISTORY: bytes = msgpack.packb(HISTORY)
-DEATH_HEADERS = frozenset((*NAMES, ERROR, EXCHANGE, KEY, BEFORE, HISTORY))
-"""Headers that say something of a death: the next one's take their place."""
 FIXMAP, FIXMAP_MOST = 0x80, 15
 MAP16, MAP16_BYTES = 0xDE, 3
 
@@ -183,31 +171,6 @@ def _added(packed: bytes, key: bytes, facts: Facts) -> bytes:
     return _extended(rest, Facts(names, more))
 
 
-def deaths_of(headers: Mapping[str, HeaderValue], key: bytes) -> History | None:
-    """All deaths of a dead letter; None for what is none.
-
-    Args:
-        headers: its own.
-        key: by which it was routed to the queue that it is in.
-    """
-    found = history_of(headers)
-    reason, queue = headers.get(REASON), headers.get(QUEUE)
-    if not isinstance(reason, str) or not isinstance(queue, str):
-        return None
-    before = headers.get(KEY)
-    if found is not None:
-        return found if before is None else found._replace(own_keys=False)
-    exchange = headers.get(EXCHANGE)
-    if not isinstance(exchange, str):
-        exchange, key = "", queue.encode()
-    elif isinstance(before, bytes):
-        key = before
-    if max(len(queue.encode()), len(exchange.encode())) > MAX_NAME_BYTES or len(reason.encode()) > MAX_REASON_BYTES:
-        return None
-    death = Death(queue, reason, exchange, key[:MAX_ROUTING_KEY_BYTES], first=True)
-    return History((death,), own_keys=before is None)
-
-
 def _history(headers: Mapping[str, HeaderValue], key: bytes, facts: Facts, death: Death) -> History | None:
     """All deaths of what has died before, this one too; ``key`` is its own."""
     routed_by = key if key and facts.keyed else death.key
@@ -291,9 +254,22 @@ AGAIN_BYTES = len(_PACKED_HISTORY) + 16 + 2 * DEATH_BYTES
 
 
 def hand_over(core: QueueCore, now: float) -> None:
-    """Ask for what leaves to be stored in the dead-letter queue, as much as may be under way."""
+    """Ask for what leaves to be stored in the dead-letter queue, as much as may be under way; where it is dropped, drop it."""
+    if core.settings.drop_failed:
+        _drop(core)
+        return
     while (span := core.outbox.next_to_send()) is not None:
         hand_over_span(core, span, now)
+
+
+def _drop(core: QueueCore) -> None:
+    """What leaves goes nowhere: it has failed too often, and nobody has named a place."""
+    dropped: list[Range] = []
+    while (span := core.outbox.next_to_send()) is not None:
+        dropped.append((span.start, span.stop))
+    if dropped:
+        core.commit(MessagesMoved(merged(dropped)))
+        core.grant()
 
 
 def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
@@ -418,7 +394,12 @@ def hand_over_again(core: QueueCore, now: float) -> None:
     for span in each_due(core.outbox.sent.pop_due, now, TIMER_BUDGET):
         parts = core.log.acknowledged.gaps(span.start, span.stop)
         for start, stop in parts:
-            hand_over_span(core, span.part(start, stop), now)
+            if core.settings.drop_failed:
+                # The place that it was handed to is none any more.
+                core.outbox.add(span.part(start, stop))
+                hand_over(core, now)
+            else:
+                hand_over_span(core, span.part(start, stop), now)
         if parts != [(span.start, span.stop)]:
             hand_over(core, now)
             core.grant()

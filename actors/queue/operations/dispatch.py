@@ -233,7 +233,9 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
         receiver.demand -= count
         receiver.byte_credit -= size
         receiver.messages += count
-        messages = ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published)
+        messages = ReceivedMessages(
+            start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published, span.failures
+        )
         effects.append(Tell(receiver.connection, messages, max(entry.event, core.barrier)))
 
 
@@ -269,7 +271,11 @@ def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
             core.total_out += count
             if span.deliveries > 1:
                 core.total_redelivered += count
-        taken.append(ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published))
+        taken.append(
+            ReceivedMessages(
+                start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published, span.failures
+            )
+        )
         after = max(after, entry.event)
         share -= count
         room -= batch.nbytes

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 def judge_anew(core: QueueCore) -> None:
     """Begin to judge what nobody holds, and what waits to leave; what was handed over is the dead-letter queue's."""
     core.outbox.doubt()
-    # Where nobody counts failures, nothing that is ready is worn out.
-    core.judging = Judging(None if core.settings.max_receives is None else 0)
+    # Where nobody counts failures and nothing is kept that is refused, nothing that is ready is worn out.
+    settings = core.settings
+    core.judging = Judging(0 if settings.max_receives is not None or settings.keeps_dead_letters else None)
 
 
 def judge_on(core: QueueCore, now: float) -> None:

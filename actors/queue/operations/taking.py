@@ -9,8 +9,9 @@ from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
 from actors.queue.operations import in_line
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
+from actors.queue.operations.failing import give_back
 from actors.queue.operations.in_line import consume_no_more, takes_wait
-from actors.queue.operations.receiving import give_back, is_new_receiver, tell_if_idle
+from actors.queue.operations.receiving import is_new_receiver, tell_if_idle
 from actors.queue.state.receivers import Receiver, Take
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import MessagesAcknowledged

@@ -233,7 +233,7 @@ class QueueCore:
             self.wait_deadlines,
             *(() if self.line is None else (self.line,)),
         )
-        counts = self.settings.max_receives is not None
+        counts = self.settings.counts_failures or self.settings.keeps_dead_letters
         for span, due in remembered(self.log, self.ready, self.clocks, now, counts=counts):
             self.put_back(span, due)
         for ledger in self.log.ledgers.values():

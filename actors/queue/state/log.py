@@ -10,9 +10,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from actors.queue.state.entries import MemoryEntryTable
+from actors.queue.state.retries import Retries
 from actors.queue.state.subscriptions import Ledger
 from actors.queue.structures.ranges import Range, RangeSet
 from actors.queue.vocabulary import events
@@ -132,6 +134,7 @@ class QueueLog:
         returns: how often what was given back has failed.
         delayed: batches that could not be received at once: first number to the number after the last and microseconds since the epoch.
             Whoever knows that a delay is over says so with ``delay_ended``; what is left of those that are is no part of the fold.
+        retries: what has failed and waits to be tried again; of those whose time is over as of ``delayed``.
         stages: what is held back for transactions that are not committed; ``staged_messages`` and ``staged_bytes`` are the
             sums over it, counted as those of what is stored.
         published_by: the number of the last commit that published something.
@@ -154,6 +157,7 @@ class QueueLog:
     returns: Returns = field(default_factory=Returns)
     # Two logs of the same events may differ in these: delays end with time, which a log knows nothing of, and events may be numbered anew.
     delayed: dict[int, tuple[int, int]] = field(default_factory=dict, compare=False)
+    retries: Retries = field(default_factory=Retries, compare=False)
     published_by: int = field(default=0, compare=False)
     added_by: int = field(default=0, compare=False)
     ttl_below: int = field(default=0, compare=False)
@@ -280,9 +284,14 @@ class QueueLog:
         self.total_acknowledged += self._remove(event.ranges)
 
     def _returned(self, event: events.MessagesReturned, _number: int) -> None:
-        for start, stop, failures in event.returns:
+        delays = event.delays or repeat(0)
+        for (start, stop, failures), delay_us in zip(event.returns, delays, strict=False):
             for part_start, part_stop in self.acknowledged.gaps(start, stop):
                 self.returns.note(part_start, part_stop, failures)
+                if delay_us:
+                    self.retries.note(part_start, part_stop, event.returned_us + delay_us, delay_us)
+                elif self.retries:
+                    self.retries.forget(part_start, part_stop)
 
     def _expired(self, event: events.MessagesExpired, _number: int) -> None:
         self.total_expired += self._remove(event.ranges)
@@ -365,6 +374,8 @@ class QueueLog:
             removed += acknowledged.add(start, stop)
             if self.returns:
                 self.returns.forget(start, stop)
+                if self.retries:
+                    self.retries.forget(start, stop)
             # A batch with two of the parts counts once.
             counted = -1
             for part_start, part_stop in parts:

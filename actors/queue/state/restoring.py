@@ -31,8 +31,14 @@ def remembered(
         ready: all of it that nobody has reserved, as fresh; whoever asks puts back what comes before it asks for more.
         clocks: of the queue.
         now: the time of the start.
-        counts: whether the queue counts failures. Where nobody counts, a history is that of settings that are no more.
+        counts: whether the queue counts failures, or keeps what is refused. Where nobody does, a history is that of settings that are no
+            more.
     """
+    for start, stop, due in _remaining_retries(log, clocks, now):
+        for part in ready.carve(start, stop):
+            for piece, failures in log.returns.over(*part):
+                for span in _failed(log, piece, failures):
+                    yield span, due
     for first, due in _remaining_delays(log, clocks, now):
         for part in ready.carve(first, log.delayed[first][0]):
             # Some of it may have been delivered before a time of day that came twice.
@@ -44,6 +50,21 @@ def remembered(
             for part in ready.carve(start, stop):
                 for span in _failed(log, part, failures):
                     yield span, None
+
+
+def _remaining_retries(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[int, int, float]]:
+    """What waits to be tried again, each with until when; never longer than it was to."""
+    remaining: list[tuple[int, int, float]] = []
+    if not (retries := log.retries):
+        return remaining
+    wall_us = clocks.time_us(now)
+    for each in list(retries):
+        left_us = min(each.due_us - wall_us, each.delay_us)
+        if left_us > 0:
+            remaining.append((each.start, each.stop, now + left_us / US_PER_SECOND))
+        else:
+            retries.forget(each.start, each.stop)
+    return remaining
 
 
 def _remaining_delays(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[int, float]]:

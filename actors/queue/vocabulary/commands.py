@@ -141,9 +141,10 @@ class Acknowledged(NamedTuple):
 class Rejected:
     """Messages come back, receivable again after ``delay`` in their old place; they have ``failed`` unless nobody tried them.
 
-    Those that have failed ``max_receives`` times leave for the dead-letter queue instead, with the ``error`` of the last time. With a
-    ``reason`` they leave at once, however seldom they have failed; in a queue without ``max_receives`` they come back as any others, or
-    are gone, where that ``drops`` them.
+    ``failed`` is None where the receiver leaves that to the queue: they have where failures count. What has failed waits for as long as
+    the queue has it wait, unless a ``delay`` is given. Those that have failed ``max_receives`` times leave for the dead-letter queue
+    instead, with the ``error`` of the last time. With a ``reason`` they leave at once, however seldom they have failed; in a queue that
+    keeps no dead letters they come back as any others, or are gone, where that ``drops`` them.
 
     Raises:
         UnknownAcknowledgementError: as of ``Acknowledged``.
@@ -152,7 +153,7 @@ class Rejected:
 
     ranges: Pairs
     delay: float = 0.0
-    failed: bool = True
+    failed: bool | None = True
     connection: Ref | None = None
     reason: str | None = None
     error: str | None = None
@@ -172,10 +173,10 @@ class Extended:
 class Left:
     """A connection ends, with its actor at the latest; known or not, it is forgotten.
 
-    What it held is receivable again at once, and has ``failed`` unless it says otherwise; its permits return, its reservations stay.
+    What it held is receivable again, and has ``failed`` as of ``Rejected``; its permits return, its reservations stay.
     """
 
-    failed: bool = True
+    failed: bool | None = True
     connection: Ref | None = None
 
 
@@ -286,7 +287,7 @@ class BrowseRequested:
 
     Stored is what is not acknowledged: ready, delayed, held, reserved or leaving. It changes nothing, not even what is known of the
     messages' deliveries. That is what they come with. Of one that is held or reserved it is how often it was delivered; of one that came
-    back likewise, where the queue counts (``max_receives``). Otherwise it is none, and not replayed.
+    back likewise, where the queue counts (``max_receives``, ``retry_delay``). Otherwise it is none, and not replayed.
 
     Raises:
         InvalidRequestError: the range is backwards.

@@ -63,11 +63,18 @@ class MessagesAcknowledged:
 class MessagesReturned:
     """Messages came back that somebody failed to handle: ``returns`` has ranges, each with how often that has happened.
 
-    Happens only to queues that count failures (``max_receives``); others remember nothing of a delivery. In journals from before there
-    were two counters it is how often they were delivered, for every delivery was taken for a failure.
+    Happens only to queues that count failures (``max_receives``, ``retry_delay``), and where some are refused for good; others remember
+    nothing of a delivery. In journals from before there were two counters it is how often they were delivered, for every delivery was
+    taken for a failure.
+
+    Attributes:
+        returned_us: when, microseconds since the epoch; 0 where nothing waits.
+        delays: of each range the microseconds from then on for which it waits; empty where nothing does.
     """
 
     returns: tuple[tuple[int, int, int], ...]
+    returned_us: int = 0
+    delays: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,8 +107,8 @@ class MoveMessages:
     """Move what can be received now, the oldest first, to another queue. Answer: MessagesHandedOver, once what was moved is durable.
 
     What waits for a delay, is held, reserved, staged or leaving stays. In the other queue each message has its own id, which one that was
-    generated stays, its key and its headers. It is new there otherwise: stored now, delivered never. The queue's time to live holds for
-    it from now on; the queue's delay, which is for what is sent, does not.
+    generated stays, its key and its headers. It is new there otherwise: stored now, delivered never, and has never failed. The queue's
+    time to live holds for it from now on; the queue's delay, which is for what is sent, does not.
 
     Attributes:
         target: the other queue.
@@ -116,6 +116,9 @@ class MoveMessages:
         count: messages at most; None for all.
         below: only messages with lower numbers; None for those that are here now.
         seconds: when to answer, be there more or not.
+        keep_history: whether what dead letters say of their deaths stays in their headers. None keeps it, but for what goes back to the
+            queue in which it died last: that begins anew there, with the key that it had.
+        name: of the other queue, for the latter.
     """
 
     target: Ref
@@ -123,6 +126,8 @@ class MoveMessages:
     count: int | None = None
     below: int | None = None
     seconds: float = MOVE_SECONDS
+    keep_history: bool | None = True
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

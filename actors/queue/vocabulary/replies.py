@@ -69,18 +69,20 @@ class ReceiverAttached:
     """The queue knows the receiver.
 
     ``waiting`` says that one receiver has the queue at a time, and another has it now: this one stands in line, and gets messages once it
-    is its turn.
-    ``dead_letters`` says that the queue counts failures, and so that what is refused for good leaves for a dead-letter queue.
+    is its turn. ``dead_letters`` says that the queue keeps what is refused for good. ``retries`` says that it has what has failed wait
+    before it is tried again.
     """
 
     waiting: bool = False
     dead_letters: bool = False
+    retries: bool = False
 
 
 class ReceivedMessages(NamedTuple):
     """Messages with the queue's numbers ``first``, ``first + 1``, ... and one delivery history.
 
-    ``published`` says to which exchange, and with which routing key; None for what was sent to the queue itself.
+    ``published`` says to which exchange, and with which routing key; None for what was sent to the queue itself. ``failures`` is how
+    often they have come back because somebody failed to handle them, as far as that is known.
     """
 
     first: int
@@ -89,6 +91,7 @@ class ReceivedMessages(NamedTuple):
     delivery_count: int
     possibly_replayed: bool
     published: Published | None = None
+    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)

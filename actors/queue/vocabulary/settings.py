@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actors.limits import (
     MAX_NAME_BYTES,
@@ -15,6 +15,9 @@ from actors.limits import (
     time_text,
 )
 from actors.queue.vocabulary.stages import MAX_ENLISTED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DEFAULT_MAX_QUEUES = 10_000
 """Queues of one broker; a client that makes up names cannot make up memory."""
@@ -83,6 +86,12 @@ BLOCK, REJECT = "block", "reject"
 """What a queue at its limit does: grants its senders nothing, or refuses what they send."""
 MAX_RECEIVES_LIMIT = 1_000
 """The largest ``max_receives``: a message that failed so often will not succeed. Failures are not counted beyond it."""
+MAX_FAILURES = "max_failures"
+"""What ``max_receives`` may be called as well, wherever settings are said: it counts failures."""
+ALIASES = {MAX_FAILURES: "max_receives"}
+"""Other names of settings, wherever they are said; shown and stored they are by their own."""
+DEFAULT_RETRY_MAX_DELAY = 60.0
+"""Seconds to which the time between two tries grows, unless ``retry_delay`` itself is longer."""
 REJECTED_FAILURES = MAX_RECEIVES_LIMIT + 1
 """What stands in the place of a message's failures when a receiver has refused it for good: worn out, whatever ``max_receives`` is."""
 
@@ -97,7 +106,7 @@ class QueueSettings:
         max_bytes: bytes stored and granted together, each stored batch with ``ENTRY_OVERHEAD_BYTES``; None likewise.
         visibility_timeout: seconds until a message that was delivered and not acknowledged can be received again.
         overflow: at a limit, ``block`` grants senders nothing; ``reject`` refuses what they send.
-        max_receives: a message that has failed so often goes to the dead-letter queue; None for never.
+        max_receives: a message that has failed so often goes to the dead-letter queue; None for never. ``max_failures`` is the same.
         dead_letter_queue: its name; None for the queue's own with ``.dead`` after it.
         delay: seconds until a message that was sent can be received, unless its sender says otherwise.
         ttl: seconds after which a message nobody received is of no use, unless its sender says less; None for never. Of 0 it goes to who
@@ -114,6 +123,10 @@ class QueueSettings:
             never. They count anew from each start.
         single_active_consumer: one receiver gets everything as long as it receives, and the others wait. An ``exclusive`` queue is
             stricter: it passes nothing over, and who has it keeps it until it has left.
+        retry_delay: seconds until what has failed once can be received again, where its receiver says nothing else; 0 for at once. With
+            each failure it is twice as long.
+        retry_max_delay: seconds to which that grows.
+        drop_failed: whether what has failed ``max_receives`` times is dropped, and no dead letter.
 
     Raises:
         ValueError: a value that cannot be; the text names it.
@@ -136,6 +149,9 @@ class QueueSettings:
     dead_letter_routing_key: str | None = None
     expires: float | None = None
     single_active_consumer: bool = False
+    retry_delay: float = 0.0
+    retry_max_delay: float = DEFAULT_RETRY_MAX_DELAY
+    drop_failed: bool = False
 
     def __post_init__(self) -> None:
         for name in ("max_messages", "max_bytes", "max_staged_messages", "max_staged_bytes"):
@@ -167,9 +183,19 @@ class QueueSettings:
             raise ValueError(
                 f"the queue expires after {time_text(self.expires)}, which is not above 0 and at most {time_text(most)}"
             )
-        if self.dead_letter_queue is not None and self.max_receives is None and self.ttl is None:
-            raise ValueError("a dead-letter queue is given, but neither max_receives nor ttl sends anything there")
+        self._check_retries()
         self._check_dead_letter_exchange()
+
+    def _check_retries(self) -> None:
+        for name in ("retry_delay", "retry_max_delay"):
+            if not 0 <= (value := getattr(self, name)) <= MAX_VISIBILITY_SECONDS:
+                raise ValueError(
+                    f"a {name} of {time_text(value)} is not between 0 and {time_text(MAX_VISIBILITY_SECONDS)}"
+                )
+        if self.drop_failed and self.dead_letters_named:
+            raise ValueError(
+                "drop_failed is set, and a place for dead letters is named: what has failed too often goes there or is dropped"
+            )
 
     def _check_dead_letter_exchange(self) -> None:
         if self.dead_letter_exchange is None:
@@ -188,8 +214,6 @@ class QueueSettings:
             raise ValueError(
                 "a dead-letter queue and a dead-letter exchange are given: dead letters go to one of them, so leave the other empty"
             )
-        if self.max_receives is None and self.ttl is None:
-            raise ValueError("a dead-letter exchange is given, but neither max_receives nor ttl sends anything there")
 
     @property
     def dead_letters_named(self) -> bool:
@@ -202,8 +226,20 @@ class QueueSettings:
             return self.max_bytes is None
         return messages * self.max_bytes >= size * self.max_messages
 
+    @property
+    def keeps_dead_letters(self) -> bool:
+        """Whether what a receiver refuses for good is kept somewhere: where a place is named, or the queue's own is used."""
+        return self.dead_letters_named or (self.max_receives is not None and not self.drop_failed)
+
+    @property
+    def counts_failures(self) -> bool:
+        """Whether it is recorded how often a message has failed: for a limit, or for when it comes again."""
+        return self.max_receives is not None or self.retry_delay > 0
+
     def worn_out(self, failures: int) -> bool:
         """Whether messages that have failed so often may not be delivered again."""
+        if failures == REJECTED_FAILURES and self.keeps_dead_letters:
+            return True
         return self.max_receives is not None and failures >= self.max_receives
 
 
@@ -222,6 +258,8 @@ def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
         dead_letter_routing_key=None,
         expires=None,
         single_active_consumer=False,
+        retry_delay=0.0,
+        drop_failed=False,
     )
 
 
@@ -314,8 +352,25 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("expires", Unit.SECONDS, "After which a queue that nobody uses is deleted, with what it holds.", none=0),
     Setting("single_active_consumer", Unit.FLAG, "One receiver gets everything; the others wait to go on."),
+    Setting("retry_delay", Unit.SECONDS, "Until what has failed comes again; each time twice as long."),
+    Setting("retry_max_delay", Unit.SECONDS, "To which that grows."),
+    Setting("drop_failed", Unit.FLAG, "What has failed max_receives times is dropped, and no dead letter."),
 )
 """Every setting of a queue, in the order of ``QueueSettings``."""
+
+
+def by_own_names(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as they are said, each by its own name; raises ValueError where one is said by both of its names."""
+    found = {name: value for name, value in said.items() if name not in ALIASES}
+    for alias, name in ALIASES.items():
+        if said.get(alias) is None:
+            continue
+        if found.get(name) is not None:
+            raise ValueError(f"{alias} and {name} are one setting, and both are said: leave one of them out")
+        found[name] = said[alias]
+    return found
+
+
 UNALTERABLE = {
     "exclusive": "its receivers rely on it",
     "durable": "what was confirmed was so for it",

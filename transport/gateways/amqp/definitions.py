@@ -44,6 +44,7 @@ SETTINGS: Final = (
     "dead_letter_routing_key",
     "expires",
     "single_active_consumer",
+    "drop_failed",
 )
 """Settings of a queue that its definition decides; the others are the broker's."""
 MOST_NAMED: Final = 3

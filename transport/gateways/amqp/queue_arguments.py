@@ -20,7 +20,6 @@ from transport.gateways.amqp.tables import Field, Table
 
 LATER: Final = {
     "x-max-priority": "priorities are not there yet: use a queue for each",
-    "x-delivery-limit": "it is not there yet: refuse without requeue what has failed too often",
 }
 """What RabbitMQ knows and this broker does not yet, and what to do."""
 DROPS_HEAD: Final = "drop-head"
@@ -63,9 +62,8 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
         if not settings["dead_letter_queue"]:
             why = "with the default exchange, say by x-dead-letter-routing-key which queue dead letters go to"
             _refuse("x-dead-letter-exchange", queue, why)
-    if "dead_letter_exchange" in settings or "dead_letter_queue" in settings:
-        # Nothing fails by itself: what leaves was refused, or has expired.
-        settings["max_receives"] = MAX_RECEIVES_LIMIT
+    if "max_receives" in settings and not ("dead_letter_exchange" in settings or "dead_letter_queue" in settings):
+        settings["drop_failed"] = True
     limited = settings["max_messages"] is not None or settings["max_bytes"] is not None
     if settings["overflow"] is None or (limited and "x-overflow" not in arguments):
         _refuse("x-overflow", queue, NO_DROP_HEAD)
@@ -157,6 +155,16 @@ def _expires(field: Field, refuse: Refuse) -> dict[str, Any]:
     return {"expires": milliseconds / _MS}
 
 
+def _delivery_limit(field: Field, refuse: Refuse) -> dict[str, Any]:
+    """What has been delivered again so often, and fails once more, leaves; below 0 there is no limit."""
+    if field.kind in INTEGERS and isinstance(field.value, int) and field.value < 0:
+        return {}
+    limit = _integer(field, refuse)
+    if limit >= MAX_RECEIVES_LIMIT:
+        refuse(f"{{value_too_large,{limit}}}: say {MAX_RECEIVES_LIMIT - 1} or less, or -1 for none")
+    return {"max_receives": limit + 1}
+
+
 def _limit(setting: str) -> Callable[[Field, Refuse], dict[str, Any]]:
     def limit(field: Field, refuse: Refuse) -> dict[str, Any]:
         number = _integer(field, refuse)
@@ -201,5 +209,6 @@ _SETTERS: Final[dict[str, Callable[[Field, Refuse], dict[str, Any]]]] = {
     "x-max-length-bytes": _limit("max_bytes"),
     "x-overflow": _overflow,
     "x-single-active-consumer": _single_active_consumer,
+    "x-delivery-limit": _delivery_limit,
 }
 """In the order in which RabbitMQ looks at them: of two that are wrong it tells of the first."""

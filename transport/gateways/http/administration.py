@@ -13,7 +13,7 @@ from actors.limits import (
     MAX_TTL_SECONDS,
     MAX_VISIBILITY_SECONDS,
 )
-from actors.queue.vocabulary.settings import AT_ONCE, BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT, Unit
+from actors.queue.vocabulary.settings import ALIASES, AT_ONCE, BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT, Unit
 from transport.gateways.http import described, requests
 from transport.gateways.http.answers import Answer
 from transport.gateways.http.problems import ProblemError
@@ -55,6 +55,9 @@ _LIMITS: Final[Mapping[str, Shape]] = {
     "dead_letter_routing_key": {"maxLength": MAX_ROUTING_KEY_BYTES},
     "subscription_expiry": {"minimum": 0, "maximum": _A_LEAP_YEAR},
     "expires": {"minimum": 0, "maximum": round(MAX_QUEUE_EXPIRY_SECONDS * 1000)},
+    "retry_delay": {"minimum": 0, "maximum": _TWELVE_HOURS},
+    "retry_max_delay": {"minimum": 0, "maximum": _TWELVE_HOURS},
+    "drop_failed": {},
 }
 """Of settings; those that are not here are 1 or more, or 0 and more where 0 says something else."""
 SETTINGS: Final = {
@@ -65,6 +68,7 @@ SETTINGS: Final = {
     )
     for each in QUEUE_SETTINGS
 }
+SETTINGS.update({alias: SETTINGS[name]._replace(text=f"another name for {name}") for alias, name in ALIASES.items()})
 
 
 def _command(
@@ -174,6 +178,10 @@ MOVE: Final = {
     "count": Field("integer", "how many at most; all that is ready unless told", limits=_ONE_OR_MORE),
     "create": Field("boolean", "make the other queue where there is none"),
     "after": Field("string", "what the answer before gave as next"),
+    "keep_history": Field(
+        "boolean",
+        "whether headers that say what messages have died of stay; unless told, only what goes back to where it died loses them",
+    ),
 }
 RELEASE: Final = {"force": Field("boolean", "also while its owner is connected, which then gets the messages twice")}
 CLOSE: Final = {"reason": Field("string", "what the other side is told", limits={"maxLength": MAX_REASON})}
