@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pykka
 
 from actors.errors import InvalidRequestError, QueueError
+from actors.queue.operations.dropping import in_record, let_go
+from actors.queue.operations.refusing import lets_die, refuse
 from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, used_beside
 from actors.queue.operations.staging import check_staged_beside
 from actors.queue.structures.deadlines import US_PER_SECOND
@@ -132,6 +134,7 @@ class Distributor:
         if rejecting:
             # Its sender may give another message the same number.
             producers = temporary = ()
+        dropped = _dropped_for(batch, taking, stage)
         added = {
             name: (
                 state,
@@ -146,18 +149,22 @@ class Distributor:
                     temporary,
                     numbers=numbers,
                     published=published,
+                    dropped=dropped,
                 ),
             )
             for name, (state, delay_us, ttl_us) in taking.items()
         }
         soon = stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES
         event = self._record(added, now, wall_us, soon=soon)
+        for state, _, _ in taking.values() if dropped else ():
+            # What is dropped of the batch itself the queue sees where it notices that.
+            let_go(state, tuple(each for each in dropped if each[0] < state.ready.known))
         if stage is not None:
             for state, _, _ in taking.values():
                 state.staged.stored_beside(stage, batch.count, batch.nbytes + state.log.table.overhead)
-        for state, _ in rejecting.values():
-            state.total_rejected += batch.count
-        return Distributed(event, tuple(taking), {name: why for name, (_, why) in rejecting.items()})
+        why = {name: why for name, (_, why) in rejecting.items()}
+        self.refuse(why, batch, published, counts=True)
+        return Distributed(event, tuple(taking), why)
 
     def move_dead_letters(
         self,
@@ -228,6 +235,23 @@ class Distributor:
                     state.total_rejected += amount.messages
         return found
 
+    def refuse(
+        self, refused: Mapping[str, str], batch: MessageBatch, published: Published | None, *, counts: bool = False
+    ) -> None:
+        """Have a batch that queues have refused, each for what is said, be dead letters of those that are to have it so.
+
+        With ``counts`` they count it as rejected: who asked by `refused` has had it counted.
+        """
+        for name, why in refused.items():
+            state = self._queues.state(name)
+            if state is None:
+                continue
+            state.total_rejected += batch.count if counts else 0
+            if lets_die(state, why):
+                # It is in nothing that is stored, and may be a part of what is.
+                refuse(state, batch.compact(), published, max(0, int(self._wall_clock() * US_PER_SECOND)))
+                self._wake(name)
+
     def promise(self, amounts: Mapping[str, Amount]) -> None:
         """Of these queues those that reject keep room for the batch of which each gets so much in parts, until `promise_is_kept`."""
         for name, amount in amounts.items():
@@ -291,3 +315,19 @@ class Distributor:
         except (pykka.ActorDeadError, QueueError) as error:
             # Its successor begins with its log.
             logger.debug("queue %s is not told of what was stored in it: %s", name, error)
+
+
+def _dropped_for(
+    batch: MessageBatch, taking: Mapping[str, tuple[QueueState, int, int | None]], stage: StageKey | None
+) -> tuple[Range, ...]:
+    """What the only queue that takes a batch drops for it in its record.
+
+    Where several take it, its drops follow: what all get alike stands in the record once. So it is where the queue has not noticed yet what
+    others have stored.
+    """
+    if stage is not None or len(taking) != 1:
+        return ()
+    ((state, delay_us, _),) = taking.values()
+    if not state.drops or delay_us or state.ready.known != state.log.next_sequence:
+        return ()
+    return in_record(state, batch.count, batch.nbytes)

@@ -22,6 +22,7 @@ from actors.queue.operations.receiving import purge_step
 from actors.queue.operations.sending import accept
 from actors.queue.queue_output import QueueOutput
 from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
+from actors.queue.refused_letters import RefusedStep
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary import commands, moves, replies, takes
 from actors.queue.vocabulary.commands import Left, OfferBatch
@@ -402,6 +403,9 @@ class QueueActor(LoopActor):
     def _letters_step(self, _message: LettersStep) -> None:
         self._letters.step(self)
 
+    def _refused_step(self, _message: RefusedStep) -> None:
+        self._output.refused.step(self, self._state, self._letters)
+
     def _alter(self, message: commands.AlterQueue) -> LaterReply:
         answer = self._execute(message)
         self._letters.altered(self)
@@ -435,6 +439,7 @@ _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
     RoomMade: QueueActor._room_made,
     RoutesChanged: QueueActor._routes_changed,
     LettersStep: QueueActor._letters_step,
+    RefusedStep: QueueActor._refused_step,
     commands.AlterQueue: QueueActor._alter,
     _Purge: QueueActor._purge_on,
     Move: QueueActor._move_on,

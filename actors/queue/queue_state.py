@@ -20,6 +20,7 @@ from actors.queue.operations import (
     taking,
 )
 from actors.queue.operations.dispatch import dispatch, next_expiry, resume
+from actors.queue.operations.dropping import drop_over
 from actors.queue.state.catching_up import catch_up
 from actors.queue.state.core import QueueCore
 from actors.queue.state.receivers import Take
@@ -58,7 +59,10 @@ class QueueState(QueueCore):
             sending.store(self, now, wall_us)
         if self.ready.known != self.log.next_sequence:
             self.catch_up(now)
-        return _OPERATIONS[kind](self, command, now)
+        answer = _OPERATIONS[kind](self, command, now)
+        if self.drops:
+            drop_over(self, now)
+        return answer
 
     def forget(self, connection: Connection, now: float) -> None:
         """``Left`` of a connection that is gone already: what was accepted is not stored before, for it cannot be delivered there."""
@@ -67,11 +71,15 @@ class QueueState(QueueCore):
     def store(self, now: float, wall_us: int) -> None:
         """Store what was accepted, in as few batches as it takes, and confirm it."""
         sending.store(self, now, wall_us)
+        if self.drops:
+            drop_over(self, now)
 
     def catch_up(self, now: float) -> None:
         """Notice what others have written to the log, and deliver it. Every command, ``store`` and ``tick`` do so by themselves."""
         catch_up(self, now)
         dispatch(self, now)
+        if self.drops:
+            drop_over(self, now)
 
     def tick(self, now: float) -> None:
         """Do what is due: room of who has left, expired leases and messages, ended delays, absences, waits that end, deliveries put off."""
@@ -85,6 +93,8 @@ class QueueState(QueueCore):
         subscribing.forget_unused(self, now)
         staging.end_absences(self, now)
         resume(self, now)
+        if self.drops:
+            drop_over(self, now)
         self._end_waits(now)
 
     def _end_waits(self, now: float) -> None:

@@ -15,6 +15,7 @@ from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
+from actors.queue.operations.dropping import drop_over
 from actors.queue.state.receivers import Receiver
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
@@ -236,6 +237,8 @@ def give_back(
         core.put_back(span, now + delay if delay > 0 else None)
     if counts:
         hand_over(core, now)
+    if core.drops:
+        drop_over(core, now)
 
 
 def _remember(core: QueueCore, spans: list[Span]) -> None:

@@ -8,6 +8,7 @@ from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
+from actors.queue.operations.dropping import drop_over
 from actors.queue.operations.receiving import consume_no_more, give_back, is_new_receiver, tell_if_idle, waits_in_line
 from actors.queue.state.receivers import Receiver, Take
 from actors.queue.structures.ranges import merged
@@ -133,6 +134,8 @@ def give_back_unseen(core: QueueCore, command: takes.GiveBackUnseen, now: float)
         core.put_back(span, None)
     # By settings that were altered meanwhile some may leave in place of coming back.
     hand_over(core, now)
+    if core.drops:
+        drop_over(core, now)
     tell_if_idle(core, receiver)
     dispatch(core, now)
 
