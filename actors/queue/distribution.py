@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pykka
 
 from actors.errors import InvalidRequestError, QueueError
-from actors.queue.operations.dropping import in_record, let_go
+from actors.queue.operations.dropping import NOTHING, Dropped, in_record, let_go
 from actors.queue.operations.refusing import lets_die, refuse
 from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, used_beside
 from actors.queue.operations.staging import check_staged_beside
@@ -149,16 +149,15 @@ class Distributor:
                     temporary,
                     numbers=numbers,
                     published=published,
-                    dropped=dropped,
+                    dropped=dropped.ranges,
                 ),
             )
             for name, (state, delay_us, ttl_us) in taking.items()
         }
         soon = stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES
         event = self._record(added, now, wall_us, soon=soon)
-        for state, _, _ in taking.values() if dropped else ():
-            # What is dropped of the batch itself the queue sees where it notices that.
-            let_go(state, tuple(each for each in dropped if each[0] < state.ready.known))
+        for state, _, _ in taking.values() if dropped.ranges else ():
+            let_go(state, dropped)
         if stage is not None:
             for state, _, _ in taking.values():
                 state.staged.stored_beside(stage, batch.count, batch.nbytes + state.log.table.overhead)
@@ -319,15 +318,15 @@ class Distributor:
 
 def _dropped_for(
     batch: MessageBatch, taking: Mapping[str, tuple[QueueState, int, int | None]], stage: StageKey | None
-) -> tuple[Range, ...]:
+) -> Dropped:
     """What the only queue that takes a batch drops for it in its record.
 
     Where several take it, its drops follow: what all get alike stands in the record once. So it is where the queue has not noticed yet what
     others have stored.
     """
     if stage is not None or len(taking) != 1:
-        return ()
-    ((state, delay_us, _),) = taking.values()
+        return NOTHING
+    ((state, delay_us, ttl_us),) = taking.values()
     if not state.drops or delay_us or state.ready.known != state.log.next_sequence:
-        return ()
-    return in_record(state, batch.count, batch.nbytes)
+        return NOTHING
+    return in_record(state, batch.count, batch.nbytes, ttl_us)

@@ -22,7 +22,7 @@ from actors.limits import NO_DEADLINE
 from actors.queue.operations.moving import settle_all, take_parcels
 from actors.queue.operations.peeking import peek
 from actors.queue.state.capacity import REOPEN_SHARE
-from actors.queue.state.counted import share
+from actors.queue.state.counted import CountedReady, share
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.events import (
     Event,
@@ -94,6 +94,7 @@ class Stored:
     sent_until: float = 0.0
     arrives: bool = False
     why: str = ""
+    at_once: bool = False
 
 
 @dataclass
@@ -242,6 +243,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.remove(number)
         self.dropped += len(over)
         self.late: list[int] = []
+        self.some_expired = bool(expired)
         self.left_over: list[tuple[int, int]] = list(zip(over, sizes, strict=True))
         self.delivered = False
         for effect in self.queue.take_effects():
@@ -306,12 +308,15 @@ class QueueMachine(RuleBasedStateMachine):
         ready = [number for number, message in self.stored.items() if message.where == READY]
         size = sum(map(self.size_of, ready))
         most, most_bytes = self.settings.max_messages or LARGE, self.settings.max_bytes or LARGE
+        if isinstance(self.queue.ready, CountedReady) and self.queue.ready.is_counted:
+            assert self.queue.ready.bytes == size
         assert len(ready) <= most
         assert size <= most_bytes
         if self.left_over:
             last, last_size = self.left_over[-1]
             assert self.some_are_back or last < min(ready, default=LARGE), "the oldest"
-            assert self.delivered or len(ready) + 1 > most or size + last_size > most_bytes, "no more than need be"
+            some_left = self.delivered or self.some_expired or self.late
+            assert some_left or len(ready) + 1 > most or size + last_size > most_bytes, "no more than need be"
 
     def rejects(self) -> bool:
         return self.settings.overflow == REJECT
@@ -521,7 +526,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.entries[self.next] = (self.next + len(batch), batch.nbytes)
         for payload in payloads:
             message = self.stored[self.next] = Stored(payload, expires=None if ttl is None else self.now + ttl)
-            message.arrives = ttl == 0
+            message.arrives = message.at_once = ttl == 0
             if delay:
                 message.where, message.until = DELAYED, self.now + delay
                 message.sent_until = message.until
@@ -530,7 +535,7 @@ class QueueMachine(RuleBasedStateMachine):
     @operation(1, None, reason=st.sampled_from([None, None, "the disk is full"]))
     def pause(self, reason: str | None) -> None:
         self.paused = reason
-        self.queue.pause_senders(reason)
+        self.queue.pause_senders(reason, self.now)
         self.settle()
 
     @operation(1, None, jump=st.sampled_from([-7200.0, -5.0, 5.0, 7200.0]))
@@ -842,7 +847,7 @@ class QueueMachine(RuleBasedStateMachine):
     @operation(2, lambda self: not self.clock_was_set)
     def restart(self) -> None:
         self.queue = self.made(replayed(self.events))
-        self.queue.pause_senders(self.paused)
+        self.queue.pause_senders(self.paused, self.now)
         self.rejected = 0  # nothing records what was not stored
         self.begin_again()
 
@@ -976,7 +981,7 @@ class QueueMachine(RuleBasedStateMachine):
             deadlines.append(self.reserving[-1])
         head = self.head()
         if head is not None and head.expires is not None:
-            deadlines.append(head.expires)
+            deadlines.append(0.0 if head.at_once else head.expires)
         deadlines = [deadline for deadline in deadlines if deadline != NO_DEADLINE]
         assert self.queue.next_deadline() == min(deadlines, default=None)
 

@@ -12,7 +12,7 @@ before them, the others stay ready, and may be delivered, be the queue over its 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, is_at_hand
@@ -23,36 +23,60 @@ from actors.queue.vocabulary.events import MessagesDropped
 from actors.queue.vocabulary.settings import COUNT_BUDGET, DROP_BUDGET
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from actors.queue.state.core import QueueCore
     from actors.queue.structures.ranges import Range
 
 
-def in_record(core: QueueCore, messages: int, size: int) -> tuple[Range, ...]:
+class Dropped(NamedTuple):
+    """What is dropped for a batch.
+
+    Attributes:
+        ranges: the numbers.
+        bytes: of those of them that were ready before the batch came, as far as they are counted.
+    """
+
+    ranges: tuple[Range, ...]
+    bytes: int = 0
+
+
+NOTHING = Dropped(())
+
+
+def in_record(core: QueueCore, messages: int, size: int, ttl_us: int | None) -> Dropped:
     """What is dropped for a batch of so many messages and bytes, which is stored next and ready at once; in the same record as it.
 
     As little as there may be: whoever waits may take as much as it has asked for, and what the record takes beside the batch is not known.
-    Nothing where dead letters have a place, for they leave in records of their own.
+    Nothing where dead letters have a place, for they leave in records of their own; and nothing for what has no time to live, which may
+    expire as it comes.
     """
-    if core.settings.dead_letters_named or core.judging is not None:
-        return ()
+    if ttl_us == 0 or core.settings.dead_letters_named or core.judging is not None:
+        return NOTHING
     more, more_bytes = _over(core, messages, size + core.batch_overhead)
     if core.ring.waiting:
         more, more_bytes = more - core.ring.total, 0
     if more <= 0 and more_bytes <= 0:
-        return ()
+        return NOTHING
     there, first = core.ready.messages, core.log.next_sequence
     ranges, left = _oldest(core, more, more_bytes)
-    dropped = sum(stop - start for start, stop in ranges)
+    dropped, size = sum(stop - start for start, stop in ranges), _bytes_of(core, ranges)
     if left and dropped == there and more > there:
         # It is more than the limit by itself: its own oldest go too.
         ranges.append((first, first + min(messages, more - there)))
-    return merged(ranges)
+    return Dropped(merged(ranges), size)
 
 
-def let_go(core: QueueCore, ranges: tuple[Range, ...]) -> None:
-    """What a record says is dropped is ready no more."""
-    for start, stop in ranges:
-        core.ready.drop(start, stop)
+def let_go(core: QueueCore, dropped: Dropped) -> None:
+    """What a record says is dropped is ready no more; what it says of numbers that are not known yet is for who makes them known."""
+    ready = core.ready
+    counted = ready.bytes if isinstance(ready, CountedReady) else 0
+    for start, stop in dropped.ranges:
+        if start < ready.known:
+            ready.drop(start, stop)
+    if isinstance(ready, CountedReady):
+        # Of batches that are gone nobody knows the bytes any more.
+        ready.bytes = counted - dropped.bytes
 
 
 def drop_over(core: QueueCore, now: float) -> None:
@@ -72,8 +96,8 @@ def drop_over(core: QueueCore, now: float) -> None:
         _leave(core, messages, size, now)
     else:
         ranges = merged(_oldest(core, messages, size)[0])
+        let_go(core, Dropped(ranges, _bytes_of(core, ranges)))
         core.commit(MessagesDropped(ranges))
-        let_go(core, ranges)
         if max(_over(core)) > 0:
             core.unfinished_at = now
     if core.ttl_below:
@@ -114,6 +138,12 @@ def _oldest(core: QueueCore, messages: int, size: int) -> tuple[list[Range], int
             if left == 0 or (messages <= 0 and size <= 0):
                 return ranges, left
     return ranges, left
+
+
+def _bytes_of(core: QueueCore, ranges: Iterable[Range]) -> int:
+    """The bytes of what is ready, as far as they are counted."""
+    ready = core.ready
+    return sum(ready.size_of(*each) for each in ranges) if isinstance(ready, CountedReady) else 0
 
 
 def _how_many(first: int, stop: int, total: int, low: int, high: int, messages: int, size: int) -> int:

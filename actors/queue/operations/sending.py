@@ -225,10 +225,15 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
 
 def _store_dropping(core: QueueCore, added: MessagesAdded) -> None:
     """Store what can be received at once in a queue that drops, and let go in the same instant of what that is too much for."""
-    dropped = in_record(core, len(added.batch), added.batch.nbytes)
-    core.commit(replace(added, dropped=dropped) if dropped else added)
-    core.ready.add(core.log.next_sequence, len(added.batch))
+    dropped = in_record(core, len(added.batch), added.batch.nbytes, added.ttl_us)
+    core.commit(replace(added, dropped=dropped.ranges) if dropped.ranges else added)
     let_go(core, dropped)
+    first, stop = added.first, core.log.next_sequence
+    if dropped.ranges and dropped.ranges[-1][1] > first:
+        # Some of its own are gone as they come.
+        first = dropped.ranges[-1][1]
+        core.ready.add_staged(first, first - added.first)
+    core.ready.add(stop, stop - first)
     if added.ttl_us is not None:
         core.ttl_below = core.log.next_sequence
 
