@@ -288,7 +288,7 @@ Reply: TypeAlias = (
 Connection: TypeAlias = Hashable
 
 MAX_RECEIVES, EXPIRED, REJECTED, MAXLEN = "max-receives", "expired", "rejected", "maxlen"
-"""Why messages become dead letters: failed so often, not received in their time, refused for good by a receiver, or too much for a limit."""
+"""Why messages become dead letters: failed so often, not received in their time, refused for good by a receiver, or over a limit."""
 UNTRIED = frozenset({EXPIRED, MAXLEN})
 """Those for which no receiver has tried them: where such messages come round, nobody stops them."""
 
