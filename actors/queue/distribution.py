@@ -68,7 +68,7 @@ class Distributor:
         self._wall_clock = wall_clock
         self._promising: list[QueueState] = []
 
-    def store(
+    def store(  # noqa: PLR0912 - each costs less than a call, for whoever does not need it
         self,
         names: Iterable[str],
         batch: MessageBatch,
@@ -114,6 +114,8 @@ class Distributor:
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         taking: dict[str, tuple[QueueState, int, int | None]] = {}
         rejecting: dict[str, tuple[QueueState, str]] = {}
+        drops = False
+        gone: tuple[Range, ...] = ()
         for name in names:
             state = self._queues.state(name)
             if state is None:
@@ -129,12 +131,16 @@ class Distributor:
                 refusal = refusal_of(state, batch.count, batch.nbytes, delayed=bool(delay_us))
             if refusal is None:
                 taking[name] = (state, delay_us, ttl_us)
+                if state.drops:
+                    drops = True
             else:
                 rejecting[name] = (state, refusal)
         if rejecting:
             # Its sender may give another message the same number.
             producers = temporary = ()
-        dropped = _dropped_for(batch, taking, stage)
+        if drops:
+            dropped = _dropped_for(batch, taking, stage)
+            gone = dropped.ranges
         added = {
             name: (
                 state,
@@ -149,21 +155,22 @@ class Distributor:
                     temporary,
                     numbers=numbers,
                     published=published,
-                    dropped=dropped.ranges,
+                    dropped=gone,
                 ),
             )
             for name, (state, delay_us, ttl_us) in taking.items()
         }
         soon = stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES
         event = self._record(added, now, wall_us, soon=soon)
-        for state, _, _ in taking.values() if dropped.ranges else ():
-            let_go(state, dropped)
+        if drops:
+            _let_go(taking, dropped)
         if stage is not None:
             for state, _, _ in taking.values():
                 state.staged.stored_beside(stage, batch.count, batch.nbytes + state.log.table.overhead)
-        why = {name: why for name, (_, why) in rejecting.items()}
-        self.refuse(why, batch, published, counts=True)
-        return Distributed(event, tuple(taking), why)
+        for name, (state, why) in rejecting.items():
+            state.total_rejected += batch.count
+            self._refuse(name, state, why, batch, published)
+        return Distributed(event, tuple(taking), {name: why for name, (_, why) in rejecting.items()})
 
     def move_dead_letters(
         self,
@@ -234,22 +241,18 @@ class Distributor:
                     state.total_rejected += amount.messages
         return found
 
-    def refuse(
-        self, refused: Mapping[str, str], batch: MessageBatch, published: Published | None, *, counts: bool = False
-    ) -> None:
-        """Have a batch that queues have refused, each for what is said, be dead letters of those that are to have it so.
-
-        With ``counts`` they count it as rejected: who asked by `refused` has had it counted.
-        """
+    def refuse(self, refused: Mapping[str, str], batch: MessageBatch, published: Published | None) -> None:
+        """Have a batch that queues have refused, each for what is said, be dead letters of those that are to have it so."""
         for name, why in refused.items():
             state = self._queues.state(name)
-            if state is None:
-                continue
-            state.total_rejected += batch.count if counts else 0
-            if lets_die(state, why):
-                # It is in nothing that is stored, and may be a part of what is.
-                refuse(state, batch.compact(), published, max(0, int(self._wall_clock() * US_PER_SECOND)))
-                self._wake(name)
+            if state is not None:
+                self._refuse(name, state, why, batch, published)
+
+    def _refuse(self, name: str, state: QueueState, why: str, batch: MessageBatch, published: Published | None) -> None:
+        if lets_die(state, why):
+            # It is in nothing that is stored, and may be a part of what is.
+            refuse(state, batch.compact(), published, max(0, int(self._wall_clock() * US_PER_SECOND)))
+            self._wake(name)
 
     def promise(self, amounts: Mapping[str, Amount]) -> None:
         """Of these queues those that reject keep room for the batch of which each gets so much in parts, until `promise_is_kept`."""
@@ -314,6 +317,12 @@ class Distributor:
         except (pykka.ActorDeadError, QueueError) as error:
             # Its successor begins with its log.
             logger.debug("queue %s is not told of what was stored in it: %s", name, error)
+
+
+def _let_go(taking: Mapping[str, tuple[QueueState, int, int | None]], dropped: Dropped) -> None:
+    """What was dropped is ready no more, in the only queue that takes the batch."""
+    for state, _, _ in taking.values() if dropped.ranges else ():
+        let_go(state, dropped)
 
 
 def _dropped_for(

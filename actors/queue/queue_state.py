@@ -59,10 +59,7 @@ class QueueState(QueueCore):
             sending.store(self, now, wall_us)
         if self.ready.known != self.log.next_sequence:
             self.catch_up(now)
-        answer = _OPERATIONS[kind](self, command, now)
-        if self.drops:
-            drop_over(self, now)
-        return answer
+        return _OPERATIONS[kind](self, command, now)
 
     def forget(self, connection: Connection, now: float) -> None:
         """``Left`` of a connection that is gone already: what was accepted is not stored before, for it cannot be delivered there."""
@@ -71,8 +68,6 @@ class QueueState(QueueCore):
     def store(self, now: float, wall_us: int) -> None:
         """Store what was accepted, in as few batches as it takes, and confirm it."""
         sending.store(self, now, wall_us)
-        if self.drops:
-            drop_over(self, now)
 
     def catch_up(self, now: float) -> None:
         """Notice what others have written to the log, and deliver it. Every command, ``store`` and ``tick`` do so by themselves."""
@@ -156,12 +151,16 @@ def _pause(core: QueueCore, command: commands.PauseSenders, _now: float) -> None
 def _store_dead_letters(core: QueueCore, command: commands.StoreDeadLetters, now: float) -> None:
     dead_letters.store_dead_letters(core, command, now)
     dispatch(core, now)
+    if core.drops:
+        drop_over(core, now)
 
 
 def _dead_letters_moved(core: QueueCore, command: commands.DeadLettersMoved, now: float) -> None:
     dead_letters.dead_letters_moved(core, command, now)
-    # What is expired at the head may have waited for these to leave.
+    # What is expired at the head may have waited for these to leave, or what is over a limit.
     dispatch(core, now)
+    if core.drops:
+        drop_over(core, now)
 
 
 BESIDE_INCOMING = frozenset({commands.OfferBatch, commands.CaughtUp})

@@ -18,6 +18,7 @@ from actors.queue.letters_out import NOWHERE, OWN, STEP_MESSAGES, STEP_RECORDS, 
 from actors.queue.operations.dead_letters import readdressed, room_for_letters
 from actors.queue.state.routed import grouped
 from actors.queue.state.senders import JOINED_BYTES, JOINED_MESSAGES, joined_batches
+from actors.queue.vocabulary.distributed import REFUSED
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.settings import dead_letter_name
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from actors.queue.letters_out import LettersOut, Routes
     from actors.queue.queue_state import QueueState
     from actors.queue.state.routed import Queues as Names
-    from actors.queue.vocabulary.commands import Ref
     from actors.queue.vocabulary.replies import DeadLetter
+    from actors.runtime._loop_timer import TimerHandle
     from actors.runtime.loop_actor import LoopActor
 
 HELD_BYTES: Final = 16 * 1024 * 1024
@@ -36,38 +37,24 @@ HELD_BYTES: Final = 16 * 1024 * 1024
 logger = logging.getLogger("penstock.queue")
 
 
-class RefusedStep:
-    """To the queue itself: the next step."""
-
-    __slots__ = ()
-
-
-STEP: Final = RefusedStep()
-
-
 class RefusedLetters:
-    """Those of one queue.
+    """Those of one queue."""
 
-    Args:
-        queue: the queue's own ref.
-    """
-
-    def __init__(self, queue: Ref) -> None:
-        self._queue = queue
+    def __init__(self) -> None:
         self._waiting: deque[DeadLetter] = deque()
         self._bytes = 0
-        self._step_due = False
+        self._timer: TimerHandle | None = None
         self._said = False
 
-    def add(self, letter: DeadLetter) -> None:
-        """Have one be published."""
-        self._waiting.append(letter)
-        self._bytes += letter.batch.nbytes
-        self._plan()
-
-    def step(self, actor: LoopActor, state: QueueState, letters: LettersOut) -> None:
-        """Publish the first of them, or a part of it."""
-        self._step_due, routes = False, letters.routes
+    def step(self, actor: LoopActor, state: QueueState, letters: LettersOut, more: list[DeadLetter]) -> None:
+        """Publish the first of them, or a part of it, and ``more`` behind them, which is empty then."""
+        routes = letters.routes
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._waiting.extend(more)
+        self._bytes += sum(letter.batch.nbytes for letter in more)
+        more.clear()
         time_is_up = over_in(actor, STORING_SECONDS)
         records = 0
         if routes is None:
@@ -81,8 +68,7 @@ class RefusedLetters:
         state.capacity.holds_back = self._bytes > HELD_BYTES
         if self._waiting:
             # In a turn of its own: everybody else has theirs between two steps.
-            self._step_due = True
-            actor.schedule_at(actor.loop.time(), STEP)
+            self._timer = actor.schedule_at(actor.loop.time(), REFUSED)
         state.grant()
 
     def _next(self) -> DeadLetter:
@@ -97,11 +83,6 @@ class RefusedLetters:
             batches.append(self._waiting.popleft().batch)
         self._bytes -= sum(batch.nbytes for batch in batches)
         return first if len(batches) == 1 else replace(first, batch=joined_batches(batches))
-
-    def _plan(self) -> None:
-        if not self._step_due:
-            self._step_due = True
-            self._queue.actor_inbox.offer_beyond_bound(STEP)
 
     def _publish(
         self, actor: LoopActor, state: QueueState, letters: LettersOut, routes: Routes, letter: DeadLetter

@@ -195,7 +195,7 @@ def _more(
     StageKey | None, tuple[tuple[str, int], ...], StageNumbers | None, Published | None, tuple[tuple[int, int], ...]
 ]:
     """What is behind the other items where there is any: stage, temporary producers, the stage's numbers, where it was published, drops."""
-    if newer or not further.keys() <= {DROPPED_FACT}:
+    if newer or not isinstance(further, dict) or not further.keys() <= {DROPPED_FACT}:
         raise ValueError("it says more than this program knows: this directory was written by a newer version")
     key = None if stage is None else StageKey(*stage[:3])
     numbers = StageNumbers(*stage[3:]) if stage is not None and len(stage) > 3 else None

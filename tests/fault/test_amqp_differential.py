@@ -136,6 +136,7 @@ def test_a_queue_at_its_limit_does_what_rabbitmqs_does(both: tuple[int, int], nu
         episode.do_all(islice(at_a_limit(Random(number), episode.view, said), 120))
     finally:
         episode.end()
+    assert episode.done["basic.publish"] > 30
 
 
 @pytest.fixture(scope="module")

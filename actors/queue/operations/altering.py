@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.queue.operations.dispatch import dispatch
+from actors.queue.operations.dropping import drop_over
 from actors.queue.operations.judging import judge_anew, judge_on
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def alter(core: QueueCore, command: AlterQueue, now: float) -> QueueSettings:
     if settings.subscription_expiry != before.subscription_expiry:
         core.await_use(now)
     dispatch(core, now)
+    if core.drops:
+        drop_over(core, now)
     core.grant()
     return settings
 

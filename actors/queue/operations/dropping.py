@@ -2,7 +2,7 @@
 
 Only what is ready counts, and only that goes: not what receivers hold, is reserved or staged, or waits for a delay. What comes to a queue
 without a place for dead letters has what goes for it in its own record, as far as that is known before it is delivered (`in_record`).
-Whatever else leads over a limit is seen behind each command (`drop_over`): what came back, what others have stored, other settings. What
+Whatever else leads over a limit is seen behind what did (`drop_over`): what came back, what others have stored, other settings. What
 came back is dropped before anything is delivered, and what has come after it, so that whoever waits has it first. There are steps, as there
 may be a million messages to drop.
 

@@ -127,6 +127,8 @@ def store_parcels(core: QueueCore, command: StoreParcels, now: float) -> None:
             break
     core.effects.append(Tell(command.source, ParcelsStored(command.parcels, refusal)))
     dispatch(core, now)
+    if core.drops:
+        drop_over(core, now)
 
 
 def _store(core: QueueCore, parcel: Parcel, count: int) -> None:

@@ -14,7 +14,7 @@ from actors.errors import (
 )
 from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS, time_text
 from actors.queue.operations.dispatch import dispatch
-from actors.queue.operations.dropping import in_record, let_go
+from actors.queue.operations.dropping import drop_over, in_record, let_go
 from actors.queue.operations.refusing import NoRoom, lets_die, refuse
 from actors.queue.state.capacity import GRANTED_AT_ONCE
 from actors.queue.state.catching_up import catch_up
@@ -170,6 +170,8 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
     for sender, (_, error) in refused.items():
         refuse_sender(core, sender, error, now)
     dispatch(core, now)
+    if core.drops:
+        drop_over(core, now)
     core.grant()
 
 

@@ -131,6 +131,15 @@ class StageTallied:
     held: tuple[tuple[str, int], ...]
 
 
+class LettersRefused:
+    """To the queue itself: some of what it has refused is to be published as dead letters."""
+
+    __slots__ = ()
+
+
+REFUSED = LettersRefused()
+
+
 @dataclass(frozen=True, slots=True)
 class AwaitRoom:
     """The queue ``source`` has dead letters for this one, which is full. Reply, to ``source``: RoomMade, once."""

@@ -216,7 +216,11 @@ def test_a_queue_declared_natively_to_drop_is_found_by_a_limit_alone(
 def test_what_was_dropped_stays_gone_behind_a_start(tmp_path: Path, named: Named) -> None:
     queue = named("newest")
     for first in (0, 10):
-        with AmqpBroker("--http", "none", "--data", str(tmp_path)) as broker, broker.drained(), connected(broker) as link:
+        with (
+            AmqpBroker("--http", "none", "--data", str(tmp_path)) as broker,
+            broker.drained(),
+            connected(broker) as link,
+        ):
             channel = link.channel()
             channel.queue_declare(queue, durable=True, arguments={"x-max-length": 4})
             channel.confirm_delivery()
