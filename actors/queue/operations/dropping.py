@@ -47,15 +47,12 @@ NOTHING = Dropped(())
 def in_record(core: QueueCore, messages: int, size: int, ttl_us: int | None) -> Dropped:
     """What is dropped for a batch of so many messages and bytes, which is stored next and ready at once; in the same record as it.
 
-    As little as there may be: whoever waits may take as much as it has asked for, and what the record takes beside the batch is not known.
-    Nothing where dead letters have a place, for they leave in records of their own; and nothing for what has no time to live, which may
-    expire as it comes.
+    Nothing where somebody waits, who has it before any is dropped; nor where dead letters have a place, for they leave in records of their
+    own; nor for what has no time to live, which may expire as it comes. What the record takes beside the batch is not known.
     """
-    if ttl_us == 0 or core.settings.dead_letters_named or core.judging is not None:
+    if ttl_us == 0 or core.ring.waiting or core.settings.dead_letters_named or core.judging is not None:
         return NOTHING
     more, more_bytes = _over(core, messages, size + core.batch_overhead)
-    if core.ring.waiting:
-        more, more_bytes = more - core.ring.total, 0
     if more <= 0 and more_bytes <= 0:
         return NOTHING
     there, first = core.ready.messages, core.log.next_sequence
