@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pykka
 
 from actors.errors import InvalidRequestError, QueueError
+from actors.queue.operations.dropping import NOTHING, Dropped, in_record, let_go
+from actors.queue.operations.refusing import lets_die, refuse
 from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, used_beside
 from actors.queue.operations.staging import check_staged_beside
 from actors.queue.structures.deadlines import US_PER_SECOND
@@ -67,7 +69,7 @@ class Distributor:
         self._wall_clock = wall_clock
         self._promising: list[QueueState] = []
 
-    def store(
+    def store(  # noqa: PLR0912 - each costs less than a call, for whoever does not need it
         self,
         names: Iterable[str],
         batch: MessageBatch,
@@ -113,6 +115,8 @@ class Distributor:
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         taking: dict[str, tuple[QueueState, int, int | None]] = {}
         rejecting: dict[str, tuple[QueueState, str]] = {}
+        drops = False
+        gone: tuple[Range, ...] = ()
         for name in names:
             state = self._queues.state(name)
             if state is None:
@@ -128,11 +132,16 @@ class Distributor:
                 refusal = refusal_of(state, batch.count, batch.nbytes, delayed=bool(delay_us))
             if refusal is None:
                 taking[name] = (state, delay_us, ttl_us)
+                if state.drops:
+                    drops = True
             else:
                 rejecting[name] = (state, refusal)
         if rejecting:
             # Its sender may give another message the same number.
             producers = temporary = ()
+        if drops:
+            dropped = _dropped_for(batch, taking, stage)
+            gone = dropped.ranges
         added = {
             name: (
                 state,
@@ -147,17 +156,21 @@ class Distributor:
                     temporary,
                     numbers=numbers,
                     published=published,
+                    dropped=gone,
                 ),
             )
             for name, (state, delay_us, ttl_us) in taking.items()
         }
         soon = stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES
         event = self._record(added, now, wall_us, soon=soon)
+        if drops:
+            _let_go(taking, dropped)
         if stage is not None:
             for state, _, _ in taking.values():
                 state.staged.stored_beside(stage, batch.count, batch.nbytes + state.log.table.overhead)
-        for state, _ in rejecting.values():
+        for name, (state, why) in rejecting.items():
             state.total_rejected += batch.count
+            self._refuse(name, state, why, batch, published)
         return Distributed(event, tuple(taking), {name: why for name, (_, why) in rejecting.items()})
 
     def move_dead_letters(
@@ -262,6 +275,19 @@ class Distributor:
                     state.total_rejected += amount.messages
         return found
 
+    def refuse(self, refused: Mapping[str, str], batch: MessageBatch, published: Published | None) -> None:
+        """Have a batch that queues have refused, each for what is said, be dead letters of those that are to have it so."""
+        for name, why in refused.items():
+            state = self._queues.state(name)
+            if state is not None:
+                self._refuse(name, state, why, batch, published)
+
+    def _refuse(self, name: str, state: QueueState, why: str, batch: MessageBatch, published: Published | None) -> None:
+        if lets_die(state, why):
+            # It is in nothing that is stored, and may be a part of what is.
+            refuse(state, batch.compact(), published, max(0, int(self._wall_clock() * US_PER_SECOND)))
+            self._wake(name)
+
     def promise(self, amounts: Mapping[str, Amount]) -> None:
         """Of these queues those that reject keep room for the batch of which each gets so much in parts, until `promise_is_kept`."""
         for name, amount in amounts.items():
@@ -328,3 +354,25 @@ class Distributor:
         except (pykka.ActorDeadError, QueueError) as error:
             # Its successor begins with its log.
             logger.debug("queue %s is not told of what was stored in it: %s", name, error)
+
+
+def _let_go(taking: Mapping[str, tuple[QueueState, int, int | None]], dropped: Dropped) -> None:
+    """What was dropped is ready no more, in the only queue that takes the batch."""
+    for state, _, _ in taking.values() if dropped.ranges else ():
+        let_go(state, dropped)
+
+
+def _dropped_for(
+    batch: MessageBatch, taking: Mapping[str, tuple[QueueState, int, int | None]], stage: StageKey | None
+) -> Dropped:
+    """What the only queue that takes a batch drops for it in its record.
+
+    Where several take it, its drops follow: what all get alike stands in the record once. So it is where the queue has not noticed yet what
+    others have stored.
+    """
+    if stage is not None or len(taking) != 1:
+        return NOTHING
+    ((state, delay_us, ttl_us),) = taking.values()
+    if not state.drops or delay_us or state.ready.known != state.log.next_sequence:
+        return NOTHING
+    return in_record(state, batch.count, batch.nbytes, ttl_us)

@@ -124,6 +124,9 @@ class Storing:
                 found = self._distributor.store(
                     taking, batch, delay, ttl, *producers, published=published, promised=promised
                 )
+                if refused:
+                    mine = {queue: refused[queue] for queue in queues if queue in refused}
+                    self._distributor.refuse(mine, batch, published)
             else:
                 found = self._store_staged(parts[0].stage, parts[-1], batch, whole, published)
         except QueueError as error:

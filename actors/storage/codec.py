@@ -8,7 +8,9 @@ A record's payload, by its kind:
     ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch"). What is staged has one more item in the
     array, ``[writer, version, stage]``; through an exchange it has the stage's two numbers behind these, which programs from before that
     refuse. One more, behind that or nil, is ``[[producer, next number], ...]`` of temporary producers. And one more, behind these, is
-    ``[exchange, routing key]`` of what was published to an exchange: a program from before that refuses the segment.
+    ``[exchange, routing key]`` of what was published to an exchange: a program from before that refuses the segment. And one more, behind
+    these or nil, is a map of further facts by small numbers, of which 2 is ``[start, stop, ...]`` of what is dropped for these messages.
+    Whoever finds a number there that it does not know refuses the record.
     Where there is an origin, these are dead letters: that queue's ``MessagesMoved`` of these ranges is in the same record. Where they are
     none, but were moved by somebody, the origin has false as a third item; programs from before that read it as the others.
 ``TRANSACTION_COMMITTED``
@@ -52,6 +54,7 @@ from actors.queue.vocabulary.events import (
     LedgerExtended,
     MessagesAcknowledged,
     MessagesAdded,
+    MessagesDropped,
     MessagesExpired,
     MessagesMoved,
     MessagesReturned,
@@ -83,6 +86,7 @@ STAGES_DISCARDED = 11
 SUBSCRIPTION_DELETED = 12
 STAGES_ENDED = 13
 SUBSCRIPTION_LEFT = 14
+DROPPED = 15
 STORE_CREATED = 32
 QUEUE_DECLARED = 33
 QUEUE_DELETED = 34
@@ -99,6 +103,8 @@ WITHOUT_LIMIT = "without_limit"
 LIMITED = "limited"
 """Among stored settings of a queue that was declared with arguments: that a limit of `MAX_RECEIVES_LIMIT` failures is one. Older programs
 gave it that limit for having a place for dead letters, and counted nothing towards it."""
+DROPPED_FACT = 2
+"""Among the further facts of a stored batch: what is dropped for it."""
 MAX_HEADER_BYTES = 2**16 - 1
 """What the header's length can say. The names of those whose batches were joined are what grows in it; ``groups`` bounds them."""
 
@@ -126,17 +132,29 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
         event.producers,
         None if moved is None else [origin, *_moved(moved)],
     ]
-    if event.stage is not None or event.temporary or event.published is not None:
-        published = event.published
+    if event.stage is not None or event.temporary or event.published is not None or event.dropped:
+        published, further = event.published, says_more(event)
         fields.append(event.stage if event.stage is None else (*event.stage, *(event.numbers or ())))
-        if event.temporary or published is not None:
+        if event.temporary or published is not None or further:
             fields.append(event.temporary)
-        if published is not None:
+        if published is not None or further:
             fields.append(published)
+        if further:
+            fields.append({DROPPED_FACT: _flat(event.dropped)})
     header = _pack(fields)
     if len(header) > MAX_HEADER_BYTES:
         raise RecordTooLargeError(len(header), MAX_HEADER_BYTES)
     return [len(header).to_bytes(2, "little") + header, *batch.buffers()]
+
+
+def says_more(event: MessagesAdded) -> bool:
+    """Whether a stored batch has facts that stand in the map of further ones."""
+    return bool(event.dropped)
+
+
+def is_newer(event: MessagesAdded) -> bool:
+    """Whether only programs can read it that know exchanges."""
+    return event.published is not None or bool(event.dropped)
 
 
 def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:
@@ -151,7 +169,7 @@ def decode_stored(
     try:
         start = 2 + int.from_bytes(payload[:2], "little")
         enqueued_us, delay_us, ttl_us, data, has_ids, keys, headers, producers, origin, *more = msgpack.unpackb(
-            payload[2:start]
+            payload[2:start], strict_map_key=False
         )
         batch = MessageBatch.from_body(count, data, has_ids, keys, headers, payload[start:], checked=True)
         event = MessagesAdded(
@@ -170,19 +188,26 @@ def decode_stored(
         ) from error
 
 
+NOTHING_FURTHER: dict[int, Any] = {}
+
+
 def _more(
     stage: list[Any] | None = None,
     temporary: Sequence[Sequence[Any]] = (),
     published: list[Any] | None = None,
+    further: dict[int, Any] = NOTHING_FURTHER,
     *newer: object,
-) -> tuple[StageKey | None, tuple[tuple[str, int], ...], StageNumbers | None, Published | None]:
-    """What is behind the other items where there is any: stage, temporary producers, the stage's numbers, and where it was published."""
-    if newer:
+) -> tuple[
+    StageKey | None, tuple[tuple[str, int], ...], StageNumbers | None, Published | None, tuple[tuple[int, int], ...]
+]:
+    """What is behind the other items where there is any: stage, temporary producers, the stage's numbers, where it was published, drops."""
+    if newer or not isinstance(further, dict) or not further.keys() <= {DROPPED_FACT}:
         raise ValueError("it says more than this program knows: this directory was written by a newer version")
     key = None if stage is None else StageKey(*stage[:3])
     numbers = StageNumbers(*stage[3:]) if stage is not None and len(stage) > 3 else None
     where = None if published is None else Published(*published)
-    return key, tuple((name, number) for name, number in temporary), numbers, where
+    dropped = _pairs(further.get(DROPPED_FACT, []))
+    return key, tuple((name, number) for name, number in temporary), numbers, where, dropped
 
 
 def encode(queue: int, event: Event) -> tuple[int, bytes]:
@@ -357,6 +382,7 @@ _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
     MessagesAcknowledged: (ACKNOWLEDGED, lambda event: [_flat(event.ranges)]),
     MessagesReturned: (RETURNED, _returned),
     MessagesExpired: (EXPIRED, lambda event: [_flat(event.ranges)]),
+    MessagesDropped: (DROPPED, lambda event: [_flat(event.ranges)]),
     MessagesMoved: (MOVED, _moved),
     QueuePurged: (PURGED, lambda event: [_flat(event.ranges)]),
     SubscriptionOwned: (
@@ -376,6 +402,7 @@ _DECODERS: dict[int, Callable[..., Event]] = {
     ACKNOWLEDGED: lambda flat: MessagesAcknowledged(_pairs(flat)),
     RETURNED: _returned_from,
     EXPIRED: lambda flat: MessagesExpired(_pairs(flat)),
+    DROPPED: lambda flat: MessagesDropped(_pairs(flat)),
     MOVED: _moved_from,
     PURGED: lambda flat: QueuePurged(_pairs(flat)),
     OPENED: SubscriptionOwned,

@@ -6,7 +6,8 @@ A msgpack map ``{"version": 2, "store": id, "next_queue": number, "queues": [que
 broker's) and everything that ``QueueLog`` has but its batches, which are in the journal.
 Sets of ranges are the bytes of little-endian i64 pairs: a queue that was acknowledged in odd places has many.
 
-A queue's ``temporary``, ``deleted`` and ``total_moved`` and the last item of a ledger came later than the rest, and may be missing.
+A queue's ``temporary``, ``deleted``, ``total_moved`` and ``total_dropped``, and the last item of a ledger, came later than the rest, and
+may be missing.
 Version 3 is written once the durable map was used, and version 4 once there was a durable exchange or binding, so that a program that
 knows of none refuses the directory, and no other.
 Version 5 is written while a queue has a stage that is written through an exchange: that has the stage's two numbers as its last item.
@@ -193,6 +194,7 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         ("counters", pack([getattr(log, name) for name in COUNTERS])),
         ("total_discarded", pack(log.total_discarded)),
         ("total_moved", pack(log.total_moved)),
+        ("total_dropped", pack(log.total_dropped)),
         ("deleted", pack([log.deleted_epoch, log.deleted_position])),
         rest=7 + bool(retries),
     )
@@ -256,6 +258,7 @@ def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:
         log.restore_stage(StageKey(writer, version, name), _stored_stage(*facts))
     log.total_discarded = fields.get("total_discarded", 0)
     log.total_moved = fields.get("total_moved", 0)
+    log.total_dropped = fields.get("total_dropped", 0)
     log.deleted_epoch, log.deleted_position = fields.get("deleted", (0, 0))
     settings = fields["settings"]
     if settings is None:

@@ -77,7 +77,7 @@ def encode_one(number: int, event: Event) -> Encoded:
     if isinstance(event, MessagesAdded):
         parts = codec.encode_added(event)
         return Encoded(
-            codec.ADDED, [Held(number, event.first, len(event.batch), 0)], [parts], b"", event.published is not None
+            codec.ADDED, [Held(number, event.first, len(event.batch), 0)], [parts], b"", codec.is_newer(event)
         )
     kind, payload = codec.encode(number, event)
     return Encoded(kind, [], [], payload)
@@ -101,7 +101,7 @@ def encode_all(events: Mapping[int, Event], version: WriterVersion | None) -> En
         if isinstance(added, MessagesAdded) and isinstance(moved, MessagesMoved):
             parts = codec.encode_added(added, origin, moved)
             held = [Held(number, added.first, len(added.batch), 0)]
-            return Encoded(codec.ADDED, held, [parts], b"", added.published is not None)
+            return Encoded(codec.ADDED, held, [parts], b"", codec.is_newer(added))
     return _together(events, version)
 
 

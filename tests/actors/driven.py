@@ -215,8 +215,8 @@ class QueueState(queue_state.QueueState):
         self.store(now, wall_us)
         return self.log.next_sequence - len(batch) if new == len(batch) else None
 
-    def pause_senders(self, reason: str | None) -> None:
-        self.execute(commands.PauseSenders(reason), 0.0, 0)
+    def pause_senders(self, reason: str | None, now: float = 0.0) -> None:
+        self.execute(commands.PauseSenders(reason), now, 0)
 
     # --- transactions
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import invariant, rule
 
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary import commands
-from actors.queue.vocabulary.settings import BLOCK, ENTRY_OVERHEAD_BYTES, REJECT, QueueSettings
+from actors.queue.vocabulary.settings import BLOCK, DROP_HEAD, ENTRY_OVERHEAD_BYTES, REJECT, QueueSettings
 from tests.actors.driven import QueueState
 from tests.actors.test_queue_state_model import (
     DELAYED,
@@ -44,6 +44,8 @@ CHANGES: tuple[dict[str, Any], ...] = (
     {"visibility_timeout": 25.0},
     {"overflow": BLOCK},
     {"overflow": REJECT},
+    {"overflow": DROP_HEAD},
+    {"overflow": DROP_HEAD, "max_messages": 4, "max_bytes": 3 * ENTRY_OVERHEAD_BYTES},
     {"max_receives": None},
     {"max_receives": 1},
     {"max_receives": 3},
@@ -78,7 +80,7 @@ class AlteredMachine(QueueMachine):
         if not hasattr(self, "largest"):
             self.largest = self.settings.max_messages or LARGE
             # Who may send whatever it asks for, as where a queue rejects, keeps that.
-            self.unbounded = self.rejects()
+            self.unbounded = self.rejects() or self.drops()
         return super().made(log)
 
     @rule(data=st.data())
@@ -112,7 +114,7 @@ class AlteredMachine(QueueMachine):
             return
         self.settings = after
         self.largest = max(self.largest, after.max_messages or LARGE)
-        self.unbounded = self.unbounded or self.rejects()
+        self.unbounded = self.unbounded or self.rejects() or self.drops()
         for receiver in self.receivers.values():
             receiver.visibility = max(receiver.visibility, after.visibility_timeout)
         if judged(before) != judged(after):

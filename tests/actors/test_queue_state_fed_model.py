@@ -464,7 +464,7 @@ class FedModel(TransactionMachine):
         for event, number in zip(self.events, cast("Recorded", self.events).numbers, strict=True):
             log.apply(event, number)
         self.queue = self.made(log)
-        self.queue.pause_senders(self.paused)
+        self.queue.pause_senders(self.paused, self.now)
         self.rejected = 0
         self.begin_again()
 

@@ -24,11 +24,19 @@ from actors.queue.operations.moving import settle_all, take_parcels
 from actors.queue.operations.peeking import peek
 from actors.queue.state import retries
 from actors.queue.state.capacity import REOPEN_SHARE
+from actors.queue.state.counted import CountedReady, share
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.events import Event, LedgerExtended, MessagesExpired, MessagesMoved
+from actors.queue.vocabulary.events import (
+    Event,
+    LedgerExtended,
+    MessagesAdded,
+    MessagesDropped,
+    MessagesExpired,
+    MessagesMoved,
+)
 from actors.queue.vocabulary.moves import PeekMessages
-from actors.queue.vocabulary.replies import EXPIRED, DeadLetter
-from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, ENTRY_OVERHEAD_BYTES, REJECT, QueueSettings
+from actors.queue.vocabulary.replies import EXPIRED, MAXLEN, DeadLetter
+from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, DROP_HEAD, ENTRY_OVERHEAD_BYTES, REJECT, QueueSettings
 from tests.actors.driven import Confirm, Deliver, Effect, GrantCapacity, QueueState, Reserved, reason_of, replayed
 from tests.examples_tried import tried
 
@@ -66,6 +74,11 @@ DECLARATIONS = (
     declared(retry_delay=2.0, max_receives=3, exclusive=True),
     declared(retry_delay=4.0, max_receives=2, ttl=8.0, dead_letter_queue="late"),
     declared(max_receives=2, drop_failed=True),
+    QueueSettings(6, MAX_BYTES, VISIBILITY, overflow=DROP_HEAD),
+    QueueSettings(None, 3 * ENTRY_OVERHEAD_BYTES, VISIBILITY, overflow=DROP_HEAD, ttl=8.0),
+    QueueSettings(5, None, VISIBILITY, overflow=DROP_HEAD, delay=3.0, max_receives=2),
+    QueueSettings(5, 3 * ENTRY_OVERHEAD_BYTES, VISIBILITY, overflow=DROP_HEAD, exclusive=True),
+    QueueSettings(4, 3 * ENTRY_OVERHEAD_BYTES, VISIBILITY, overflow=DROP_HEAD, dead_letter_queue="old", ttl=8.0),
 )
 """Queues to try it all on; what a sender says about delay and time to live comes on top."""
 ENDLESS = (QueueSettings(None, None, VISIBILITY), QueueSettings(None, None, VISIBILITY, overflow=REJECT))
@@ -87,6 +100,8 @@ class Stored:
     sent_until: float = 0.0
     tried_until: float = 0.0
     arrives: bool = False
+    why: str = ""
+    at_once: bool = False
 
 
 @dataclass
@@ -131,6 +146,13 @@ def operation(
     return register
 
 
+def dropped_by(event: Event) -> tuple[tuple[int, int], ...]:
+    """What an event says was too much."""
+    if isinstance(event, MessagesDropped):
+        return event.ranges
+    return event.dropped if isinstance(event, MessagesAdded) else ()
+
+
 class QueueMachine(RuleBasedStateMachine):
     wall_offset = 1_700_000_000 * US
     clock_was_set = False
@@ -165,7 +187,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.seen_events = 0
         self.expect_confirm: list[tuple[str, int, int | None, bool]] = []
         self.paused: str | None = None
-        self.expired = self.moved = self.moved_away = self.rejected = 0
+        self.expired = self.moved = self.moved_away = self.rejected = self.dropped = 0
+        self.some_are_back = False
         self.answers = 0
         self.acknowledged = self.purged = 0
         self.request = 0
@@ -226,7 +249,17 @@ class QueueMachine(RuleBasedStateMachine):
             self.check_expired(number)
             self.remove(number)
             self.expired += 1
+        over = [n for event in fresh_events for r in dropped_by(event) for n in range(*r)]
+        sizes = [self.size_of(number) for number in over]
+        for number in over:
+            assert self.settings.dead_letter_queue is None
+            assert self.stored[number].where == READY, "what is held, or not due yet, is not dropped"
+            self.remove(number)
+        self.dropped += len(over)
         self.late: list[int] = []
+        self.some_expired = bool(expired)
+        self.left_over: list[tuple[int, int]] = list(zip(over, sizes, strict=True))
+        self.delivered = False
         for effect in self.queue.take_effects():
             if self.is_staging(effect):
                 continue
@@ -245,7 +278,7 @@ class QueueMachine(RuleBasedStateMachine):
                 keeps_it_going = sender.messages == 0 and effect.messages == 1
                 sender.messages += effect.messages
                 sender.bytes += effect.bytes
-                if effect.messages and not keeps_it_going and not self.rejects():
+                if effect.messages and not keeps_it_going and not self.rejects() and not self.drops():
                     most = self.settings.max_messages or LARGE
                     assert self.permits() + len(self.stored) <= most, "granted from what room there is"
             elif isinstance(effect, Confirm):
@@ -255,6 +288,7 @@ class QueueMachine(RuleBasedStateMachine):
                 self.check_reservation(effect, reserved)
             else:
                 raise AssertionError(effect)
+        self.check_dropped()
         self.hear_more()
         assert not reserved
         assert not self.expect_confirm
@@ -270,6 +304,33 @@ class QueueMachine(RuleBasedStateMachine):
     def check_all_is_handed_over(self) -> None:
         """More may be under way than this machine stores."""
         assert all(message.until > 0 for message in self.stored.values() if message.where == LEAVING)
+
+    def drops(self) -> bool:
+        return self.settings.overflow == DROP_HEAD
+
+    def size_of(self, number: int) -> int:
+        """What a message counts for towards a limit of bytes: its share of its batch."""
+        first = max(first for first in self.entries if first <= number)
+        stop, size = self.entries[first]
+        return share(first, stop, size + ENTRY_OVERHEAD_BYTES, number, number + 1)
+
+    def check_dropped(self) -> None:
+        """What is over a limit is gone, the oldest first, and no more than that."""
+        if not self.drops():
+            assert not self.left_over
+            return
+        ready = [number for number, message in self.stored.items() if message.where == READY]
+        size = sum(map(self.size_of, ready))
+        most, most_bytes = self.settings.max_messages or LARGE, self.settings.max_bytes or LARGE
+        if isinstance(self.queue.ready, CountedReady) and self.queue.ready.is_counted:
+            assert self.queue.ready.bytes == size
+        assert len(ready) <= most
+        assert size <= most_bytes
+        if self.left_over:
+            last, last_size = self.left_over[-1]
+            assert self.some_are_back or last < min(ready, default=LARGE), "the oldest"
+            some_left = self.delivered or self.some_expired or self.late
+            assert some_left or len(ready) + 1 > most or size + last_size > most_bytes, "no more than need be"
 
     def rejects(self) -> bool:
         return self.settings.overflow == REJECT
@@ -299,13 +360,18 @@ class QueueMachine(RuleBasedStateMachine):
         for number, payload in enumerate(effect.batch.payloads, start):
             message = self.stored[number]
             assert message.payload == payload
-            assert (reason_of(effect) != EXPIRED) == self.is_worn_out(message.failures)
-            if message.where == READY:
+            why = reason_of(effect)
+            assert (why not in (EXPIRED, MAXLEN)) == self.is_worn_out(message.failures)
+            if message.where == READY and why == MAXLEN:
+                self.left_over.append((number, self.size_of(number)))
+            elif message.where == READY:
                 self.check_expired(number)
                 self.late.append(number)
             else:
                 assert message.where == LEAVING
                 assert message.until <= self.now, "once, until its time is over"
+                assert message.why in ("", why), "it left for that"
+            message.why = why
             message.where, message.until = LEAVING, self.now + DEAD_LETTER_TIMEOUT
 
     def holder(self) -> str | None:
@@ -327,6 +393,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert receiver.credit > batch.prefix_bytes(len(batch) - 1), (
             "only the last message leads beyond the byte demand"
         )
+        self.delivered = True
         receiver.demand -= len(batch)
         receiver.credit -= batch.nbytes
         for number, payload in enumerate(batch.payloads, effect.first):
@@ -341,6 +408,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def check_reservation(self, effect: Reserved, events: list[LedgerExtended]) -> None:
         self.answers += 1
+        self.delivered = True
         assert self.reserving is not None
         start, messages, size, below, _ = self.reserving
         self.reserving = None
@@ -490,7 +558,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.entries[self.next] = (self.next + len(batch), batch.nbytes)
         for payload in payloads:
             message = self.stored[self.next] = Stored(payload, expires=None if ttl is None else self.now + ttl)
-            message.arrives = ttl == 0
+            message.arrives = message.at_once = ttl == 0
             if delay:
                 message.where, message.until = DELAYED, self.now + delay
                 message.sent_until = message.until
@@ -499,7 +567,7 @@ class QueueMachine(RuleBasedStateMachine):
     @operation(1, None, reason=st.sampled_from([None, None, "the disk is full"]))
     def pause(self, reason: str | None) -> None:
         self.paused = reason
-        self.queue.pause_senders(reason)
+        self.queue.pause_senders(reason, self.now)
         self.settle()
 
     @operation(1, lambda self: not self.settings.retry_delay, jump=st.sampled_from([-7200.0, -5.0, 5.0, 7200.0]))
@@ -739,9 +807,9 @@ class QueueMachine(RuleBasedStateMachine):
         settle_all(self.queue, tuple(parcels), self.now)
         assert not self.queue.parcels
         # What came back was passed by what expired behind it.
-        self.some_came_back = True
+        self.some_came_back = self.some_are_back = True
         self.settle()
-        self.some_came_back = False
+        self.some_came_back = self.some_are_back = False
 
     @operation(1)
     def look(self, data: st.DataObject) -> None:
@@ -773,12 +841,14 @@ class QueueMachine(RuleBasedStateMachine):
                 self.give_back(number)
             elif message.where == DELAYED and message.until <= self.now:
                 message.where = READY
+        self.some_are_back = True
         self.queue.tick(self.now)
         self.settle()
         if self.is_overdue():
             # What a delivery has just made the head may be expired: that is for the next tick, which is due at once.
             self.queue.tick(self.now)
             self.settle()
+        self.some_are_back = False
         head = self.head()
         assert head is None or head.expires is None or head.expires > self.now, "what expires goes by itself"
         if self.reserving is not None:
@@ -811,7 +881,7 @@ class QueueMachine(RuleBasedStateMachine):
     @operation(2, lambda self: not self.clock_was_set)
     def restart(self) -> None:
         self.queue = self.made(replayed(self.events))
-        self.queue.pause_senders(self.paused)
+        self.queue.pause_senders(self.paused, self.now)
         self.rejected = 0  # nothing records what was not stored
         self.begin_again()
 
@@ -858,6 +928,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert statistics.total_purged == self.purged
         assert statistics.leaving == where.count(LEAVING)
         assert statistics.total_expired == self.expired
+        assert statistics.total_dropped == self.dropped
         assert statistics.total_dead_lettered == self.moved
         assert statistics.total_moved == self.moved_away
         assert statistics.total_rejected == self.rejected
@@ -918,7 +989,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def permits_are_bounded_whatever_is_stored(self) -> None:
-        if self.settings.max_messages is None:
+        if self.settings.max_messages is None or self.drops():
             return
         if not self.rejects():
             assert self.permits() <= MAX_MESSAGES + len(SENDERS)
@@ -931,7 +1002,8 @@ class QueueMachine(RuleBasedStateMachine):
     def a_sender_that_wants_can_send_while_the_queue_is_not_nearly_full(self) -> None:
         # Between here and the limits it depends on whether the queue has been full since.
         statistics = self.queue.statistics(self.now)
-        most, most_bytes = self.settings.max_messages or LARGE, self.settings.max_bytes or LARGE
+        most, most_bytes = self.queue.senders_limits()
+        most, most_bytes = most or LARGE, most_bytes or LARGE
         reopens_at = most - max(1, most // REOPEN_SHARE), most_bytes - max(1, most_bytes // REOPEN_SHARE)
         roomy = statistics.stored_messages <= reopens_at[0] and statistics.stored_bytes <= reopens_at[1]
         if roomy and self.paused is None:
@@ -947,7 +1019,7 @@ class QueueMachine(RuleBasedStateMachine):
             deadlines.append(self.reserving[-1])
         head = self.head()
         if head is not None and head.expires is not None:
-            deadlines.append(head.expires)
+            deadlines.append(0.0 if head.at_once else head.expires)
         deadlines = [deadline for deadline in deadlines if deadline != NO_DEADLINE]
         assert self.queue.next_deadline() == min(deadlines, default=None)
 

@@ -132,7 +132,8 @@ class TransactionMachine(QueueMachine):
             if effect.messages and not hopeless and not keeps_it_going:
                 assert granted + self.staged_messages() <= MAX_STAGED
             statistics = self.queue.statistics(self.now)
-            assert statistics.stored_messages < self.settings.max_messages, "a queue that is full holds writers back"
+            most = self.queue.senders_limits()[0] or LARGE
+            assert statistics.stored_messages < most, "a queue that is full holds writers back"
             assert self.paused is None
             return True
         if isinstance(effect, Confirm | Refuse | Supersede) and self.named(effect) not in self.senders:
@@ -336,6 +337,8 @@ class TransactionMachine(QueueMachine):
     @invariant()
     def permits_are_bounded_whatever_is_stored(self) -> None:
         """A commit is taken whatever the limits: what it published comes on top."""
+        if self.drops():
+            return
         bound = MAX_MESSAGES if self.rejects() else 2 * MAX_MESSAGES + len(SENDERS)
         permits = 0 if self.rejects() else self.permits()
         assert permits + len(self.stored) <= bound + self.published
@@ -360,9 +363,10 @@ class TransactionMachine(QueueMachine):
     @invariant()
     def who_stages_can_go_on_or_waits_for_somebody_else(self) -> None:
         statistics = self.queue.statistics(self.now)
-        if self.paused is not None or statistics.stored_messages > self.settings.max_messages * 3 // 4:
+        most, most_bytes = (limit or LARGE for limit in self.queue.senders_limits())
+        if self.paused is not None or statistics.stored_messages > most * 3 // 4:
             return
-        if statistics.stored_bytes > self.settings.max_bytes * 3 // 4:
+        if statistics.stored_bytes > most_bytes * 3 // 4:
             return
         for stager in self.stagers.values():
             roomy = self.staged_messages() <= MAX_STAGED * 3 // 4

@@ -20,6 +20,7 @@ from actors.errors import BatchError
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.message_tables import may_have_further
 from actors.limits import MAX_NAME_BYTES
+from actors.queue.state.entries import OVER_LIMIT
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.commands import DeadLettersMoved
@@ -38,8 +39,8 @@ from actors.queue.vocabulary.deaths import (
     History,
     deaths_of,
 )
-from actors.queue.vocabulary.events import MessagesAdded, MessagesExpired, MessagesMoved
-from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, REJECTED, DeadLetter, Tell
+from actors.queue.vocabulary.events import MessagesAdded, MessagesDropped, MessagesExpired, MessagesMoved
+from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, MAXLEN, REJECTED, UNTRIED, DeadLetter, Tell
 from actors.queue.vocabulary.settings import (
     DEAD_LETTER_PART_BYTES,
     DEAD_LETTER_TIMEOUT,
@@ -56,9 +57,10 @@ if TYPE_CHECKING:
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.commands import StoreDeadLetters
     from actors.queue.vocabulary.published import Published
+    from actors.queue.vocabulary.settings import QueueSettings
 
 MOST_BEFORE = 16
-"""Of them, at most. A dead letter that has expired in so many goes to no exchange any more."""
+"""Of them, at most. A dead letter that has died so in so many goes to no exchange any more."""
 
 _REASON_KEY: bytes = msgpack.packb(REASON)
 _PACKED_KEY: bytes = msgpack.packb(KEY)
@@ -75,7 +77,7 @@ class Facts:
     Attributes:
         names: how many there are.
         packed: they, without the map that is around them.
-        expired: whether nobody has tried it before its time was over.
+        expired: whether nobody has tried it before its time was over, or it was too much.
         death: the same among all deaths of what has died before; its key is that of messages without a key of their own.
         sent_us: when the queue that they leave had stored them.
         keyed: whether a message's own key is what it was routed by.
@@ -106,7 +108,7 @@ def packed_facts(
         headers[EXCHANGE] = exchange
     packed = b"".join(packed for item in headers.items() for packed in map(msgpack.packb, item))
     death = Death(queue, reason, exchange, key.encode())
-    return Facts(len(headers), packed, reason == EXPIRED, death, sent_us, published is not None)
+    return Facts(len(headers), packed, reason in UNTRIED, death, sent_us, published is not None)
 
 
 def with_facts(batch: MessageBatch, facts: Facts) -> MessageBatch:
@@ -190,9 +192,9 @@ def _extended(packed: bytes, facts: Facts) -> bytes:
 
 
 def _before(headers: Mapping[str, HeaderValue]) -> str:
-    """Where a message has expired, by the headers of an earlier death, if nobody has tried it since."""
+    """Where a message has expired, or was too much, by the headers of an earlier death, if nobody has tried it since."""
     queue = headers.get(QUEUE)
-    if headers.get(REASON) != EXPIRED or not isinstance(queue, str) or len(queue) > MAX_NAME_BYTES:
+    if headers.get(REASON) not in UNTRIED or not isinstance(queue, str) or len(queue) > MAX_NAME_BYTES:
         return ""
     return " ".join([*expired_before(headers), queue][-MOST_BEFORE:])
 
@@ -226,7 +228,7 @@ def comes_round(span: Span, queue: str) -> bool:
         return False
 
 
-def _leading(batch: MessageBatch, queue: str) -> tuple[int, bool]:
+def leading(batch: MessageBatch, queue: str) -> tuple[int, bool]:
     """How many of the first of these, which expire, are alike: have expired in a queue, and nobody has tried them since, or have not.
 
     Returns:
@@ -279,20 +281,18 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
     """
     # What was once said of a failure has nothing to do with a time that is over.
     reason, error = EXPIRED, None
-    if core.settings.worn_out(span.failures):
+    if span.reason is OVER_LIMIT:
+        reason = MAXLEN
+    elif core.settings.worn_out(span.failures):
         reason, error = REJECTED if span.failures == REJECTED_FAILURES else MAX_RECEIVES, span.reason
     entry, to = span.entry, core.settings.dead_letter_queue
     batch = entry.part(span.start, span.stop)
     facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries, error, entry.published)
     settings = core.settings
-    more = len(facts.packed) + MAP_BYTES + (KEY_BYTES if to or settings.dead_letter_routing_key is not None else 0)
-    # What it says of earlier deaths is in the batch but for the last of them.
-    if batch.headers is not None and _REASON_KEY in bytes(batch.headers.data):
-        more += AGAIN_BYTES + (BEFORE_BYTES if facts.expired else 0)
-    count, again = fitting(batch, more), False
-    if facts.expired and to is not None and entry.ttl_us != 0:
+    count, again = fitting(batch, more_bytes(settings, batch, facts)), False
+    if facts.expired and to is not None and (entry.ttl_us != 0 or reason == MAXLEN):
         # It would come round for ever, and nobody would have tried it. What has no time is dropped where it has come round.
-        count, again = _leading(batch.slice(0, count), to)
+        count, again = leading(batch.slice(0, count), to)
     if count < len(batch):
         core.outbox.add(span.part(span.start + count, span.stop))
         span, batch = span.part(span.start, span.start + count), batch.slice(0, count)
@@ -308,8 +308,19 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
             settings.dead_letter_routing_key,
             facts.expired,
             again,
+            reason == MAXLEN,
         )
     )
+
+
+def more_bytes(settings: QueueSettings, batch: MessageBatch, facts: Facts) -> int:
+    """How many bytes more each message of a batch takes as a dead letter, at most."""
+    keyed = settings.dead_letter_queue or settings.dead_letter_routing_key is not None
+    more = len(facts.packed) + MAP_BYTES + (KEY_BYTES if keyed else 0)
+    # What it says of earlier deaths is in the batch but for the last of them.
+    if batch.headers is not None and _REASON_KEY in bytes(batch.headers.data):
+        more += AGAIN_BYTES + (BEFORE_BYTES if facts.expired else 0)
+    return more
 
 
 def fitting(batch: MessageBatch, more: int) -> int:
@@ -355,6 +366,8 @@ def room_for_letters(core: QueueCore, batch: MessageBatch) -> int:
         return 0
     log, settings = core.log, core.settings
     count = len(batch)
+    if core.drops:
+        return count
     if settings.max_messages is not None:
         count = min(count, settings.max_messages - log.stored_messages - core.incoming_messages)
     if settings.max_bytes is not None:
@@ -367,7 +380,7 @@ def take_back(core: QueueCore, start: int, stop: int) -> None:
     """Have what was handed over, and is stored nowhere, be judged by the settings that there are now: it leaves again, or stays."""
     for span in core.outbox.sent.cut(start, stop):
         for part in core.log.acknowledged.gaps(span.start, span.stop):
-            core.put_back(span.part(*part), None)
+            core.put_back(span.part(*part).taken_back(), None)
 
 
 def dead_letters_moved(core: QueueCore, command: DeadLettersMoved, now: float) -> None:
@@ -379,9 +392,9 @@ def dead_letters_moved(core: QueueCore, command: DeadLettersMoved, now: float) -
     core.grant()
 
 
-def drop_letters(core: QueueCore, ranges: tuple[Range, ...], now: float) -> None:
-    """What was handed over, and is stored nowhere, goes nowhere: it has just expired."""
-    core.commit(MessagesExpired(ranges))
+def drop_letters(core: QueueCore, ranges: tuple[Range, ...], now: float, *, over_limit: bool = False) -> None:
+    """What was handed over, and is stored nowhere, goes nowhere: it has just expired, or was too much."""
+    core.commit(MessagesDropped(ranges) if over_limit else MessagesExpired(ranges))
     for start, stop in ranges:
         core.outbox.drop(start, stop)
     hand_over(core, now)

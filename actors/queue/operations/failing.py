@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.queue.operations.dead_letters import hand_over
+from actors.queue.operations.dropping import drop_over
 from actors.queue.state.retries import retry_delay
 from actors.queue.structures.deadlines import microseconds
 from actors.queue.vocabulary.events import MessagesReturned
@@ -65,6 +66,8 @@ def give_back(
         put_back(core, span, wait, now)
     if settings.counts_failures or settings.keeps_dead_letters:
         hand_over(core, now)
+    if core.drops:
+        drop_over(core, now)
 
 
 def put_back(core: QueueCore, span: Span, wait: float, now: float) -> None:

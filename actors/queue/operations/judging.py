@@ -56,5 +56,5 @@ def _step(core: QueueCore, judging: Judging) -> bool:
             return False
         left -= 1
         # If its time to live is over, the dispatch sees that.
-        core.put_back(doubted, None)
+        core.put_back(doubted.taken_back(), None)
     return True

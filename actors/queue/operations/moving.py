@@ -14,6 +14,7 @@ from actors.batch import ID_BYTES, MessageBatch
 from actors.errors import QueueError, QueueGoneError
 from actors.queue.operations.dead_letters import fitting
 from actors.queue.operations.dispatch import dispatch, next_ready
+from actors.queue.operations.dropping import drop_over
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.moves import MOVE_BATCHES, MOVE_BYTES, NoRoomError, Parcel, ParcelsStored, PausedError
 from actors.queue.vocabulary.replies import Tell
@@ -98,6 +99,8 @@ def settle(core: QueueCore, parcel: Parcel) -> int:
 def settle_all(core: QueueCore, parcels: tuple[Parcel, ...], now: float) -> int:
     """The same of several, of which nothing more is to be heard; what came back and the room that is left are for those who wait."""
     moved = sum(settle(core, parcel) for parcel in parcels)
+    if core.drops:
+        drop_over(core, now)
     # What is expired at the head may have waited for these to leave.
     dispatch(core, now)
     core.grant()
@@ -124,6 +127,8 @@ def store_parcels(core: QueueCore, command: StoreParcels, now: float) -> None:
             break
     core.effects.append(Tell(command.source, ParcelsStored(command.parcels, refusal)))
     dispatch(core, now)
+    if core.drops:
+        drop_over(core, now)
 
 
 def _store(core: QueueCore, parcel: Parcel, count: int) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch
+from actors.queue.operations.dropping import drop_over
 from actors.queue.operations.failing import put_back_beside, returned_beside
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesReturned
@@ -69,6 +70,8 @@ def settle(core: QueueCore, settlement: Settlement, now: float) -> None:
 def settled_beside(core: QueueCore, _command: SettledBeside, now: float) -> None:
     """Hand over what leaves, deliver what came back, and grant the room that there is."""
     hand_over(core, now)
+    if core.drops:
+        drop_over(core, now)
     dispatch(core, now)
     core.grant()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
+from actors.queue.state.counted import CountedReady
 from actors.queue.state.line import line_of
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import Outbox, unheld
@@ -21,7 +22,8 @@ from actors.queue.vocabulary.events import LAZY, MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.replies import Refused, Tell
 from actors.queue.vocabulary.settings import (
     DEFAULT_TRANSACTION_TIMEOUT,
-    REJECT,
+    DROP_HEAD,
+    REJECTING,
     QueueSettings,
 )
 
@@ -96,6 +98,7 @@ class QueueCore:
         takes_all: whether a batch is stored whatever room there is, and can be received at once, where its sender asks for nothing else.
         batch_overhead: bytes that each stored batch counts for beside its size.
         rejects: whether the queue refuses what it has no room for, rather than granting nothing.
+        drops: whether it takes everything, and drops its oldest instead.
         paused: why senders may send nothing, whatever room there is; None while they may.
         unfinished_at: when a dispatch or a judging used up its budget; None while none is under way.
         judging: how far it is in judging anew, by other settings, what it holds; None while it is not.
@@ -143,6 +146,7 @@ class QueueCore:
     judging: Judging | None
     paused: str | None
     rejects: bool
+    drops: bool
     takes_all: bool
     batch_overhead: int
     total_out: int
@@ -189,19 +193,38 @@ class QueueCore:
     def take_settings(self, settings: QueueSettings) -> None:
         """Have other settings, and what is only another form of them."""
         self.settings = settings
-        self.rejects = settings.overflow == REJECT
+        self.rejects = settings.overflow in REJECTING
+        self.drops = settings.overflow == DROP_HEAD
         self.takes_all = not (self.rejects or settings.delay)
         self.usual_timing = (microseconds(settings.delay), None if settings.ttl is None else microseconds(settings.ttl))
+
+    def senders_limits(self) -> tuple[int | None, int | None]:
+        """What holds senders back of messages and bytes: not the limits of a queue that drops."""
+        return (None, None) if self.drops else (self.settings.max_messages, self.settings.max_bytes)
+
+    def counted(self, ready: ReadyRanges) -> ReadyRanges:
+        """What is ready, with its bytes where these count."""
+        counts = self.drops and self.settings.max_bytes is not None
+        return (
+            ready if counts == isinstance(ready, CountedReady) else CountedReady.of(ready) if counts else ready.plain()
+        )
+
+    def _may_be_over(self) -> bool:
+        """Whether there may be something to drop."""
+        most, most_bytes = self.settings.max_messages, self.settings.max_bytes
+        return (most is not None and self.ready.messages > most) or (
+            most_bytes is not None and self.log.stored_bytes > most_bytes
+        )
 
     def _begin(self, now: float) -> None:
         """Make the volatile state anew from the log: nobody is connected, and all that is not reserved is ready, after its delay."""
         self._withdraw_parcels()
-        self.ready = unheld(self.log)
+        self.ready = self.counted(unheld(self.log))
         self.outbox = Outbox(now)
         self.leases = LeaseTable()
         self.ring = DemandRing()
         self.line = line_of(self.settings)
-        self.capacity = Capacity(self.settings.max_messages, self.settings.max_bytes, unlimited=self.rejects)
+        self.capacity = Capacity(*self.senders_limits(), unlimited=self.rejects)
         self.staged = Staged(
             self.name,
             self.settings,
@@ -236,6 +259,9 @@ class QueueCore:
         counts = self.settings.counts_failures or self.settings.keeps_dead_letters
         for span, due in remembered(self.log, self.ready, self.clocks, now, counts=counts):
             self.put_back(span, due)
+        if self.drops and self._may_be_over():
+            # What says that it was dropped may be lost.
+            self.unfinished_at = now
         for ledger in self.log.ledgers.values():
             self.owners[ledger.name] = owner = Ownership(ledger)
             if ledger.left_us:

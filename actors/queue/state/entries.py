@@ -88,6 +88,11 @@ class Entry:
         return self.size
 
     @property
+    def extent_bytes(self) -> int:
+        """Its size as ``EntryTable.extents`` gives it."""
+        return self.size
+
+    @property
     def known(self) -> bool:
         """Whether all but the messages is known, as it is from the first time on that they are in memory."""
         return self.size > 0
@@ -130,6 +135,16 @@ class Entry:
         return self.batch.slice(start - first, stop - first)
 
 
+class _OverLimit(str):
+    """No text of a receiver is the same object."""
+
+    __slots__ = ()
+
+
+OVER_LIMIT = _OverLimit("maxlen")
+"""The reason of a span that leaves because its queue is over its limit."""
+
+
 @dataclass(eq=False, slots=True)
 class Span:
     """Consecutive messages of one entry with one delivery history: ready, delayed, leased or reserved.
@@ -143,7 +158,8 @@ class Span:
         deadline: when its lease or delay ends, in seconds; None while no heap of deadlines has it, which is ``heap``.
         holder: the receiver that leases it, or None.
         since: when its holder got it, seconds; of a lease only.
-        reason: what the receiver said that has refused it for good, or has failed on it for the last time; a restart forgets it.
+        reason: what the receiver said that has refused it for good, or has failed on it for the last time; a restart forgets it. It is
+            `OVER_LIMIT` of one that leaves for that.
     """
 
     start: int
@@ -169,6 +185,12 @@ class Span:
         return Span(
             start, stop, self.entry, self.deliveries, self.replayed, self.failures, reason=self.reason, since=self.since
         )
+
+    def taken_back(self) -> Span:
+        """The same, which was about to leave and may stay: whether its queue is over its limit is looked at anew."""
+        if self.reason is OVER_LIMIT:
+            self.reason = None
+        return self
 
     def continues(self, other: Span) -> bool:
         """Whether it begins where ``other`` ends and the two can be delivered as one."""

@@ -171,6 +171,7 @@ class QueueLog:
     total_dead_lettered: int = 0
     total_discarded: int = 0
     total_moved: int = 0
+    total_dropped: int = 0
 
     def apply(self, event: events.Event, number: int = 0) -> None:
         """Take in an event with its number; one that was taken in before changes nothing."""
@@ -218,6 +219,8 @@ class QueueLog:
             _note(event.producers, self.producers, MAX_PRODUCERS, self.temporary)
         if event.temporary:
             _note(event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers)
+        if event.dropped:
+            self.total_dropped += self._remove(event.dropped)
 
     def last_number(self, producer: str) -> int | None:
         """The number after the last one stored of a producer; None where nothing is known of it."""
@@ -295,6 +298,9 @@ class QueueLog:
 
     def _expired(self, event: events.MessagesExpired, _number: int) -> None:
         self.total_expired += self._remove(event.ranges)
+
+    def _over_limit(self, event: events.MessagesDropped, _number: int) -> None:
+        self.total_dropped += self._remove(event.ranges)
 
     def _moved(self, event: events.MessagesMoved, _number: int) -> None:
         removed = self._remove(event.ranges)
@@ -410,6 +416,7 @@ _APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
     events.MessagesAcknowledged: QueueLog._acknowledged,
     events.MessagesReturned: QueueLog._returned,
     events.MessagesExpired: QueueLog._expired,
+    events.MessagesDropped: QueueLog._over_limit,
     events.MessagesMoved: QueueLog._moved,
     events.QueuePurged: QueueLog._purged,
     events.SubscriptionOwned: QueueLog._opened,

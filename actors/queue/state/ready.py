@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from actors.queue.structures.spans import SpanMap, TimedSpans
 from actors.queue.vocabulary.settings import DEAD_LETTER_BATCHES, DEAD_LETTER_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from actors.queue.state.entries import Entry, EntryTable
     from actors.queue.state.log import QueueLog
     from actors.queue.structures.ranges import Range
@@ -192,6 +195,17 @@ class ReadyRanges:
         found += islice(self._holes.each_gap(self._fresh_start, self.known), 1)
         start, stop = min(found, default=(below, below))
         return (start, min(stop, below)) if start < below else None
+
+    def in_order(self) -> Iterator[Range]:
+        """What can be received now, ascending, piece by piece; it must not change meanwhile."""
+        fresh = self._holes.each_gap(self._fresh_start, self.known) if self._fresh_start < self.known else ()
+        if not self._returned:
+            return iter(fresh)
+        return merge(((span.start, span.stop) for span in self._returned), fresh)
+
+    def plain(self) -> ReadyRanges:
+        """The same, without whatever else is known of it."""
+        return self
 
     def drop(self, start: int, stop: int) -> None:
         """Take out everything of a range, delayed messages too."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from actors.batch import HeaderValue
 
 REASON = "penstock-dead-reason"
-"""``max-receives``, ``expired`` or ``rejected``."""
+"""``max-receives``, ``expired``, ``rejected``, or ``maxlen`` where its queue was over its limit, or had no room for it."""
 QUEUE = "penstock-dead-queue"
 """The queue that it was in."""
 SENT = "penstock-dead-sent-us"
@@ -36,7 +36,8 @@ EXCHANGE = "penstock-dead-exchange"
 KEY = "penstock-dead-key"
 """The key that it had, in bytes; only where a dead-letter exchange has given it another, or the same in place of what may be several."""
 BEFORE = "penstock-dead-before"
-"""Only with ``expired``: the queues in which it has expired before, if nobody has tried it since; with blanks between their names."""
+"""Only with ``expired`` and ``maxlen``: the queues in which it has died so before, if nobody has tried it since; with blanks between their
+names."""
 HISTORY: Final = "penstock-dead-history"
 """All deaths, from the second on."""
 DEATH_HEADERS = frozenset((*NAMES, ERROR, EXCHANGE, KEY, BEFORE, HISTORY))

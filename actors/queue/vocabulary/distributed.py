@@ -131,6 +131,15 @@ class StageTallied:
     held: tuple[tuple[str, int], ...]
 
 
+class LettersRefused:
+    """To the queue itself: some of what it has refused is to be published as dead letters."""
+
+    __slots__ = ()
+
+
+REFUSED = LettersRefused()
+
+
 @dataclass(frozen=True, slots=True)
 class AwaitRoom:
     """``source`` has something for this queue, which is full: dead letters, or the message of a schedule. Reply to it: RoomMade, once."""

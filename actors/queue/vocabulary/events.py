@@ -38,6 +38,7 @@ class MessagesAdded:
         temporary: of those who sent it those whose name was made up for one run, as ``producers``.
         numbers: where the stage is written through an exchange, how far this queue has it with this batch.
         published: to which exchange, and with which routing key; None for what was sent to the queue itself.
+        dropped: what is dropped for it, as the queue is over its limit with it: the oldest, and some of its own where it is more than that.
     """
 
     first: int
@@ -50,6 +51,7 @@ class MessagesAdded:
     temporary: tuple[tuple[str, int], ...] = ()
     numbers: StageNumbers | None = None
     published: Published | None = None
+    dropped: tuple[Range, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,13 @@ class MessagesReturned:
 @dataclass(frozen=True, slots=True)
 class MessagesExpired:
     """Nobody received these messages in their time, and no dead-letter queue wants them."""
+
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesDropped:
+    """The queue was over its limit, and no dead-letter queue wants these messages, which were its oldest."""
 
     ranges: tuple[Range, ...]
 
@@ -207,6 +216,7 @@ Event: TypeAlias = (
     | MessagesAcknowledged
     | MessagesReturned
     | MessagesExpired
+    | MessagesDropped
     | MessagesMoved
     | QueuePurged
     | SubscriptionOwned
@@ -220,7 +230,7 @@ Event: TypeAlias = (
 )
 
 LAZY: frozenset[type[Event]] = frozenset(
-    {MessagesAcknowledged, MessagesReturned, MessagesExpired, MessagesMoved, SubscriptionLeft}
+    {MessagesAcknowledged, MessagesReturned, MessagesExpired, MessagesDropped, MessagesMoved, SubscriptionLeft}
 )
-"""Nothing waits for these to be durable: if they are lost, messages are delivered again, possibly replayed, or expire again, and a
-subscription is forgotten later."""
+"""Nothing waits for these to be durable: if they are lost, messages are delivered again, possibly replayed, or expire or are
+dropped again, and a subscription is forgotten later."""

@@ -291,8 +291,10 @@ Reply: TypeAlias = (
 
 Connection: TypeAlias = Hashable
 
-MAX_RECEIVES, EXPIRED, REJECTED = "max-receives", "expired", "rejected"
-"""Why messages become dead letters: failed so often, not received in their time, or refused for good by a receiver."""
+MAX_RECEIVES, EXPIRED, REJECTED, MAXLEN = "max-receives", "expired", "rejected", "maxlen"
+"""Why messages become dead letters: failed so often, not received in their time, refused for good by a receiver, or over a limit."""
+UNTRIED = frozenset({EXPIRED, MAXLEN})
+"""Those for which no receiver has tried them: where such messages come round, nobody stops them."""
 
 
 class Tell(NamedTuple):
@@ -318,8 +320,9 @@ class DeadLetter:
         ranges: their numbers here.
         published: through which exchange they came here; None for none.
         exchange: where they are published instead, by ``routing_key`` or the key of each; None where they go to the queue.
-        expired: whether they have expired, and no receiver has refused them.
+        expired: whether they have expired, or were too much, and no receiver has refused them.
         again: whether they would come round to where they have expired before: then they go to no declared queue.
+        over_limit: whether they were too much.
     """
 
     queue: str | None
@@ -331,6 +334,7 @@ class DeadLetter:
     routing_key: str | None = None
     expired: bool = False
     again: bool = False
+    over_limit: bool = False
 
 
 @dataclass(frozen=True, slots=True)

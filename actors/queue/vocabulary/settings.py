@@ -67,6 +67,10 @@ TIMER_BUDGET = 4_096
 """Expired leases or due delays handled in one tick; the next deadline is then at once."""
 EXPIRY_BUDGET = 256
 """Batches past their time to live that are dropped in one go; each may have to be read from the disk to know its time."""
+DROP_BUDGET = 256
+"""Batches, or parts of them, that a queue over its limit drops in one go."""
+COUNT_BUDGET = 512
+"""Batches whose bytes a queue counts in one go that is to drop what is over its limit of bytes."""
 PURGE_BUDGET = 256
 """Batches, or parts of batches that are left of them, that a purge drops in one go: some milliseconds of work."""
 JUDGE_BUDGET = 512
@@ -82,8 +86,13 @@ DEAD_LETTER_PART_BYTES = 4 * 1024 * 1024
 """Bytes of messages, and of headers that say why they are dead, in one batch of dead letters: together they fit a frame."""
 
 
-BLOCK, REJECT = "block", "reject"
-"""What a queue at its limit does: grants its senders nothing, or refuses what they send."""
+BLOCK, REJECT, REJECT_DEAD_LETTER, DROP_HEAD = "block", "reject", "reject-dead-letter", "drop-head"
+"""What a queue at its limit does: grants its senders nothing, refuses what they send, or does so and has it be a dead letter, or drops
+its oldest messages."""
+OVERFLOWS = (BLOCK, REJECT, REJECT_DEAD_LETTER, DROP_HEAD)
+REJECTING = frozenset({REJECT, REJECT_DEAD_LETTER})
+LETTING_GO = frozenset({REJECT_DEAD_LETTER, DROP_HEAD})
+"""Those for which messages are dead letters where a queue or an exchange is named for these."""
 MAX_RECEIVES_LIMIT = 1_000
 """The largest ``max_receives``: a message that failed so often will not succeed. Failures are not counted beyond it."""
 MAX_FAILURES = "max_failures"
@@ -105,7 +114,8 @@ class QueueSettings:
             broker's watermarks.
         max_bytes: bytes stored and granted together, each stored batch with ``ENTRY_OVERHEAD_BYTES``; None likewise.
         visibility_timeout: seconds until a message that was delivered and not acknowledged can be received again.
-        overflow: at a limit, ``block`` grants senders nothing; ``reject`` refuses what they send.
+        overflow: at a limit, ``block`` grants senders nothing; ``reject`` refuses what they send, and ``reject-dead-letter`` has it be a
+            dead letter besides; ``drop-head`` drops the oldest that are ready, and only what is ready counts towards its limits.
         max_receives: a message that has failed so often goes to the dead-letter queue; None for never. ``max_failures`` is the same.
         dead_letter_queue: its name; None for the queue's own with ``.dead`` after it.
         delay: seconds until a message that was sent can be received, unless its sender says otherwise.
@@ -163,8 +173,8 @@ class QueueSettings:
                 f"a visibility timeout of {time_text(self.visibility_timeout)} is not above 0 and at most "
                 f"{time_text(MAX_VISIBILITY_SECONDS)}"
             )
-        if self.overflow not in (BLOCK, REJECT):
-            raise ValueError(f"overflow is {self.overflow!r:.40}, not {BLOCK!r} or {REJECT!r}")
+        if self.overflow not in OVERFLOWS:
+            raise ValueError(f"overflow is {self.overflow!r:.40}, not one of {', '.join(OVERFLOWS)}")
         if self.max_receives is not None and not 1 <= self.max_receives <= MAX_RECEIVES_LIMIT:
             raise ValueError(f"max_receives is {self.max_receives}, not between 1 and {MAX_RECEIVES_LIMIT}")
         if not 0 <= self.delay <= MAX_VISIBILITY_SECONDS:
@@ -217,7 +227,7 @@ class QueueSettings:
 
     @property
     def dead_letters_named(self) -> bool:
-        """Whether a queue or an exchange is named for dead letters: what expires goes there too, and is dropped otherwise."""
+        """Whether a queue or an exchange is named for dead letters: what expires or is over a limit goes there, and is gone otherwise."""
         return self.dead_letter_queue is not None or self.dead_letter_exchange is not None
 
     def nearer_in_messages(self, messages: int, size: int) -> bool:
@@ -318,7 +328,7 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
         "After which an unacknowledged message is delivered again.",
         label="visibility s",
     ),
-    Setting("overflow", Unit.CHOICE, "What a full queue does: let senders wait, or refuse."),
+    Setting("overflow", Unit.CHOICE, "What a full queue does: let senders wait, refuse, or drop."),
     Setting("max_receives", Unit.COUNT, "Failures of a message until it is dead-lettered.", none=0),
     Setting(
         "dead_letter_queue",

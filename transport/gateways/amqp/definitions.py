@@ -28,8 +28,6 @@ from transport.gateways.amqp.queue_arguments import LATER, ArgumentRefusedError,
 from transport.gateways.amqp.tables import Table
 from transport.wire.names import check_name
 
-LIMITS: Final = ("x-max-length", "x-max-length-bytes")
-"""Arguments that cannot stand where what a full queue does cannot be said."""
 SETTINGS: Final = (
     "max_messages",
     "max_bytes",
@@ -218,13 +216,8 @@ class _Planning:
             try:
                 settings_of(Table.of(kept), text)
             except ArgumentRefusedError as error:
-                # What a full queue does was not said, and cannot be what RabbitMQ takes it to be: then it has no limit either.
-                names = [error.argument] if error.argument in kept else [name for name in LIMITS if name in kept]
-                if not names:
-                    raise
-                for name in names:
-                    self._leave(text, f"the argument {name}{whose} is left out: {error.why}")
-                    del kept[name]
+                self._leave(text, f"the argument {error.argument}{whose} is left out: {error.why}")
+                del kept[error.argument]
             else:
                 return kept
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, NoReturn
 
 from actors.limits import MAX_QUEUE_EXPIRY_SECONDS, MAX_TTL_SECONDS
-from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, REJECT
+from actors.queue.vocabulary.settings import BLOCK, DROP_HEAD, MAX_RECEIVES_LIMIT, REJECT, REJECT_DEAD_LETTER
 from transport.gateways.amqp.equivalence import INTEGERS, TYPES_OF_FIELDS
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.plain_tables import is_text
@@ -22,15 +22,17 @@ LATER: Final = {
     "x-max-priority": "priorities are not there yet: use a queue for each",
 }
 """What RabbitMQ knows and this broker does not yet, and what to do."""
-DROPS_HEAD: Final = "drop-head"
-"""What RabbitMQ's queues do at their limit unless told otherwise."""
-NO_DROP_HEAD: Final = "drop-head is not there yet: say x-overflow reject-publish, or block, which stops who publishes"
-NO_DLX: Final = "reject-publish-dlx is not there: say reject-publish, and publish what is refused to where you want it"
 NO_LIMIT_OF_ZERO: Final = "a queue of 0 would take nothing: say 1 or more, or leave it out for no limit"
 TYPES: Final = ("classic", "quorum")
 """Both are a journalled queue here."""
-OVERFLOWS: Final = {DROPS_HEAD: None, "reject-publish": REJECT, "block": BLOCK}
-"""What a queue at its limit does. ``block`` is this broker's own: it stops the reading of who publishes there."""
+OVERFLOWS: Final = {
+    "drop-head": DROP_HEAD,
+    "reject-publish": REJECT,
+    "reject-publish-dlx": REJECT_DEAD_LETTER,
+    "block": BLOCK,
+}
+"""What a queue at its limit does: the first unless it is told otherwise. ``block`` is this broker's own: it stops the reading of who
+publishes there."""
 _MS: Final = 1000
 
 
@@ -65,8 +67,8 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
     if "max_receives" in settings and not ("dead_letter_exchange" in settings or "dead_letter_queue" in settings):
         settings["drop_failed"] = True
     limited = settings["max_messages"] is not None or settings["max_bytes"] is not None
-    if settings["overflow"] is None or (limited and "x-overflow" not in arguments):
-        _refuse("x-overflow", queue, NO_DROP_HEAD)
+    if limited and "x-overflow" not in arguments:
+        settings["overflow"] = DROP_HEAD
     return settings
 
 
@@ -85,8 +87,6 @@ def check_again(arguments: Table, there: Table, queue: str) -> None:
         field = there.field(name)
         if name in LATER and (field is None or field.value != value):
             _refuse(name, queue, LATER[name])
-        if name == "x-overflow" and value == DROPS_HEAD:
-            _refuse(name, queue, NO_DROP_HEAD)
 
 
 class ArgumentRefusedError(AmqpError):
@@ -177,8 +177,6 @@ def _limit(setting: str) -> Callable[[Field, Refuse], dict[str, Any]]:
 
 def _overflow(field: Field, refuse: Refuse) -> dict[str, Any]:
     overflow = _text(field, refuse)
-    if overflow == "reject-publish-dlx":
-        refuse(NO_DLX)
     if overflow not in OVERFLOWS:
         refuse("invalid_overflow")
     return {"overflow": OVERFLOWS[overflow]}

@@ -13,7 +13,7 @@ from actors.limits import (
     MAX_TTL_SECONDS,
     MAX_VISIBILITY_SECONDS,
 )
-from actors.queue.vocabulary.settings import ALIASES, AT_ONCE, BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT, Unit
+from actors.queue.vocabulary.settings import ALIASES, AT_ONCE, MAX_RECEIVES_LIMIT, OVERFLOWS, QUEUE_SETTINGS, Unit
 from transport.gateways.http import described, requests
 from transport.gateways.http.answers import Answer
 from transport.gateways.http.problems import ProblemError
@@ -42,7 +42,7 @@ _TYPES: Final = {Unit.COUNT: "integer", Unit.BYTES: "integer", Unit.SECONDS: "in
 _TWELVE_HOURS, _TEN_YEARS = round(MAX_VISIBILITY_SECONDS * 1000), round(MAX_TTL_SECONDS * 1000)
 _A_LEAP_YEAR = round(MAX_SUBSCRIPTION_EXPIRY_SECONDS * 1000)
 _LIMITS: Final[Mapping[str, Shape]] = {
-    "overflow": {"enum": [BLOCK, REJECT]},
+    "overflow": {"enum": list(OVERFLOWS)},
     "max_receives": {"minimum": 0, "maximum": MAX_RECEIVES_LIMIT},
     "visibility_timeout": {"minimum": 1, "maximum": _TWELVE_HOURS},
     "delay": {"minimum": 0, "maximum": _TWELVE_HOURS},

@@ -15,7 +15,7 @@ from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.method import Method
 from transport.gateways.amqp.properties import Properties
-from transport.gateways.amqp.queue_arguments import LATER, NO_DLX, NO_DROP_HEAD, NO_LIMIT_OF_ZERO
+from transport.gateways.amqp.queue_arguments import LATER, NO_LIMIT_OF_ZERO
 from transport.gateways.amqp.tables import Table
 
 Named = Callable[[str], str]
@@ -107,8 +107,6 @@ def test_of_two_ends_of_a_binding_that_are_missing_the_exchange_is_told(client: 
     ("arguments", "why"),
     [
         ({"x-max-priority": 5}, LATER["x-max-priority"]),
-        ({"x-overflow": "drop-head"}, NO_DROP_HEAD),
-        ({"x-max-length": 5, "x-overflow": "drop-head"}, NO_DROP_HEAD),
     ],
 )
 def test_what_is_not_there_yet_is_refused_alike_whether_the_queue_is_there_or_not(
@@ -133,10 +131,9 @@ def test_what_is_not_there_yet_is_refused_alike_whether_the_queue_is_there_or_no
     [
         ({"x-overflow": "block", "x-max-length": 0}, NO_LIMIT_OF_ZERO),
         ({"x-overflow": "block", "x-max-length-bytes": 0}, NO_LIMIT_OF_ZERO),
-        ({"x-max-length": 5, "x-overflow": "reject-publish-dlx"}, NO_DLX),
     ],
 )
-def test_a_limit_of_nothing_and_an_overflow_to_dead_letters_are_refused_with_what_to_do(
+def test_a_limit_of_nothing_is_refused_with_what_to_do(
     client: RawClient, named: Named, arguments: dict[str, Any], why: str
 ) -> None:
     queue, argument = named("refused"), list(arguments)[-1]

@@ -161,10 +161,6 @@ def test_what_is_left_is_said_with_why() -> None:
     assert planned("rabbitmq-3.13.json").left == (
         "exchange 'spread' in vhost '/': there is no kind 'x-consistent-hash' here: there are direct, fanout, topic, headers",
         "queue 'tasks' in vhost '/': the argument x-max-priority is left out: priorities are not there yet: use a queue for each",
-        (
-            "queue 'newest' in vhost '/': the argument x-max-length is left out: drop-head is not there yet: say x-overflow "
-            "reject-publish, or block, which stops who publishes"
-        ),
         "queue 'events' in vhost '/': it is a stream: a native subscription reads a queue again and again (docs/queue.md)",
         "queue 'brief' in vhost '/': it is not durable: whoever uses it declares it",
         "queue 'my tasks' in vhost '/': the queue name 'my tasks' has white space or unprintable characters",
