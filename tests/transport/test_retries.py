@@ -93,13 +93,15 @@ def _awaited(function: Callable[[Delivery], None]) -> Any:
 
 
 def test_a_consumer_leaves_it_to_the_queue_too() -> None:
+    handled: list[bytes] = []
     with HostedBroker(retry_delay=3600.0) as broker:
         broker.send("orders", [b"1"])
         consumer = Consumer(broker.receive_address, queue="orders")
 
         @consumer.handler
         def handle(payload: bytes) -> None:
-            raise ValueError(payload)
+            handled.append(payload)
+            raise ValueError
 
         async def main() -> None:
             serving = asyncio.ensure_future(consumer.serve())
@@ -108,6 +110,7 @@ def test_a_consumer_leaves_it_to_the_queue_too() -> None:
             await serving
 
         asyncio.run(main())
+    assert handled == [b"1"]
 
 
 def test_what_waits_for_its_retry_waits_on_when_the_broker_was_killed(tmp_path: Path) -> None:
