@@ -226,6 +226,7 @@ class Asker:
             "version": 3,
             "subscription": "s",
             "writer": "w",
+            "schedule": "s",
         }
         place = self._url + operation.path.format(**names)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from actors.batch import MessageBatch
+from actors.scheduling.schedule import Schedule
 from transport.broker.listings import MOST_ROWS
 from transport.broker.operations import COMMANDS
 from transport.clients.administration import Administration
@@ -19,6 +20,7 @@ LISTS = {
     "connection.list": ("id",),
     "exchange.list": ("name",),
     "binding.list": ("source", "destination", "key"),
+    "schedule.list": ("name",),
     "subscription.list": ("queue", "name"),
     "transaction.list": ("writer", "version"),
 }
@@ -44,6 +46,7 @@ async def fill(broker: Any, opened: Any, count: int) -> None:
         await sender.expect_later(Sent)
         await broker.queues.exchanges.declare(f"é{(number * 5) % count}", "topic")
         await broker.queues.exchanges.bind(f"é{(number * 5) % count}", queue, str(number))
+        broker.queues.schedules.declare(Schedule(f"é{(number * 5) % count}", "@yearly", queue=queue))
 
 
 async def ask(admin: Any, name: str, **arguments: Any) -> Any:

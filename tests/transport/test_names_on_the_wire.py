@@ -94,6 +94,12 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "binding.list": (),
     "binding.create": ("source", "destination", "arguments"),
     "binding.delete": ("arguments",),
+    "schedule.list": (),
+    "schedule.show": ("name",),
+    "schedule.create": ("name", "expression", "queue", "zone", "missed"),
+    "schedule.delete": ("name",),
+    "schedule.pause": ("name",),
+    "schedule.resume": ("name",),
     "subscription.list": (),
     "subscription.release": ("queue", "name"),
     "subscription.delete": ("queue", "name"),
@@ -116,6 +122,7 @@ KNOWN: dict[str, Any] = {
     "count": 1,
     "source": "amq.topic",
     "destination": "known",
+    "expression": "@yearly",
 }
 
 
