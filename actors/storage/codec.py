@@ -3,9 +3,9 @@
 A record's payload, by its kind:
 
 ``ADDED``
-    items of the stream with the queue's number: u16 header length (little-endian), a msgpack array ``[enqueued_us, delay_us, ttl_us |
-    nil, data bytes, has ids, keys bytes | nil, headers bytes | nil, [[producer, next number], ...], [origin's queue, [start, stop,
-    ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch"). What is staged has one more item in the
+    items of the stream with the queue's number, or in a queue with levels with that number and the level's added: u16 header length
+    (little-endian), a msgpack array ``[enqueued_us, delay_us, ttl_us | nil, data bytes, has ids, keys bytes | nil, headers bytes | nil,
+    [[producer, next number], ...], [origin's queue, [start, stop, ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch"). What is staged has one more item in the
     array, ``[writer, version, stage]``; through an exchange it has the stage's two numbers behind these, which programs from before that
     refuse. One more, behind that or nil, is ``[[producer, next number], ...]`` of temporary producers. And one more, behind these, is
     ``[exchange, routing key]`` of what was published to an exchange: a program from before that refuses the segment.
@@ -226,7 +226,7 @@ def settings_as_stored(settings: QueueSettings, arguments: bytes = b"") -> dict[
     fields = asdict(settings)
     if arguments:
         fields[ARGUMENTS] = arguments
-    for name in ("subscription_expiry", "dead_letter_exchange", "dead_letter_routing_key", "expires"):
+    for name in ("subscription_expiry", "dead_letter_exchange", "dead_letter_routing_key", "expires", "max_priority"):
         if fields[name] is None:
             del fields[name]
     if fields["durable"]:

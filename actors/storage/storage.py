@@ -24,6 +24,7 @@ from actors.storage.exchange_codec import encode_changes
 from actors.storage.failures import keep_in_mind, place_error, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.in_turn import EventsInTurn
+from actors.storage.leveled_table import LeveledJournalTable
 from actors.storage.measures import JournalMeasures, figures_of
 from actors.storage.options import (
     DEFAULT_CACHE_BYTES,
@@ -213,7 +214,8 @@ class Storage(DurableMap, DurableDefinitions, EventsInTurn):
                 self._check_pending()
                 parts, newer = codec.encode_added(event), event.published is not None
                 self._tables[number].appended = len(parts[0]) + event.batch.nbytes
-                lsn = self._journal.append_items(codec.ADDED, number, event.first, len(event.batch), parts, newer=newer)
+                stream = number + event.priority
+                lsn = self._journal.append_items(codec.ADDED, stream, event.first, len(event.batch), parts, newer=newer)
                 self._note_added()
                 return lsn
             kind, payload = codec.encode(number, event)
@@ -294,7 +296,7 @@ class Storage(DurableMap, DurableDefinitions, EventsInTurn):
         except JournalError as error:
             raise self._lost(error) from error
         if encoded.held:
-            tell_tables(encoded, self._tables, self._journal)
+            tell_tables(encoded, self._contents.table_of, self._journal)
             self._note_added()
         return lsn
 
@@ -432,8 +434,9 @@ class Storage(DurableMap, DurableDefinitions, EventsInTurn):
 
     # --- inside
 
-    def _table(self, number: int) -> JournalEntryTable:
-        table = JournalEntryTable(self._journal, number, self._cache, self.fail, partial(self._missing, number))
+    def _table(self, number: int, levels: int | None) -> JournalEntryTable:
+        made = JournalEntryTable if levels is None else partial(LeveledJournalTable, levels)
+        table = made(self._journal, number, self._cache, self.fail, partial(self._missing, number))
         table.replaying = self._loop is None
         return table
 

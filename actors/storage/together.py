@@ -7,7 +7,7 @@ one record of the kind TOGETHER. A single event is no matter of this module.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgpack
@@ -56,8 +56,8 @@ class Encoded(NamedTuple):
         return journal.append(self.kind, [self.other], lazy=lazy)
 
 
-def tell_tables(encoded: Encoded, tables: Mapping[int, JournalEntryTable], journal: Journal) -> None:
-    """Have the queues' tables know what was appended for them, before their logs have it."""
+def tell_tables(encoded: Encoded, table_of: Callable[[int], JournalEntryTable], journal: Journal) -> None:
+    """Have the queues' tables, each found by its stream, know what was appended for them, before their logs have it."""
     holders: dict[int, list[tuple[int, int]]] = {}
     for stream, first, _, part in encoded.held:
         holders.setdefault(part, []).append((stream, first))
@@ -66,7 +66,7 @@ def tell_tables(encoded: Encoded, tables: Mapping[int, JournalEntryTable], journ
         place = journal.place(*held[0]) if len(held) > 1 else None
         alike = sorted(stream for stream, _ in held)
         for stream in alike:
-            table = tables[stream]
+            table = table_of(stream)
             table.appended = size
             table.shared = None if place is None else (place, alike)
 
@@ -76,7 +76,11 @@ def encode_one(number: int, event: Event) -> Encoded:
     if isinstance(event, MessagesAdded):
         parts = codec.encode_added(event)
         return Encoded(
-            codec.ADDED, [Held(number, event.first, len(event.batch), 0)], [parts], b"", event.published is not None
+            codec.ADDED,
+            [Held(number + event.priority, event.first, len(event.batch), 0)],
+            [parts],
+            b"",
+            event.published is not None,
         )
     kind, payload = codec.encode(number, event)
     return Encoded(kind, [], [], payload)
@@ -99,13 +103,16 @@ def encode_all(events: Mapping[int, Event], version: WriterVersion | None) -> En
         (number, added), (origin, moved) = sorted(events.items(), key=lambda item: type(item[1]) is MessagesMoved)
         if isinstance(added, MessagesAdded) and isinstance(moved, MessagesMoved):
             parts = codec.encode_added(added, origin, moved)
-            held = [Held(number, added.first, len(added.batch), 0)]
+            held = [Held(number + added.priority, added.first, len(added.batch), 0)]
             return Encoded(codec.ADDED, held, [parts], b"", added.published is not None)
     return _together(events, version)
 
 
 def decode_together(payload: memoryview) -> tuple[dict[int, Event], WriterVersion | None]:
-    """What a record of the kind TOGETHER says: the events by queue number, and whose version is committed; raises StorageError."""
+    """What a record of the kind TOGETHER says: the events, and whose version is committed; raises StorageError.
+
+    Messages are those of a stream, the others of a queue, each by its number: ``LevelStreams`` says whose level a stream is.
+    """
     try:
         parts, other = unpack_several(payload)
         writer_version, packed = msgpack.unpackb(other)
@@ -157,7 +164,7 @@ def _together(events: Mapping[int, Event], version: WriterVersion | None) -> Enc
         part = known.setdefault((bytes(encoded[0]), id(event.batch)), len(parts))
         if part == len(parts):
             parts.append(encoded)
-        held.append(Held(number, event.first, len(event.batch), part))
+        held.append(Held(number + event.priority, event.first, len(event.batch), part))
     other: bytes = msgpack.packb([version, packed])
     together = Encoded(codec.TOGETHER, held, parts, other)
     size = len(other) + sum(map(together.size_of, range(len(parts))))

@@ -39,7 +39,7 @@ def take_parcels(core: QueueCore, below: int, most: int | None, id_prefix: bytes
     parcels: list[Parcel] = []
     size = 0
     while len(parcels) < MOVE_BATCHES and size < MOVE_BYTES and most != 0:
-        span = next_ready(core, now)
+        span = next_ready(core, now, 0, below)
         if span is None or span.start >= below:
             break
         entry, start = span.entry, span.start

@@ -69,7 +69,7 @@ def request_capacity(core: QueueCore, command: RequestCapacity, _now: float) -> 
 
 def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
     """Take a batch in, to be stored by the next ``store``: no other command may come between."""
-    client_sequence, batch, delay, ttl, connection = command
+    client_sequence, batch, delay, ttl, connection, priority = command
     sender = _sender(core, connection)
     stage, expected = sender.stage, sender.expected
     plain = delay is None and ttl is None and batch.ids is None and batch.keys is None and batch.headers is None
@@ -118,8 +118,9 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
             core.total_rejected += count
             if not behind:
                 sender.expected = client_sequence
-    shape = None if plain and stage is None else shape_of(batch, stage, delay_us, ttl_us)
-    core.incoming.append(Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected, shape))
+    level = level_of(core.settings, priority)
+    shape = None if plain and stage is None and not level else shape_of(batch, stage, delay_us, ttl_us, level)
+    core.incoming.append(Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected, shape, level))
 
 
 def used_beside(core: QueueCore, connection: Connection, messages: int, size: int) -> None:
@@ -199,7 +200,10 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
     first = log.next_sequence
     stage = group[0].sender.stage
     before = log.staged_bytes
-    core.commit(MessagesAdded(first, joined(group), wall_us, known, delay_us, ttl_us, stage, passing))
+    level = group[0].level
+    core.commit(
+        MessagesAdded(first, joined(group), wall_us, known, delay_us, ttl_us, stage, passing, None, None, level)
+    )
     count = log.next_sequence - first
     if stage is not None:
         numbers = first, log.next_sequence
@@ -264,6 +268,12 @@ def timing_of(settings: QueueSettings, delay: float | None, ttl: float | None) -
     elif settings.ttl is not None:
         ttl = min(ttl, settings.ttl)
     return microseconds(delay), None if ttl is None else microseconds(ttl)
+
+
+def level_of(settings: QueueSettings, priority: int) -> int:
+    """The level of a queue that messages of a priority are of."""
+    most = settings.max_priority
+    return 0 if most is None or not priority else min(priority, most)
 
 
 def _why_not(core: QueueCore, known: int, count: int, size: int, delayed: bool) -> str | None:

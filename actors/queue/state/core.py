@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
 from actors.queue.state.log import QueueLog
-from actors.queue.state.ready import Outbox, unheld
+from actors.queue.state.ready import Outbox
 from actors.queue.state.receivers import DemandRing, LeaseTable, Receiver
-from actors.queue.state.restoring import remembered
+from actors.queue.state.restoring import ready_of, remembered
 from actors.queue.state.staged import CommittedVersions, Staged
 from actors.queue.state.subscriptions import Ownership, await_use
 from actors.queue.state.use import Use
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from actors.errors import QueueError
     from actors.queue.state.entries import Span
+    from actors.queue.state.leveled_ready import LeveledReady
     from actors.queue.state.permits import Permits
     from actors.queue.state.ready import Judging, ReadyRanges
     from actors.queue.state.receivers import Take
@@ -103,7 +104,7 @@ class QueueCore:
     settings: QueueSettings
     log: QueueLog
     versions: CommittedVersions
-    ready: ReadyRanges
+    ready: ReadyRanges | LeveledReady
     leases: LeaseTable
     outbox: Outbox
     ring: DemandRing
@@ -184,13 +185,13 @@ class QueueCore:
         """Have other settings, and what is only another form of them."""
         self.settings = settings
         self.rejects = settings.overflow == REJECT
-        self.takes_all = not (self.rejects or settings.delay)
+        self.takes_all = not (self.rejects or settings.delay or settings.max_priority)
         self.usual_timing = (microseconds(settings.delay), None if settings.ttl is None else microseconds(settings.ttl))
 
     def _begin(self, now: float) -> None:
         """Make the volatile state anew from the log: nobody is connected, and all that is not reserved is ready, after its delay."""
         self._withdraw_parcels()
-        self.ready = unheld(self.log)
+        self.ready = ready_of(self.log)
         self.outbox = Outbox(now)
         self.leases = LeaseTable()
         self.ring = DemandRing()

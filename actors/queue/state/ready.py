@@ -134,6 +134,10 @@ class ReadyRanges:
         self._offered = span = self._fresh_span(position)
         return span
 
+    def first_below(self, minimum: int, below: int) -> Span | None:  # noqa: ARG002 - what has levels looks on
+        """As `first`; where there are levels and its first has no lower number than ``below``, the first that has."""
+        return self.first(minimum)
+
     def take(self, span: Span, count: int) -> Span:
         """Take the first ``count`` messages of ``span``, which ``first`` has just returned."""
         start = span.start

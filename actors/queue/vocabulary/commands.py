@@ -79,6 +79,7 @@ class OfferBatch(NamedTuple):
         delay: until its messages can be received; None for what the queue declares.
         ttl: from when it is stored, after which its messages are not delivered any more; None for what the queue declares, and where that
             is less, that holds. It does not stop for a delay.
+        priority: of all its messages. In a queue with levels they are of that level, of the highest where it has none so high.
 
     Raises:
         DemandExceededError: it is more than was granted.
@@ -93,6 +94,7 @@ class OfferBatch(NamedTuple):
     delay: float | None = None
     ttl: float | None = None
     connection: Ref | None = None
+    priority: int = 0
 
 
 # --- from receivers

@@ -38,6 +38,7 @@ class MessagesAdded:
         temporary: of those who sent it those whose name was made up for one run, as ``producers``.
         numbers: where the stage is written through an exchange, how far this queue has it with this batch.
         published: to which exchange, and with which routing key; None for what was sent to the queue itself.
+        priority: the level of the queue that they are of; 0 in a queue without levels. It is recorded by which stream has them.
     """
 
     first: int
@@ -50,6 +51,7 @@ class MessagesAdded:
     temporary: tuple[tuple[str, int], ...] = ()
     numbers: StageNumbers | None = None
     published: Published | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from actors.limits import (
     MAX_NAME_BYTES,
+    MAX_PRIORITY,
     MAX_QUEUE_EXPIRY_SECONDS,
     MAX_SUBSCRIPTION_EXPIRY_SECONDS,
     MAX_TTL_SECONDS,
@@ -112,6 +113,8 @@ class QueueSettings:
         dead_letter_routing_key: by what it routes them, and their key from then on; None for the key that each has, or the queue's name.
         expires: seconds after which the queue goes that nobody receives from, takes of or declares anew, with all that it holds; None for
             never. They count anew from each start.
+        max_priority: its highest level. What has a higher priority is received before what has a lower one, and of one in order; above
+            this counts as this. None for a queue without levels, which takes no notice of priorities.
 
     Raises:
         ValueError: a value that cannot be; the text names it.
@@ -133,6 +136,7 @@ class QueueSettings:
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
     expires: float | None = None
+    max_priority: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_messages", "max_bytes", "max_staged_messages", "max_staged_bytes"):
@@ -164,6 +168,8 @@ class QueueSettings:
             raise ValueError(
                 f"the queue expires after {time_text(self.expires)}, which is not above 0 and at most {time_text(most)}"
             )
+        if self.max_priority is not None and not 1 <= self.max_priority <= MAX_PRIORITY:
+            raise ValueError(f"max_priority is {self.max_priority}, not between 1 and {MAX_PRIORITY}")
         if self.dead_letter_queue is not None and self.max_receives is None and self.ttl is None:
             raise ValueError("a dead-letter queue is given, but neither max_receives nor ttl sends anything there")
         self._check_dead_letter_exchange()
@@ -218,6 +224,7 @@ def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
         dead_letter_exchange=None,
         dead_letter_routing_key=None,
         expires=None,
+        max_priority=None,
     )
 
 
@@ -314,6 +321,7 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
 UNALTERABLE = {
     "exclusive": "its receivers rely on it",
     "durable": "what was confirmed was so for it",
+    "max_priority": "what it holds is stored by its levels",
 }
 """Settings that a queue keeps as long as it is there, each with why."""
 
