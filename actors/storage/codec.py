@@ -5,10 +5,11 @@ A record's payload, by its kind:
 ``ADDED``
     items of the stream with the queue's number, or in a queue with levels with that number and the level's added: u16 header length
     (little-endian), a msgpack array ``[enqueued_us, delay_us, ttl_us | nil, data bytes, has ids, keys bytes | nil, headers bytes | nil,
-    [[producer, next number], ...], [origin's queue, [start, stop, ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch"). What is staged has one more item in the
-    array, ``[writer, version, stage]``; through an exchange it has the stage's two numbers behind these, which programs from before that
-    refuse. One more, behind that or nil, is ``[[producer, next number], ...]`` of temporary producers. And one more, behind these, is
-    ``[exchange, routing key]`` of what was published to an exchange: a program from before that refuses the segment.
+    [[producer, next number], ...], [origin's queue, [start, stop, ...]] | nil]``, and the batch's body as it is on the wire
+    (docs/protocol.md, "The batch"). What is staged has one more item in the array, ``[writer, version, stage]``; through an exchange it
+    has the stage's two numbers behind these, which programs from before that refuse. One more, behind that or nil, is ``[[producer,
+    next number], ...]`` of temporary producers. And one more, behind these, is ``[exchange, routing key]`` of what was published to an
+    exchange: a program from before that refuses the segment.
     Where there is an origin, these are dead letters: that queue's ``MessagesMoved`` of these ranges is in the same record. Where they are
     none, but were moved by somebody, the origin has false as a third item; programs from before that read it as the others.
 ``TRANSACTION_COMMITTED``

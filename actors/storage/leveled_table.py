@@ -198,3 +198,17 @@ class LeveledJournalTable(JournalEntryTable):
         entry = LeveledJournalEntry(first, stop, self, (self.stream + level, first), self._cache, stored)
         entry.level = level
         return entry
+
+
+def new_table(
+    levels: int | None,
+    journal: Journal,
+    number: int,
+    cache: EntryCache,
+    failed: Callable[[StorageError], None],
+    lost: Callable[[int], StorageError],
+) -> JournalEntryTable:
+    """The table of queue ``number``, with so many levels above its lowest; None for a queue without levels."""
+    if levels is None:
+        return JournalEntryTable(journal, number, cache, failed, lost)
+    return LeveledJournalTable(levels, journal, number, cache, failed, lost)

@@ -24,7 +24,7 @@ from actors.storage.exchange_codec import encode_changes
 from actors.storage.failures import keep_in_mind, place_error, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.in_turn import EventsInTurn
-from actors.storage.leveled_table import LeveledJournalTable
+from actors.storage.leveled_table import new_table
 from actors.storage.measures import JournalMeasures, figures_of
 from actors.storage.options import (
     DEFAULT_CACHE_BYTES,
@@ -33,7 +33,6 @@ from actors.storage.options import (
     PENDING_LOW_BYTES,
     storage_options,
 )
-from actors.storage.table import JournalEntryTable
 from actors.storage.together import encode_all, encode_commit, tell_tables
 from journal import Files, Journal, JournalError, JournalOptions, OsFiles
 
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.stages import WriterVersion
     from actors.storage.snapshot import StoredQueue
+    from actors.storage.table import JournalEntryTable
     from actors.storage.together import Encoded
     from journal import Committer
 
@@ -204,17 +204,15 @@ class Storage(DurableMap, DurableDefinitions, EventsInTurn):
             StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
         """
         if number not in self._tables:
-            # It was deleted, and its actor is about to hear of it.
-            return 0
+            return 0  # it was deleted, and its actor is about to hear of it
         try:
             if type(event) is MessagesAcknowledged:
                 self._gathered.add(number, event)
                 return 0
             if type(event) is MessagesAdded:
                 self._check_pending()
-                parts, newer = codec.encode_added(event), event.published is not None
+                parts, newer, stream = codec.encode_added(event), event.published is not None, number + event.priority
                 self._tables[number].appended = len(parts[0]) + event.batch.nbytes
-                stream = number + event.priority
                 lsn = self._journal.append_items(codec.ADDED, stream, event.first, len(event.batch), parts, newer=newer)
                 self._note_added()
                 return lsn
@@ -435,8 +433,7 @@ class Storage(DurableMap, DurableDefinitions, EventsInTurn):
     # --- inside
 
     def _table(self, number: int, levels: int | None) -> JournalEntryTable:
-        made = JournalEntryTable if levels is None else partial(LeveledJournalTable, levels)
-        table = made(self._journal, number, self._cache, self.fail, partial(self._missing, number))
+        table = new_table(levels, self._journal, number, self._cache, self.fail, partial(self._missing, number))
         table.replaying = self._loop is None
         return table
 

@@ -77,9 +77,8 @@ class OfferBatch(NamedTuple):
 
     Attributes:
         delay: until its messages can be received; None for what the queue declares.
-        ttl: from when it is stored, after which its messages are not delivered any more; None for what the queue declares, and where that
-            is less, that holds. It does not stop for a delay.
-        priority: of all its messages. In a queue with levels they are of that level, of the highest where it has none so high.
+        ttl: from when it is stored, after which they are not delivered any more, delayed or not; None for what the queue declares at most.
+        priority: in a queue with levels all are of that level, of the highest where it has none so high.
 
     Raises:
         DemandExceededError: it is more than was granted.
