@@ -78,6 +78,7 @@ class Distributor:
         numbers: StageNumbers | None = None,
         published: Published | None = None,
         promised: bool = False,
+        priority: int = 0,
     ) -> Distributed:
         """Store a batch in each of the queues; one that is not there is passed over.
 
@@ -96,6 +97,7 @@ class Distributor:
             published: to which exchange, and with which routing key; None for none.
             promised: the queues have said by `refused` that they take it, and the room by `promise` is for it; or none of them rejected
                 anything when the first part of it was stored.
+            priority: of all of them; each queue has its own levels, or none.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -146,6 +148,7 @@ class Distributor:
                     temporary,
                     numbers=numbers,
                     published=published,
+                    priority=state.settings.level_of(priority),
                 ),
             )
             for name, (state, delay_us, ttl_us) in taking.items()
@@ -166,6 +169,7 @@ class Distributor:
         names: Iterable[str],
         batch: MessageBatch,
         published: Published | None = None,
+        priority: int = 0,
     ) -> int:
         """Have dead letters be in each of these queues, and in the one that they leave no more, by one record; returns the event's number.
 
@@ -178,6 +182,7 @@ class Distributor:
             names: the queues', each once; all of them are there.
             batch: the messages.
             published: to which exchange, and with which routing key; None for none.
+            priority: the level that they were of.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -193,7 +198,9 @@ class Distributor:
             state = self._queues.state(name)
             assert state is not None, f"queue {name} was there when it was routed"
             ttl_us = state.usual_timing[1]
-            event = MessagesAdded(state.log.next_sequence, batch, wall_us, ttl_us=ttl_us, published=published)
+            level = state.settings.level_of(priority)
+            first = state.log.next_sequence
+            event = MessagesAdded(first, batch, wall_us, ttl_us=ttl_us, published=published, priority=level)
             added[name] = (state, event)
         return self._record(added, now, wall_us, (source, MessagesMoved(ranges)))
 
@@ -201,6 +208,11 @@ class Distributor:
         """Whether one of the queues rejects what it has no room for: how much it takes of something is its own to say."""
         states = [self._queues.state(name) for name in names]
         return any(state is not None and state.rejects for state in states)
+
+    def have_levels(self, names: Iterable[str]) -> bool:
+        """Whether one of the queues has levels: to the others priorities are nothing."""
+        states = (self._queues.state(name) for name in names)
+        return any(state is not None and state.settings.max_priority is not None for state in states)
 
     def delays(self, names: Iterable[str], delay: float | None) -> bool:
         """Whether one of the queues would have what it is given wait: for how many batches there is room then is looked at for each."""

@@ -124,7 +124,7 @@ class ExchangePublishing:
         self._to_look: dict[Publisher, None] = {}
         self._looks = False
         self.counts = ExchangeCounts(lambda name: exchanges.get(name) is not None)
-        self._routing = Routing(exchanges, self.counts)
+        self._routing = Routing(exchanges, self.counts, distributor.have_levels)
 
     # Senders.
 

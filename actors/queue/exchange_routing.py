@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,8 @@ from actors.queue.state.senders import PRODUCER_BYTES
 from actors.queue.vocabulary.distributed import OfferCopies, Unroutable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from actors.batch import MessageBatch
     from actors.exchanges.exchanges import Exchanges
     from actors.queue.exchange_counts import ExchangeCounts
@@ -33,11 +34,15 @@ class Routing:
     Args:
         exchanges: routes by them.
         counts: of what has come to each exchange.
+        have_levels: whether one of some queues has levels.
     """
 
-    def __init__(self, exchanges: Exchanges, counts: ExchangeCounts) -> None:
+    def __init__(
+        self, exchanges: Exchanges, counts: ExchangeCounts, have_levels: Callable[[Iterable[str]], bool]
+    ) -> None:
         self._exchanges = exchanges
         self._counts = counts
+        self._have_levels = have_levels
 
     def begin(self, offered: Offered, known: Known | None) -> Iterator[None] | None:
         """Find where a batch goes: at once, or in steps, each of which is one route that had to be looked for or one part.
@@ -82,8 +87,10 @@ class Routing:
             part = batch if end - first == batch.count else batch.slice(first, end)
             timing = offer.delay, offer.ttl
             source = sender.exchange, sender.routing_key or ""
+            # Where no queue has levels, what differs in priority is stored together all the same.
+            level = offer.priority if offer.priority and self._have_levels(new) else 0
             offered.parts.append(
-                Routed(sender, new, part, sequence + end, *timing, name_bytes, offered, *source, sender.stage)
+                Routed(sender, new, part, sequence + end, *timing, name_bytes, offered, *source, sender.stage, level)
             )
 
     def _end(self, offered: Offered, lost: list[tuple[int, int]]) -> None:

@@ -116,13 +116,13 @@ class Storing:
             return
         batch, key = joined_parts(parts)
         published = Published(parts[0].exchange, key)
-        queues, delay, ttl = parts[0].queues, parts[0].delay, parts[0].ttl
+        queues, delay, ttl, priority = parts[0].queues, parts[0].delay, parts[0].ttl, parts[0].priority
         try:
             if parts[0].stage is None:
                 producers = ((), ()) if refused else producers_of(parts)
                 taking = [queue for queue in queues if queue not in refused]
                 found = self._distributor.store(
-                    taking, batch, delay, ttl, *producers, published=published, promised=promised
+                    taking, batch, delay, ttl, *producers, published=published, promised=promised, priority=priority
                 )
             else:
                 found = self._store_staged(parts[0].stage, parts[-1], batch, whole, published)
@@ -159,8 +159,9 @@ class Storing:
         """Stage a batch that ends with ``last``, behind which all of the stage below ``whole`` is stored."""
         self._stages.check_room(key, last.queues)
         numbers = StageNumbers(last.up_to, whole)
+        level, timing = last.priority, (last.delay, last.ttl)
         found = self._distributor.store(
-            last.queues, batch, last.delay, last.ttl, stage=key, numbers=numbers, published=published
+            last.queues, batch, *timing, stage=key, numbers=numbers, published=published, priority=level
         )
         self._stages.stored(key, found.queues, whole, found.event)
         return found

@@ -14,8 +14,7 @@ from actors.queue import queue_state
 from actors.queue.operations.browsing import describe
 from actors.queue.operations.dead_letters import REASON
 from actors.queue.operations.receiving import purge_step
-from actors.queue.state.leveled_log import LeveledLog
-from actors.queue.state.leveled_memory import LeveledMemoryTable
+from actors.queue.state.leveled_memory import log_in_memory
 from actors.queue.state.log import QueueLog
 from actors.queue.state.subscriptions import pieces
 from actors.queue.vocabulary import commands, replies
@@ -23,7 +22,7 @@ from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.events import Event, StagesEnded
 from actors.queue.vocabulary.prefetch import DemandWithdrawn
 from actors.queue.vocabulary.replies import Connection, DeadLetter, Tell
-from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, QueueSettings
+from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 
 LARGE = 10**12
@@ -37,9 +36,7 @@ def reason_of(letter: DeadLetter) -> str:
 
 def empty_log(settings: QueueSettings | None = None) -> QueueLog:
     """Of a queue in memory with these settings."""
-    if settings is None or settings.max_priority is None:
-        return QueueLog()
-    return LeveledLog(LeveledMemoryTable(ENTRY_OVERHEAD_BYTES))
+    return log_in_memory(settings or QueueSettings())
 
 
 def replayed(events: Iterable[Event], settings: QueueSettings | None = None) -> QueueLog:

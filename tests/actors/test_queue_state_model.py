@@ -488,7 +488,9 @@ class QueueMachine(RuleBasedStateMachine):
         ttl = min((limit for limit in (ttl, self.settings.ttl) if limit is not None), default=None)
         self.entries[self.next] = (self.next + len(batch), batch.nbytes)
         for payload in payloads:
-            message = self.stored[self.next] = Stored(payload, expires=None if ttl is None else self.now + ttl)
+            # What has no time at all is overdue whatever the clock says.
+            expires = None if ttl is None else self.now + ttl if ttl else 0.0
+            message = self.stored[self.next] = Stored(payload, expires=expires)
             message.arrives = ttl == 0
             message.level = min(priority, self.settings.max_priority or 0)
             if delay:

@@ -67,7 +67,8 @@ def next_expiry(core: QueueCore) -> float | None:
         return None
     ready = core.ready
     if isinstance(ready, LeveledReady):
-        return min((each for number in ready.heads() if (each := _expiry(core, ready.head(number)))), default=None)
+        found = [_expiry(core, ready.head(number)) for number in ready.heads()]
+        return min((each for each in found if each is not None), default=None)
     return _expiry(core, ready.first())
 
 

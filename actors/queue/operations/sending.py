@@ -118,7 +118,7 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
             core.total_rejected += count
             if not behind:
                 sender.expected = client_sequence
-    level = level_of(core.settings, priority)
+    level = core.settings.level_of(priority)
     shape = None if plain and stage is None and not level else shape_of(batch, stage, delay_us, ttl_us, level)
     core.incoming.append(Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected, shape, level))
 
@@ -268,12 +268,6 @@ def timing_of(settings: QueueSettings, delay: float | None, ttl: float | None) -
     elif settings.ttl is not None:
         ttl = min(ttl, settings.ttl)
     return microseconds(delay), None if ttl is None else microseconds(ttl)
-
-
-def level_of(settings: QueueSettings, priority: int) -> int:
-    """The level of a queue that messages of a priority are of."""
-    most = settings.max_priority
-    return 0 if most is None or not priority else min(priority, most)
 
 
 def _why_not(core: QueueCore, known: int, count: int, size: int, delayed: bool) -> str | None:

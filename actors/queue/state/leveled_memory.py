@@ -6,13 +6,17 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from actors.queue.state.entries import MIN_COMPACTED, NEVER_ASKED, Entry, MemoryEntryTable
+from actors.queue.state.leveled_log import LeveledLog
 from actors.queue.state.levels import LeveledExtent
+from actors.queue.state.log import QueueLog
+from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from actors.queue.state.entries import EntryTable
     from actors.queue.vocabulary.events import MessagesAdded
+    from actors.queue.vocabulary.settings import QueueSettings
 
 
 class LeveledEntry(Entry):
@@ -122,3 +126,10 @@ class LeveledMemoryTable(MemoryEntryTable):
             if low in self._entries:
                 count += max(0, min(high, stop) - max(low, start))
         return count
+
+
+def log_in_memory(settings: QueueSettings) -> QueueLog:
+    """The log of a new queue in memory, with the levels that its settings say."""
+    if settings.max_priority is None:
+        return QueueLog()
+    return LeveledLog(LeveledMemoryTable(ENTRY_OVERHEAD_BYTES))

@@ -48,6 +48,7 @@ class Routed(NamedTuple):
         exchange: where they were published.
         routing_key: of those that have no key of their own.
         stage: where they are held back; None for what can be received at once.
+        priority: of all of them, where one of the queues has levels; 0 else.
     """
 
     sender: Producer
@@ -61,12 +62,21 @@ class Routed(NamedTuple):
     exchange: str = ""
     routing_key: str = ""
     stage: StageKey | None = None
+    priority: int = 0
 
     @property
     def shape(self) -> Shape:
         """What those have in common that are stored as one batch, beside their queues. Keys may differ, or be there or not."""
         batch = self.batch
-        return (batch.ids is None, batch.headers is None, self.exchange, self.delay, self.ttl, self.stage)
+        return (
+            batch.ids is None,
+            batch.headers is None,
+            self.exchange,
+            self.delay,
+            self.ttl,
+            self.stage,
+            self.priority,
+        )
 
     @property
     def first(self) -> int:

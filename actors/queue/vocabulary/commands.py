@@ -69,7 +69,6 @@ class OfferBatch(NamedTuple):
     """Store ``batch``, whose first message has the sender's number ``sequence``. Reply: SentMessages.
 
     What comes in one turn is stored together: the batch is taken in at once, and stored and confirmed by the queue's ``store``.
-
     A queue that rejects stores all of a batch or nothing. What it rejects is confirmed with the reason, in its turn. So is all that the
     sender sent behind it: its messages stay in order. That ends when a batch comes with the number of the first one that was rejected, be
     it that one again or another. So the numbers of what is stored have no gaps, and nothing about a rejection needs to be remembered: sent
@@ -313,13 +312,14 @@ class StoreDeadLetters:
     """Messages of the queue ``source`` that nobody could deal with. Reply, to ``source``: DeadLettersMoved, once they are durable here.
 
     They are stored whatever the limits: there is nowhere else for them. The queue's time to live holds for them; its delay, which is for
-    what is sent, does not. They stay ``published`` as they were.
+    what is sent, does not. They stay ``published`` as they were, and of their ``priority``.
     """
 
     source: Ref
     origin: Origin
     batch: MessageBatch
     published: Published | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

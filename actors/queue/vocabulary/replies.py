@@ -316,6 +316,7 @@ class DeadLetter:
         exchange: where they are published instead, by ``routing_key`` or the key of each; None where they go to the queue.
         expired: whether they have expired, and no receiver has refused them.
         again: whether they would come round to where they have expired before: then they go to no declared queue.
+        priority: the level that they were of.
     """
 
     queue: str | None
@@ -327,6 +328,7 @@ class DeadLetter:
     routing_key: str | None = None
     expired: bool = False
     again: bool = False
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

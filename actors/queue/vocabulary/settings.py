@@ -205,6 +205,11 @@ class QueueSettings:
             return self.max_bytes is None
         return messages * self.max_bytes >= size * self.max_messages
 
+    def level_of(self, priority: int) -> int:
+        """The level that messages of a priority are of; 0 where there are none."""
+        most = self.max_priority
+        return 0 if most is None or not priority else min(priority, most)
+
     def worn_out(self, failures: int) -> bool:
         """Whether messages that have failed so often may not be delivered again."""
         return self.max_receives is not None and failures >= self.max_receives
