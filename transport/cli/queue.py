@@ -104,11 +104,16 @@ def _create(settings: dict[str, Any], queue: str, **where: Any) -> None:
 
 
 def _alter(
-    settings: dict[str, Any], queue: str, exclusive: bool | None = None, durable: bool | None = None, **where: Any
+    settings: dict[str, Any],
+    queue: str,
+    exclusive: bool | None = None,
+    durable: bool | None = None,
+    max_priority: str | None = None,
+    **where: Any,
 ) -> None:
     """Give a queue that is there other settings. What is not said stays as it is; what it holds stays too."""
     # Its options are made of QUEUE_SETTINGS.
-    for name, said in (("exclusive", exclusive), ("durable", durable)):
+    for name, said in (("exclusive", exclusive), ("durable", durable), ("max_priority", max_priority)):
         if said is not None:
             tell("queue alter", f"{name} cannot change, for {UNALTERABLE[name]}: delete the queue and create it anew")
             raise typer.Exit(EXIT_USAGE)
@@ -149,8 +154,9 @@ def _set(
 WHICH = {"queue": (QueueArgument, REQUIRED), **CONNECTING}
 app.command("create")(queue_settings_command(_create, WHICH))
 REFUSED = {
-    name: (Annotated[bool | None, typer.Option(f"--{name}/--no-{name}", hidden=True)], None) for name in UNALTERABLE
-}
+    name: (Annotated[bool | None, typer.Option(f"--{name}/--no-{name}", hidden=True)], None)
+    for name in ("exclusive", "durable")
+} | {"max_priority": (Annotated[str | None, typer.Option("--max-priority", hidden=True)], None)}
 """Known to be refused with the reason."""
 app.command("alter")(queue_settings_command(_alter, WHICH | REFUSED, unsaid="as it is", without=frozenset(UNALTERABLE)))
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from actors.queue.vocabulary.settings import UNALTERABLE
 from transport.clients.message_commands import Facts, count_of
 from transport.errors import BrokerError
 from transport.wire.arguments import CHECK, DECLARED_WITH, SETTING_ARGUMENTS, say_settings
@@ -88,12 +89,13 @@ class QueueCommands(ABC):
         dead_letter_exchange: str | None = None,
         dead_letter_routing_key: str | None = None,
         expires: float | None = None,
+        max_priority: int | None = None,
         declared_with: bytes = b"",
     ) -> None:
         """Declare a queue with settings of `QueueSettings`; what is None is the broker's. docs/configuration.md has what each does.
 
-        0 is never for ``max_receives``, ``ttl``, ``subscription_expiry`` and ``expires``, and no limit for ``max_messages`` and
-        ``max_bytes``; a ``ttl`` of -1 is one of 0: what nobody can receive as it comes expires. An empty
+        0 is never for ``max_receives``, ``ttl``, ``subscription_expiry`` and ``expires``, no limit for ``max_messages`` and
+        ``max_bytes``, and none for ``max_priority``; a ``ttl`` of -1 is one of 0: what nobody can receive as it comes expires. An empty
         ``dead_letter_queue`` is the queue's own, an empty ``dead_letter_exchange`` none, and with an empty ``dead_letter_routing_key`` each
         message has its own. ``declared_with`` is kept with a queue that is made: what another protocol declares it with.
 
@@ -139,7 +141,7 @@ class QueueCommands(ABC):
             InvalidNameError: no queue can have the name.
             ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
         """
-        settings = say_settings(locals() | {"exclusive": None, "durable": None})  # as in `create_queue`
+        settings = say_settings(locals() | dict.fromkeys(UNALTERABLE))  # as in `create_queue`
         await self._command("queue.alter", {"name": check_name(name, "queue"), **settings})
 
     async def delete_queue(self, name: str) -> int | None:

@@ -118,6 +118,7 @@ class BrokerConfig:
         dead_letter_exchange: where dead letters are published, instead of a queue; None for none.
         dead_letter_routing_key: what that routes them by; None for the key that each has.
         expires: seconds after which a queue that nobody uses is deleted, with what it holds; None for never.
+        max_priority: the highest priority of a message; None for queues that take no notice of priorities.
         transaction_timeout: seconds after which what was staged is discarded, without a connection that stages it and without a commit.
         disk_floor: free bytes of the journal's file system under which senders wait; 0 never lets them.
         drain: seconds that a broker which is told to stop has for an end in good order; 0 tells its clients at once.
@@ -180,6 +181,7 @@ class BrokerConfig:
     dead_letter_exchange: str | None = _QUEUE.dead_letter_exchange
     dead_letter_routing_key: str | None = _QUEUE.dead_letter_routing_key
     expires: float | None = _QUEUE.expires
+    max_priority: int | None = _QUEUE.max_priority
     transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT
     drain: float = DEFAULT_DRAIN
     log_level: str = LOG_LEVELS[2]

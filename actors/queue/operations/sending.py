@@ -52,7 +52,7 @@ def attach_sender(core: QueueCore, command: AttachSender, now: float) -> None:
     if command.shared is not None:
         sender.permits.queue = command.shared
     else:
-        core.tell(connection, SenderAttached(last))
+        core.tell(connection, SenderAttached(last, max_priority=core.settings.max_priority or 0))
 
 
 def request_capacity(core: QueueCore, command: RequestCapacity, _now: float) -> None:

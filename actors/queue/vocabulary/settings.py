@@ -242,7 +242,7 @@ AT_ONCE = -1
 class Unit(Enum):
     """What a setting of a queue counts or names."""
 
-    COUNT = "messages, or failures of one"
+    COUNT = "messages, failures of one, or priorities"
     BYTES = "bytes"
     SECONDS = "seconds"
     FLAG = "true or false"
@@ -321,6 +321,9 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
         label="dead-letter key",
     ),
     Setting("expires", Unit.SECONDS, "After which a queue that nobody uses is deleted, with what it holds.", none=0),
+    Setting(
+        "max_priority", Unit.COUNT, "The highest priority; messages of a higher one go first.", none=0, word=NO_LIMIT
+    ),
 )
 """Every setting of a queue, in the order of ``QueueSettings``."""
 UNALTERABLE = {
