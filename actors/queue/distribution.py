@@ -41,6 +41,8 @@ logger = logging.getLogger("penstock.queue")
 class Queues(Protocol):
     """What it asks of the broker's queues; see ``QueueDirectory``."""
 
+    has_levels: bool
+
     def get(self, name: str) -> LoopActorRef[Any]:
         """A queue that there is."""
 
@@ -148,7 +150,7 @@ class Distributor:
                     temporary,
                     numbers=numbers,
                     published=published,
-                    priority=state.settings.level_of(priority),
+                    priority=state.settings.level_of(priority) if priority else 0,
                 ),
             )
             for name, (state, delay_us, ttl_us) in taking.items()
@@ -209,10 +211,21 @@ class Distributor:
         states = [self._queues.state(name) for name in names]
         return any(state is not None and state.rejects for state in states)
 
-    def have_levels(self, names: Iterable[str]) -> bool:
-        """Whether one of the queues has levels: to the others priorities are nothing."""
+    def level(self, names: Iterable[str], priority: int) -> int:
+        """The highest level that messages of a priority are of in one of the queues."""
         states = (self._queues.state(name) for name in names)
-        return any(state is not None and state.settings.max_priority is not None for state in states)
+        return max((state.settings.level_of(priority) for state in states if state is not None), default=0)
+
+    def level_in(self, name: str, level: int) -> int | None:
+        """Of which level of a queue messages are that are of ``level`` in another; None where it has no levels."""
+        state = self._queues.state(name)
+        most = None if state is None else state.settings.max_priority
+        return None if most is None else min(level, most)
+
+    @property
+    def keeps_apart(self) -> Callable[[str, int], int | None] | None:
+        """`level_in`; None as long as no queue has levels."""
+        return self.level_in if self._queues.has_levels else None
 
     def delays(self, names: Iterable[str], delay: float | None) -> bool:
         """Whether one of the queues would have what it is given wait: for how many batches there is room then is looked at for each."""

@@ -34,15 +34,15 @@ class Routing:
     Args:
         exchanges: routes by them.
         counts: of what has come to each exchange.
-        have_levels: whether one of some queues has levels.
+        level: the highest level that messages of a priority are of in one of some queues.
     """
 
     def __init__(
-        self, exchanges: Exchanges, counts: ExchangeCounts, have_levels: Callable[[Iterable[str]], bool]
+        self, exchanges: Exchanges, counts: ExchangeCounts, level: Callable[[Iterable[str], int], int]
     ) -> None:
         self._exchanges = exchanges
         self._counts = counts
-        self._have_levels = have_levels
+        self._level = level
 
     def begin(self, offered: Offered, known: Known | None) -> Iterator[None] | None:
         """Find where a batch goes: at once, or in steps, each of which is one route that had to be looked for or one part.
@@ -85,12 +85,23 @@ class Routing:
         name_bytes = 0 if sender.producer is None else len(sender.producer.encode()) + PRODUCER_BYTES
         for new, first, end in ((queues, start, stop),) if known is None else known.new(queues, start, stop, sequence):
             part = batch if end - first == batch.count else batch.slice(first, end)
-            timing = offer.delay, offer.ttl
-            source = sender.exchange, sender.routing_key or ""
             # Where no queue has levels, what differs in priority is stored together all the same.
-            level = offer.priority if offer.priority and self._have_levels(new) else 0
+            level = self._level(new, offer.priority) if offer.priority else 0
             offered.parts.append(
-                Routed(sender, new, part, sequence + end, *timing, name_bytes, offered, *source, sender.stage, level)
+                Routed(
+                    sender,
+                    new,
+                    part,
+                    sequence + end,
+                    offer.delay,
+                    offer.ttl,
+                    name_bytes,
+                    offered,
+                    sender.exchange,
+                    sender.routing_key or "",
+                    sender.stage,
+                    level,
+                )
             )
 
     def _end(self, offered: Offered, lost: list[tuple[int, int]]) -> None:

@@ -439,6 +439,7 @@ class QueueDirectory(QueueFigures):
             # What it delivers has its number in it, and no other queue may get that: nothing goes out before its declaration is durable.
             state.depend_on(storage.recorded)
         self._states[name] = state
+        self.has_levels = self.has_levels or settings.max_priority is not None
         self.changes.note(name)
         own_queue = self._dead_letter_queue
         held, line = self.exchanges.held, self.exchanges.letters

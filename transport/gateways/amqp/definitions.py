@@ -42,6 +42,7 @@ SETTINGS: Final = (
     "durable",
     "dead_letter_exchange",
     "dead_letter_routing_key",
+    "max_priority",
 )
 """Settings of a queue that its definition decides; the others are the broker's."""
 MOST_NAMED: Final = 3

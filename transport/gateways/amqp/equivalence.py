@@ -28,6 +28,7 @@ COMPARED: Final = (
     "x-dead-letter-routing-key",
     "x-max-length",
     "x-max-length-bytes",
+    "x-max-priority",
     "x-overflow",
     "x-queue-type",
 )
@@ -40,6 +41,7 @@ SETTINGS: Final = {
     "max_bytes": "x-max-length-bytes",
     "ttl": "x-message-ttl",
     "expires": "x-expires",
+    "max_priority": "x-max-priority",
     "overflow": "x-overflow",
 }
 """Settings in which they have to where the queue was declared natively, and how they are said."""

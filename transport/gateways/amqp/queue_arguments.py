@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from actors.limits import MAX_QUEUE_EXPIRY_SECONDS, MAX_TTL_SECONDS
+from actors.limits import MAX_PRIORITY, MAX_QUEUE_EXPIRY_SECONDS, MAX_TTL_SECONDS
 from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, REJECT
 from transport.gateways.amqp.equivalence import TYPES_OF_FIELDS
 from transport.gateways.amqp.errors import AmqpError
@@ -19,7 +19,6 @@ from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.tables import Field, Table
 
 LATER: Final = {
-    "x-max-priority": "priorities are not there yet: use a queue for each",
     "x-single-active-consumer": "it is not there yet: one consumer with basic.consume's exclusive is",
     "x-delivery-limit": "it is not there yet: refuse without requeue what has failed too often",
 }
@@ -169,6 +168,14 @@ def _limit(setting: str) -> Callable[[Field, Refuse], dict[str, Any]]:
     return limit
 
 
+def _max_priority(field: Field, refuse: Refuse) -> dict[str, Any]:
+    highest = _integer(field, refuse)
+    if highest > MAX_PRIORITY:
+        refuse(f"{{max_value_exceeded,{highest}}}")
+    # With none but the lowest there are no levels.
+    return {"max_priority": highest or None}
+
+
 def _overflow(field: Field, refuse: Refuse) -> dict[str, Any]:
     overflow = _text(field, refuse)
     if overflow == "reject-publish-dlx":
@@ -195,6 +202,7 @@ _SETTERS: Final[dict[str, Callable[[Field, Refuse], dict[str, Any]]]] = {
     "x-dead-letter-routing-key": lambda field, refuse: {"dead_letter_routing_key": _text(field, refuse)},
     "x-max-length": _limit("max_messages"),
     "x-max-length-bytes": _limit("max_bytes"),
+    "x-max-priority": _max_priority,
     "x-overflow": _overflow,
 }
 """In the order in which RabbitMQ looks at them: of two that are wrong it tells of the first."""

@@ -104,7 +104,6 @@ def test_of_two_ends_of_a_binding_that_are_missing_the_exchange_is_told(client: 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ({"x-max-priority": 5}, LATER["x-max-priority"]),
         ({"x-delivery-limit": 5}, LATER["x-delivery-limit"]),
         ({"x-single-active-consumer": True}, LATER["x-single-active-consumer"]),
         ({"x-overflow": "drop-head"}, NO_DROP_HEAD),
