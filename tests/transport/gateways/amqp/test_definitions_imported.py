@@ -117,7 +117,7 @@ def test_what_is_not_there_yet_is_found_with_a_queue_that_was_imported_with_it_a
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.port)) as connection:
         connection.channel().queue_declare("tasks", durable=True, arguments={"x-max-priority": 10})
         for arguments in ({"x-max-priority": 9}, {"x-max-priority": 10, "x-delivery-limit": 3}):
-            with pytest.raises(ChannelClosedByBroker, match="PRECONDITION_FAILED - in(equivalent|valid) arg 'x-"):
+            with pytest.raises(ChannelClosedByBroker, match=r"PRECONDITION_FAILED - in(equivalent|valid) arg 'x-"):
                 connection.channel().queue_declare("tasks", durable=True, arguments=arguments)
 
 

@@ -32,7 +32,12 @@ def declared(channel: BlockingChannel, name: str, highest: int | None, **argumen
 
 
 def publish(
-    channel: BlockingChannel, queue: str, body: bytes, priority: int | None = None, exchange: str = "", **properties: Any
+    channel: BlockingChannel,
+    queue: str,
+    body: bytes,
+    priority: int | None = None,
+    exchange: str = "",
+    **properties: Any,
 ) -> None:
     channel.basic_publish(exchange, queue, body, pika.BasicProperties(priority=priority, **properties))
 
