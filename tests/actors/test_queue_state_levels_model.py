@@ -84,6 +84,6 @@ class TestLevelsThatOthersFeed(LeveledFedMachine.TestCase):  # type: ignore[name
     ],
 )
 def test_levels_against_their_models_for_long(machine: type[QueueMachine]) -> None:
-    from hypothesis.stateful import run_state_machine_as_test  # noqa: PLC0415
+    from hypothesis.stateful import run_state_machine_as_test
 
     run_state_machine_as_test(machine, settings=settings(max_examples=1_000, stateful_step_count=50))

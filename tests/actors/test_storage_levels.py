@@ -21,7 +21,7 @@ from actors.queue.vocabulary.events import (
 )
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey, WriterVersion
-from actors.storage import Storage
+from actors.storage import Storage, repair_storage, verify_storage
 from tests.actors.driven import Deliver, QueueState
 from tests.actors.storage_lives import DATA, Life, in_loop
 
@@ -275,3 +275,40 @@ def test_an_older_program_says_that_it_does_not_know_the_checkpoint() -> None:
         patch.setattr("actors.storage.snapshot.READABLE", frozenset({1, 2, 3, 4, 5}))
         with pytest.raises(StorageError, match="a checkpoint of version 6"):
             life.killed()
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@in_loop
+def test_records_that_damage_has_taken_are_given_up_and_every_level_has_the_rest(closed: bool) -> None:
+    life = LeveledLife(reserve_bytes=0)
+    for n in range(60):
+        life.add(n % 3, b"%d: here" % n + bytes(100))
+    life.acknowledge(*((n, n + 1) for n in range(20)))
+    life.checkpoint()
+    life.add(1, b"staged", stage=StageKey("w", 1, "s"))
+    life.run()
+    if closed:
+        life.storage._gathered.write()
+        life.storage.close()
+    else:
+        life.storage._journal.abandon()
+    disk = life.disk.restart()
+    lost = (5, 30, 31, 44)
+    for name in disk.names(DATA):
+        content = before = disk.content(DATA / name)
+        for n in lost:
+            content = content.replace(b"\0%d: here" % n, b"\0%d: gone" % n)
+        if content != before:
+            disk.replace(DATA / name, content)
+    # Two that are neighbours are one finding, and of message 5 nothing was there any more.
+    assert len(verify_storage(DATA, disk)) == 2
+    assert repair_storage(DATA, disk)
+    assert verify_storage(DATA, disk) == []
+    again = LeveledLife(disk, reserve_bytes=0)
+    left = [n for n in range(20, 60) if n not in lost]
+    assert [number for number, _ in again.received()] == sorted(left, key=lambda n: (-(n % 3), n))
+    assert again.log.stored_messages == len(left)
+    assert again.log.stored_batches == len(left)
+    assert not again.log.stages
+    again.acknowledge((0, 60))
+    assert (again.log.stored_messages, again.log.stored_batches, again.log.stored_bytes) == (0, 0, 0)

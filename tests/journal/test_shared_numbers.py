@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,10 +91,8 @@ def check(shared: Shared, random_: random.Random) -> None:
         ]
         for stream in STREAMS:
             mine = [(low, high) for of, low, high in there if of == stream]
-            following: Callable[[], int | None] = lambda mine=mine: next(  # type: ignore[misc]
-                (low for low, high in mine if high > position), None
-            )
-            assert journal.nearest(stream, position) == following()
+            following = next((low for low, high in mine if high > position), None)
+            assert journal.nearest(stream, position) == following
             count = sum(max(0, min(stop, high) - max(position, low)) for low, high in mine)
             assert journal.items_within(stream, position, stop) == count
     for stream, first, _ in random_.sample(there, min(60, len(there))):
