@@ -72,6 +72,7 @@ class TestLevelsThatOthersFeed(LeveledFedMachine.TestCase):  # type: ignore[name
 
 
 @pytest.mark.soak
+@pytest.mark.hypothesis
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "machine",
