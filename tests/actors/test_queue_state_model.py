@@ -901,26 +901,20 @@ class QueueMachine(RuleBasedStateMachine):
 
     def heads(self) -> list[Stored]:
         """The same of each level: what is next there, if it may be delivered when its turn comes."""
-        if self.settings.exclusive:
-            # What is delayed in one holds up those below it too.
-            head = self.head()
-            held_up = max((m.level for m in self.stored.values() if m.where == DELAYED), default=-1)
-            levels = {m.level for m in self.stored.values() if m.where == READY and m.level > held_up}
-            firsts = [
-                min(n for n, m in self.stored.items() if m.level == level and m.where == READY) for level in levels
-            ]
-            found = [self.stored[number] for number in firsts]
-            if head is not None and not any(head is each for each in found):
-                found.append(head)
-            same = [n for n, m in self.stored.items() if m.level == held_up and m.where in (READY, DELAYED)]
-            if same and (first := self.stored[min(same)]).where == READY and first not in found:
-                found.append(first)
-            return found
-        levels = {message.level for message in self.stored.values() if message.where == READY}
-        return [
-            self.stored[min(n for n, m in self.stored.items() if m.level == level and m.where == READY)]
-            for level in levels
-        ]
+        head = self.head()
+        if head is None or self.settings.max_priority is None:
+            return [] if head is None else [head]
+        found: list[Stored] = []
+        for level in sorted({message.level for message in self.stored.values()}, reverse=True):
+            waiting = {n: m.where for n, m in self.stored.items() if m.level == level and m.where in (READY, DELAYED)}
+            holds_up = self.settings.exclusive and DELAYED in waiting.values()
+            ready = [number for number, where in waiting.items() if holds_up or where == READY]
+            if ready and waiting[min(ready)] == READY:
+                found.append(self.stored[min(ready)])
+            if holds_up:
+                # What is delayed holds up what is of lower levels too.
+                break
+        return found
 
     def is_overdue(self) -> bool:
         deadline = self.queue.next_deadline()
