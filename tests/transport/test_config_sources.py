@@ -67,6 +67,7 @@ SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
     "dead_letter_exchange": ('"a"', "a", "b", "b", "", None),
     "dead_letter_routing_key": ('"a"', "a", "b", "b", "", None),
     "expires": ('"30m"', 1800.0, "2h", 7200.0, "never", None),
+    "max_priority": ("5", 5, "9", 9, "none", None),
 }
 
 BASES = {
