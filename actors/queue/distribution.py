@@ -44,6 +44,8 @@ logger = logging.getLogger("penstock.queue")
 class Queues(Protocol):
     """What it asks of the broker's queues; see ``QueueDirectory``."""
 
+    has_levels: bool
+
     def get(self, name: str) -> LoopActorRef[Any]:
         """A queue that there is."""
 
@@ -81,6 +83,7 @@ class Distributor:
         numbers: StageNumbers | None = None,
         published: Published | None = None,
         promised: bool = False,
+        priority: int = 0,
     ) -> Distributed:
         """Store a batch in each of the queues; one that is not there is passed over.
 
@@ -99,6 +102,7 @@ class Distributor:
             published: to which exchange, and with which routing key; None for none.
             promised: the queues have said by `refused` that they take it, and the room by `promise` is for it; or none of them rejected
                 anything when the first part of it was stored.
+            priority: of all of them; each queue has its own levels, or none.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -157,6 +161,7 @@ class Distributor:
                     numbers=numbers,
                     published=published,
                     dropped=gone,
+                    priority=state.settings.level_of(priority) if priority else 0,
                 ),
             )
             for name, (state, delay_us, ttl_us) in taking.items()
@@ -170,7 +175,7 @@ class Distributor:
                 state.staged.stored_beside(stage, batch.count, batch.nbytes + state.log.table.overhead)
         for name, (state, why) in rejecting.items():
             state.total_rejected += batch.count
-            self._refuse(name, state, why, batch, published)
+            self._refuse(name, state, why, batch, published, priority)
         return Distributed(event, tuple(taking), {name: why for name, (_, why) in rejecting.items()})
 
     def move_dead_letters(
@@ -180,6 +185,7 @@ class Distributor:
         names: Iterable[str],
         batch: MessageBatch,
         published: Published | None = None,
+        priority: int = 0,
     ) -> int:
         """Have dead letters be in each of these queues, and in the one that they leave no more, by one record; returns the event's number.
 
@@ -192,6 +198,7 @@ class Distributor:
             names: the queues', each once; all of them are there.
             batch: the messages.
             published: to which exchange, and with which routing key; None for none.
+            priority: the level that they were of.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -207,7 +214,9 @@ class Distributor:
             state = self._queues.state(name)
             assert state is not None, f"queue {name} was there when it was routed"
             ttl_us = state.usual_timing[1]
-            event = MessagesAdded(state.log.next_sequence, batch, wall_us, ttl_us=ttl_us, published=published)
+            level = state.settings.level_of(priority)
+            first = state.log.next_sequence
+            event = MessagesAdded(first, batch, wall_us, ttl_us=ttl_us, published=published, priority=level)
             added[name] = (state, event)
         return self._record(added, now, wall_us, (source, MessagesMoved(ranges)))
 
@@ -249,6 +258,22 @@ class Distributor:
         states = [self._queues.state(name) for name in names]
         return any(state is not None and state.rejects for state in states)
 
+    def level(self, names: Iterable[str], priority: int) -> int:
+        """The highest level that messages of a priority are of in one of the queues."""
+        states = (self._queues.state(name) for name in names)
+        return max((state.settings.level_of(priority) for state in states if state is not None), default=0)
+
+    def level_in(self, name: str, level: int) -> int | None:
+        """Of which level of a queue messages are that are of ``level`` in another; None where it has no levels."""
+        state = self._queues.state(name)
+        most = None if state is None else state.settings.max_priority
+        return None if most is None else min(level, most)
+
+    @property
+    def keeps_apart(self) -> Callable[[str, int], int | None] | None:
+        """`level_in`; None as long as no queue has levels."""
+        return self.level_in if self._queues.has_levels else None
+
     def delays(self, names: Iterable[str], delay: float | None) -> bool:
         """Whether one of the queues would have what it is given wait: for how many batches there is room then is looked at for each."""
         if delay is not None:
@@ -275,17 +300,22 @@ class Distributor:
                     state.total_rejected += amount.messages
         return found
 
-    def refuse(self, refused: Mapping[str, str], batch: MessageBatch, published: Published | None) -> None:
+    def refuse(
+        self, refused: Mapping[str, str], batch: MessageBatch, published: Published | None, priority: int = 0
+    ) -> None:
         """Have a batch that queues have refused, each for what is said, be dead letters of those that are to have it so."""
         for name, why in refused.items():
             state = self._queues.state(name)
             if state is not None:
-                self._refuse(name, state, why, batch, published)
+                self._refuse(name, state, why, batch, published, priority)
 
-    def _refuse(self, name: str, state: QueueState, why: str, batch: MessageBatch, published: Published | None) -> None:
+    def _refuse(
+        self, name: str, state: QueueState, why: str, batch: MessageBatch, published: Published | None, priority: int
+    ) -> None:
         if lets_die(state, why):
             # It is in nothing that is stored, and may be a part of what is.
-            refuse(state, batch.compact(), published, max(0, int(self._wall_clock() * US_PER_SECOND)))
+            wall_us = max(0, int(self._wall_clock() * US_PER_SECOND))
+            refuse(state, batch.compact(), published, wall_us, state.settings.level_of(priority))
             self._wake(name)
 
     def promise(self, amounts: Mapping[str, Amount]) -> None:

@@ -376,14 +376,15 @@ class LettersOut:
                 sent, said = batch, letter.published
                 if letter.routing_key is not None:
                     sent = readdressed(batch, letter.routing_key, None if said is None else said.routing_key)
-                published = Published(letter.exchange or "", self.common(letter))
-                event = routes.distributor.move_dead_letters(self._state, ranges, names, sent, published)
+                facts = Published(letter.exchange or "", self.common(letter)), letter.priority
+                event = routes.distributor.move_dead_letters(self._state, ranges, names, sent, *facts)
         except (RecordTooLargeError, TooMuchTogetherError) as error:
             names, full = self._own(error.code, str(error)), None
         if names == OWN:
             name = dead_letter_name(self._state.name)
             routes.own_queue(name)
-            event = routes.distributor.move_dead_letters(self._state, ranges, (name,), batch, letter.published)
+            as_ever = letter.published, letter.priority
+            event = routes.distributor.move_dead_letters(self._state, ranges, (name,), batch, *as_ever)
         self._output.tell(actor.actor_ref, DeadLettersMoved(ranges), event)
         return full
 

@@ -286,7 +286,7 @@ class QueueOutput:
             # Other protocols know no way but through an exchange: this is the default one's, by the queue's name.
             batch = readdressed(batch, name, None if published is None else published.routing_key)
             published = Published("", name)
-        message = StoreDeadLetters(self._queue, Origin(self._number, effect.ranges), batch, published)
+        message = StoreDeadLetters(self._queue, Origin(self._number, effect.ranges), batch, published, effect.priority)
         try:
             if self._find_queue is not None:
                 self._find_queue(name).tell(message)

@@ -113,7 +113,7 @@ class RefusedLetters:
             # Other protocols know no way but through an exchange: this is the default one's, by the queue's name.
             batch = readdressed(batch, name, None if published is None else published.routing_key)
             published = Published("", name)
-        self._send(state, routes, (name,), batch, published, make=True)
+        self._send(state, routes, (name,), batch, published, letter.priority, make=True)
 
     def _store(
         self, state: QueueState, routes: Routes, letter: DeadLetter, names: Names, batch: MessageBatch, key: str
@@ -123,11 +123,11 @@ class RefusedLetters:
         if names == NOWHERE:
             return
         if names == OWN:
-            self._send(state, routes, (dead_letter_name(state.name),), batch, published, make=True)
+            self._send(state, routes, (dead_letter_name(state.name),), batch, published, letter.priority, make=True)
             return
         if letter.routing_key is not None:
             batch = readdressed(batch, letter.routing_key, None if published is None else published.routing_key)
-        self._send(state, routes, names, batch, Published(letter.exchange or "", key))
+        self._send(state, routes, names, batch, Published(letter.exchange or "", key), letter.priority)
 
     def _send(
         self,
@@ -136,6 +136,7 @@ class RefusedLetters:
         names: Names,
         batch: MessageBatch,
         published: Published | None,
+        priority: int,
         *,
         make: bool = False,
     ) -> None:
@@ -149,7 +150,7 @@ class RefusedLetters:
                     taking.append(name)
                 else:
                     self._say(state.name, f"queue {name} is full")
-            routes.distributor.store(taking, batch, delay=0.0, published=published)
+            routes.distributor.store(taking, batch, delay=0.0, published=published, priority=priority)
         except (QueueError, ActorDeadError) as error:
             self._say(state.name, str(error))
 
@@ -163,4 +164,5 @@ def _likeness(letter: DeadLetter) -> tuple[object, ...]:
     """What letters have in common that are published together."""
     batch = letter.batch
     columns = batch.ids is None, batch.keys is None
-    return letter.queue, letter.exchange, letter.routing_key, letter.published, letter.again, columns
+    way = letter.queue, letter.exchange, letter.routing_key, letter.published, letter.again
+    return *way, letter.priority, columns

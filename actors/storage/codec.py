@@ -3,14 +3,15 @@
 A record's payload, by its kind:
 
 ``ADDED``
-    items of the stream with the queue's number: u16 header length (little-endian), a msgpack array ``[enqueued_us, delay_us, ttl_us |
-    nil, data bytes, has ids, keys bytes | nil, headers bytes | nil, [[producer, next number], ...], [origin's queue, [start, stop,
-    ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch"). What is staged has one more item in the
-    array, ``[writer, version, stage]``; through an exchange it has the stage's two numbers behind these, which programs from before that
-    refuse. One more, behind that or nil, is ``[[producer, next number], ...]`` of temporary producers. And one more, behind these, is
-    ``[exchange, routing key]`` of what was published to an exchange: a program from before that refuses the segment. And one more, behind
-    these or nil, is a map of further facts by small numbers, of which 2 is ``[start, stop, ...]`` of what is dropped for these messages.
-    Whoever finds a number there that it does not know refuses the record.
+    items of the stream with the queue's number, or in a queue with levels with that number and the level's added: u16 header length
+    (little-endian), a msgpack array ``[enqueued_us, delay_us, ttl_us | nil, data bytes, has ids, keys bytes | nil, headers bytes | nil,
+    [[producer, next number], ...], [origin's queue, [start, stop, ...]] | nil]``, and the batch's body as it is on the wire
+    (docs/protocol.md, "The batch"). What is staged has one more item in the array, ``[writer, version, stage]``; through an exchange it
+    has the stage's two numbers behind these, which programs from before that refuse. One more, behind that or nil, is ``[[producer,
+    next number], ...]`` of temporary producers. And one more, behind these, is ``[exchange, routing key]`` of what was published to an
+    exchange: a program from before that refuses the segment. And one more, behind these or nil, is a map of further facts by small
+    numbers, of which 2 is ``[start, stop, ...]`` of what is dropped for these messages. Whoever finds a number there that it does not
+    know refuses the record.
     Where there is an origin, these are dead letters: that queue's ``MessagesMoved`` of these ranges is in the same record. Where they are
     none, but were moved by somebody, the origin has false as a third item; programs from before that read it as the others.
 ``TRANSACTION_COMMITTED``
@@ -257,7 +258,7 @@ def settings_as_stored(settings: QueueSettings, arguments: bytes = b"") -> dict[
     fields = asdict(settings)
     if arguments:
         fields[ARGUMENTS] = arguments
-    for name in ("subscription_expiry", "dead_letter_exchange", "dead_letter_routing_key", "expires"):
+    for name in ("subscription_expiry", "dead_letter_exchange", "dead_letter_routing_key", "expires", "max_priority"):
         if fields[name] is None:
             del fields[name]
     for name in ("durable", "single_active_consumer", "retry_delay", "retry_max_delay", "drop_failed"):

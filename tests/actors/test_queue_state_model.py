@@ -24,7 +24,7 @@ from actors.queue.operations.moving import settle_all, take_parcels
 from actors.queue.operations.peeking import peek
 from actors.queue.state import retries
 from actors.queue.state.capacity import REOPEN_SHARE
-from actors.queue.state.counted import CountedReady, share
+from actors.queue.state.counted import Counted, share
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.events import (
     Event,
@@ -37,7 +37,17 @@ from actors.queue.vocabulary.events import (
 from actors.queue.vocabulary.moves import PeekMessages
 from actors.queue.vocabulary.replies import EXPIRED, MAXLEN, DeadLetter
 from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, DROP_HEAD, ENTRY_OVERHEAD_BYTES, REJECT, QueueSettings
-from tests.actors.driven import Confirm, Deliver, Effect, GrantCapacity, QueueState, Reserved, reason_of, replayed
+from tests.actors.driven import (
+    Confirm,
+    Deliver,
+    Effect,
+    GrantCapacity,
+    QueueState,
+    Reserved,
+    empty_log,
+    reason_of,
+    replayed,
+)
 from tests.examples_tried import tried
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -101,7 +111,7 @@ class Stored:
     tried_until: float = 0.0
     arrives: bool = False
     why: str = ""
-    at_once: bool = False
+    level: int = 0
 
 
 @dataclass
@@ -172,7 +182,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.alike.start()
         self.settings = settings
         self.now = 100.0
-        self.queue = self.made(QueueLog())
+        self.queue = self.made(empty_log(settings))
         self.unpublished = 0
         self.stored: dict[int, Stored] = {}
         self.entries: dict[int, tuple[int, int]] = {}
@@ -251,6 +261,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.expired += 1
         over = [n for event in fresh_events for r in dropped_by(event) for n in range(*r)]
         sizes = [self.size_of(number) for number in over]
+        orders = [self.order(number) for number in over]
         for number in over:
             assert self.settings.dead_letter_queue is None
             assert self.stored[number].where == READY, "what is held, or not due yet, is not dropped"
@@ -258,7 +269,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.dropped += len(over)
         self.late: list[int] = []
         self.some_expired = bool(expired)
-        self.left_over: list[tuple[int, int]] = list(zip(over, sizes, strict=True))
+        self.left_over: list[tuple[tuple[int, int], int]] = list(zip(orders, sizes, strict=True))
         self.delivered = False
         for effect in self.queue.take_effects():
             if self.is_staging(effect):
@@ -297,13 +308,20 @@ class QueueMachine(RuleBasedStateMachine):
             message.arrives = False
         self.check_all_is_handed_over()
         gone = max(expired + self.late, default=-1)
-        assert self.some_came_back or not any(m.where == READY and n < gone for n, m in self.stored.items()), (
-            "what expires does at the head"
-        )
+        # Of a queue with levels, at the head of its own.
+        assert (
+            self.some_came_back
+            or self.settings.max_priority is not None
+            or not any(m.where == READY and n < gone for n, m in self.stored.items())
+        ), "what expires does at the head"
 
     def check_all_is_handed_over(self) -> None:
         """More may be under way than this machine stores."""
         assert all(message.until > 0 for message in self.stored.values() if message.where == LEAVING)
+
+    def order(self, number: int) -> tuple[int, int]:
+        """What is received before another has less of it."""
+        return -self.stored[number].level, number
 
     def drops(self) -> bool:
         return self.settings.overflow == DROP_HEAD
@@ -315,20 +333,20 @@ class QueueMachine(RuleBasedStateMachine):
         return share(first, stop, size + ENTRY_OVERHEAD_BYTES, number, number + 1)
 
     def check_dropped(self) -> None:
-        """What is over a limit is gone, the oldest first, and no more than that."""
+        """What is over a limit is gone, the head first, and no more than that."""
         if not self.drops():
             assert not self.left_over
             return
         ready = [number for number, message in self.stored.items() if message.where == READY]
         size = sum(map(self.size_of, ready))
         most, most_bytes = self.settings.max_messages or LARGE, self.settings.max_bytes or LARGE
-        if isinstance(self.queue.ready, CountedReady) and self.queue.ready.is_counted:
+        if isinstance(self.queue.ready, Counted) and self.queue.ready.is_counted:
             assert self.queue.ready.bytes == size
         assert len(ready) <= most
         assert size <= most_bytes
         if self.left_over:
-            last, last_size = self.left_over[-1]
-            assert self.some_are_back or last < min(ready, default=LARGE), "the oldest"
+            last, last_size = self.left_over[-1] if self.settings.max_priority is None else max(self.left_over)
+            assert self.some_are_back or last < min(map(self.order, ready), default=(1, 0)), "what is next"
             some_left = self.delivered or self.some_expired or self.late
             assert some_left or len(ready) + 1 > most or size + last_size > most_bytes, "no more than need be"
 
@@ -345,13 +363,16 @@ class QueueMachine(RuleBasedStateMachine):
         assert message.expires is not None
         assert message.expires <= self.now
 
-    def check_in_turn(self, number: int) -> None:
+    def check_in_turn(self, number: int, below: int | None = None) -> None:
         """It may be delivered, and is what has to be."""
-        assert number == self.lowest_ready(), "in order, what was returned in its old place"
+        assert number == self.lowest_ready(below), "in order, what was returned in its old place"
         expires = self.stored[number].expires
         assert expires is None or expires > self.now or self.stored[number].arrives, "never after its time"
         if self.settings.exclusive:
-            assert not any(m.where == DELAYED and n < number for n, m in self.stored.items()), "nothing is passed over"
+            in_turn = self.order(number)
+            assert not any(m.where == DELAYED and self.order(n) < in_turn for n, m in self.stored.items()), (
+                "nothing is passed over"
+            )
 
     def check_dead_letter(self, effect: DeadLetter) -> None:
         assert effect.queue == self.settings.dead_letter_queue
@@ -363,7 +384,7 @@ class QueueMachine(RuleBasedStateMachine):
             why = reason_of(effect)
             assert (why not in (EXPIRED, MAXLEN)) == self.is_worn_out(message.failures)
             if message.where == READY and why == MAXLEN:
-                self.left_over.append((number, self.size_of(number)))
+                self.left_over.append((self.order(number), self.size_of(number)))
             elif message.where == READY:
                 self.check_expired(number)
                 self.late.append(number)
@@ -381,8 +402,9 @@ class QueueMachine(RuleBasedStateMachine):
     def permits(self) -> int:
         return sum(sender.messages for sender in self.senders.values())
 
-    def lowest_ready(self) -> int:
-        return min(number for number, message in self.stored.items() if message.where == READY)
+    def lowest_ready(self, below: int | None = None) -> int:
+        ready = (n for n, message in self.stored.items() if message.where == READY and (below is None or n < below))
+        return min(ready, key=self.order)
 
     def check_delivery(self, effect: Deliver) -> None:
         name = str(effect.receiver)
@@ -421,7 +443,7 @@ class QueueMachine(RuleBasedStateMachine):
         total = 0
         for low, stop, delivery_count, again in event.ranges:
             for number in range(low, stop):
-                self.check_in_turn(number)
+                self.check_in_turn(number, below)
                 assert below is None or number < below
                 message = self.stored[number]
                 message.deliveries += 1
@@ -506,6 +528,7 @@ class QueueMachine(RuleBasedStateMachine):
         delay=st.sampled_from([None, None, None, 0.0, 3.0, 15.0]),
         ttl=st.sampled_from([None, None, None, 0.0, 0.5, 5.0, 20.0]),
         behind=st.booleans(),
+        priority=st.sampled_from([0, 0, 1, 2, 9]),
     )
     def send(
         self,
@@ -515,6 +538,7 @@ class QueueMachine(RuleBasedStateMachine):
         delay: float | None,
         ttl: float | None,
         behind: bool,
+        priority: int,
     ) -> None:
         name = data.draw(st.sampled_from([name for name, sender in self.senders.items() if sender.messages > 0]))
         sender = self.senders[name]
@@ -524,7 +548,7 @@ class QueueMachine(RuleBasedStateMachine):
         batch = MessageBatch.from_payloads(payloads)
         behind = behind and sender.behind is not None
         sequence = sender.behind if behind and sender.behind is not None else sender.next
-        arguments = name, sequence, batch, self.now, self.wall_us(self.now), delay, ttl
+        arguments = name, sequence, batch, self.now, self.wall_us(self.now), delay, ttl, priority
         if len(batch) > sender.messages or batch.prefix_bytes(len(batch) - 1) >= sender.bytes:
             with pytest.raises(DemandExceededError):
                 self.queue.send(*arguments)
@@ -542,7 +566,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert first == self.next
             sender.next, sender.behind = up_to, None
             self.expect_confirm.append((name, up_to, first, False))
-            self.store(payloads, batch, delay, ttl)
+            self.store(payloads, batch, delay, ttl, priority)
         self.settle()
 
     def has_no_room(self, batch: MessageBatch) -> bool:
@@ -552,13 +576,23 @@ class QueueMachine(RuleBasedStateMachine):
         full = full or (most is not None and len(self.stored) + len(batch) > most)
         return self.rejects() and (full or self.paused is not None)
 
-    def store(self, payloads: list[bytes], batch: MessageBatch, delay: float | None, ttl: float | None) -> None:
+    def store(
+        self,
+        payloads: list[bytes],
+        batch: MessageBatch,
+        delay: float | None,
+        ttl: float | None,
+        priority: int = 0,
+    ) -> None:
         delay = self.settings.delay if delay is None else delay
         ttl = min((limit for limit in (ttl, self.settings.ttl) if limit is not None), default=None)
         self.entries[self.next] = (self.next + len(batch), batch.nbytes)
         for payload in payloads:
-            message = self.stored[self.next] = Stored(payload, expires=None if ttl is None else self.now + ttl)
-            message.arrives = message.at_once = ttl == 0
+            # What has no time at all is overdue whatever the clock says.
+            expires = None if ttl is None else self.now + ttl if ttl else 0.0
+            message = self.stored[self.next] = Stored(payload, expires=expires)
+            message.arrives = ttl == 0
+            message.level = min(priority, self.settings.max_priority or 0)
             if delay:
                 message.where, message.until = DELAYED, self.now + delay
                 message.sent_until = message.until
@@ -783,7 +817,7 @@ class QueueMachine(RuleBasedStateMachine):
     @operation(2, None, most=st.none() | st.integers(1, 5))
     def move_away(self, data: st.DataObject, most: int | None) -> None:
         """Another queue is handed the first of what is ready, and stores as much of it as it likes; the rest is back."""
-        in_order = [number for number in sorted(self.stored) if self.stored[number].where == READY]
+        in_order = sorted((n for n, message in self.stored.items() if message.where == READY), key=self.order)
         # What a delivery has just made the head may be expired, and is dropped on the way.
         in_order = [n for n in in_order if (expires := self.stored[n].expires) is None or expires > self.now]
         parcels = take_parcels(self.queue, self.next, most, b"prefix00", self.now)
@@ -848,9 +882,9 @@ class QueueMachine(RuleBasedStateMachine):
             # What a delivery has just made the head may be expired: that is for the next tick, which is due at once.
             self.queue.tick(self.now)
             self.settle()
+        for head in self.heads():
+            assert head.expires is None or head.expires > self.now, "what expires goes by itself"
         self.some_are_back = False
-        head = self.head()
-        assert head is None or head.expires is None or head.expires > self.now, "what expires goes by itself"
         if self.reserving is not None:
             assert self.reserving[-1] > self.now, "a reservation is answered when its wait is over"
 
@@ -880,7 +914,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @operation(2, lambda self: not self.clock_was_set)
     def restart(self) -> None:
-        self.queue = self.made(replayed(self.events))
+        self.queue = self.made(replayed(self.events, self.settings))
         self.queue.pause_senders(self.paused, self.now)
         self.rejected = 0  # nothing records what was not stored
         self.begin_again()
@@ -971,8 +1005,25 @@ class QueueMachine(RuleBasedStateMachine):
         # Of an exclusive queue what is delayed holds up what is behind it.
         in_line = (READY, DELAYED) if self.settings.exclusive else (READY,)
         waiting = [number for number, message in self.stored.items() if message.where in in_line]
-        head = self.stored[min(waiting)] if waiting else None
+        head = self.stored[min(waiting, key=self.order)] if waiting else None
         return head if head is not None and head.where == READY else None
+
+    def heads(self) -> list[Stored]:
+        """The same of each level: what is next there, if it may be delivered when its turn comes."""
+        head = self.head()
+        if head is None or self.settings.max_priority is None:
+            return [] if head is None else [head]
+        found: list[Stored] = []
+        for level in sorted({message.level for message in self.stored.values()}, reverse=True):
+            waiting = {n: m.where for n, m in self.stored.items() if m.level == level and m.where in (READY, DELAYED)}
+            holds_up = self.settings.exclusive and DELAYED in waiting.values()
+            ready = [number for number, where in waiting.items() if holds_up or where == READY]
+            if ready and waiting[min(ready)] == READY:
+                found.append(self.stored[min(ready)])
+            if holds_up:
+                # What is delayed holds up what is of lower levels too.
+                break
+        return found
 
     def is_overdue(self) -> bool:
         deadline = self.queue.next_deadline()
@@ -985,7 +1036,7 @@ class QueueMachine(RuleBasedStateMachine):
             if self.reserving is not None:
                 below = self.reserving[3]
                 assert below is not None
-                assert below <= self.lowest_ready()
+                assert not any(m.where == READY and n < below for n, m in self.stored.items())
 
     @invariant()
     def permits_are_bounded_whatever_is_stored(self) -> None:
@@ -1017,19 +1068,17 @@ class QueueMachine(RuleBasedStateMachine):
         deadlines += self.more_deadlines()
         if self.reserving is not None:
             deadlines.append(self.reserving[-1])
-        head = self.head()
-        if head is not None and head.expires is not None:
-            deadlines.append(0.0 if head.at_once else head.expires)
+        deadlines += [head.expires for head in self.heads() if head.expires is not None]
         deadlines = [deadline for deadline in deadlines if deadline != NO_DEADLINE]
         assert self.queue.next_deadline() == min(deadlines, default=None)
 
     @invariant()
     def the_fold_over_the_events_is_the_log(self) -> None:
-        assert replayed(self.events) == self.queue.log
+        assert replayed(self.events, self.settings) == self.queue.log
 
     @invariant()
     def an_event_applied_twice_changes_nothing(self) -> None:
-        twice = QueueLog()
+        twice = empty_log(self.settings)
         for event in self.events:
             twice.apply(event)
             twice.apply(event)

@@ -202,7 +202,8 @@ class TransactionMachine(QueueMachine):
         )
         payloads = resent + [bytes([self.next + i & 0xFF]) * size for i, size in enumerate(sizes)]
         batch = MessageBatch.from_payloads(payloads)
-        arguments = name, have - len(resent), batch, self.now, self.wall_us(self.now)
+        priority = data.draw(st.sampled_from([0, 0, 1, 9]))
+        arguments = name, have - len(resent), batch, self.now, self.wall_us(self.now), None, None, priority
         if self.versions.covers(key.writer, key.version):
             with pytest.raises(TransactionCommittedError):
                 self.queue.send(*arguments)
@@ -224,8 +225,10 @@ class TransactionMachine(QueueMachine):
         stage.entries[self.next] = (self.next + len(sizes), fresh.nbytes)
         ttl = self.settings.ttl
         for payload in payloads[len(resent) :]:
-            message = stage.messages[self.next] = Stored(payload, expires=None if ttl is None else self.now + ttl)
+            expires = None if ttl is None else self.now + ttl if ttl else 0.0
+            message = stage.messages[self.next] = Stored(payload, expires=expires)
             message.sent_until = self.now + self.settings.delay if self.settings.delay else 0.0
+            message.level = min(priority, self.settings.max_priority or 0)
             self.next += 1
         self.unpublished += len(sizes)
         (confirm,) = self.taken()
@@ -315,7 +318,8 @@ class TransactionMachine(QueueMachine):
             if message.sent_until > self.now:
                 message.where, message.until = DELAYED, message.sent_until
             else:
-                message.where = READY
+                # What has no time at all goes to who wants it as it is published.
+                message.where, message.arrives = READY, self.settings.ttl == 0
 
     def let_time_pass(self, seconds: float) -> None:
         for key, stage in list(self.stages.items()):

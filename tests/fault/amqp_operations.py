@@ -65,6 +65,9 @@ class Operations:
         self._random = random
         self._view = view
         self._messages = 0
+        # Of queues with levels RabbitMQ has expire only what is next in all of them.
+        self._levels = self._often(0.5)
+        self._at_once = [] if self._levels else ["0", "0"]
         self._weights: dict[Callable[[Place], Operation | None], int] = {
             self._declare_queue: 16,
             self._declare_passive: 4,
@@ -155,14 +158,17 @@ class Operations:
             "delivery_mode": lambda: self._random.choice([1, 2]),
             "priority": lambda: self._random.randrange(10),
             "correlation_id": lambda: "c-1",
-            "expiration": lambda: self._random.choice([str(HOUR_MS)] * 3 + ["0", "0", "-1", "soon", ""]),
+            "expiration": lambda: self._random.choice([str(HOUR_MS)] * 3 + [*self._at_once, "-1", "soon", ""]),
             "message_id": lambda: "m-1",
             "timestamp": lambda: 1_700_000_000,
             "type": lambda: "kind",
             "user_id": lambda: "guest",
             "app_id": lambda: "differential",
         }
-        return Properties.of(**{name: make() for name, make in choose.items() if self._often(0.15)}).raw
+        often = {"priority": 0.6} if self._levels else {}
+        return Properties.of(
+            **{name: make() for name, make in choose.items() if self._often(often.get(name, 0.15))}
+        ).raw
 
     def _bodies(self) -> tuple[bytes, ...]:
         bodies = []
@@ -176,7 +182,9 @@ class Operations:
 
     def _queue_arguments(self) -> Table:
         choose: dict[str, Callable[[], Any]] = {
-            "x-message-ttl": lambda: self._random.choice([HOUR_MS, HOUR_MS, HOUR_MS, 0, -1, "1000", 1 << 62]),
+            "x-message-ttl": lambda: self._random.choice(
+                [HOUR_MS, HOUR_MS, HOUR_MS, *map(int, self._at_once), -1, "1000", 1 << 62]
+            ),
             "x-max-length": lambda: self._random.choice([3, 3, 3, -1, "3"]),
             "x-max-length-bytes": lambda: self._random.choice([LIMIT_BYTES, LIMIT_BYTES, -1]),
             "x-overflow": lambda: self._random.choice([*OVERFLOWS * 2, "nonsense", 1]),
@@ -184,8 +192,15 @@ class Operations:
             "x-dead-letter-routing-key": lambda: self._random.choice(["gone", "gone", False]),
             "x-queue-type": lambda: self._random.choice(["classic", "classic", "nonsense", 2]),
             "x-single-active-consumer": lambda: self._random.choice([True, True, True, False, 1, "true"]),
+            **(
+                {"x-max-priority": lambda: self._random.choice([2, 5, 5, 5, 255, 0, 256, -1, "5"])}
+                if self._levels
+                else {}
+            ),
             "x-unknown": lambda: self._random.choice(["kept", 1, Field("t", value=True)]),
         }
+        if self._levels and self._often(0.5):
+            return Table.of({"x-max-priority": 5})
         if self._often(0.55):
             return Table.of({"x-single-active-consumer": True} if self._often(0.2) else {})
         said = {name: make() for name, make in choose.items() if self._often(0.25)}

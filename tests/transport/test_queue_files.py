@@ -237,7 +237,7 @@ def test_no_limit_and_no_time_to_live_are_said_shown_written_and_read_as_such(ru
             assert 'ttl = "0s"' in text
             same = await penstock(broker.send_address, "queue", "import", "-", stdin=text)
             assert same.stdout == "queue endless unchanged\n", same.stderr
-            altered = text.replace('"none"', "5").replace('ttl = "0s"', 'ttl = "never"')
+            altered = text.replace('"none"', "5", 2).replace('ttl = "0s"', 'ttl = "never"')
             done = await penstock(broker.send_address, "queue", "import", "-", "--alter", stdin=altered)
             assert "max_messages from none to 5" in done.stdout
             assert "ttl from 0s to never" in done.stdout

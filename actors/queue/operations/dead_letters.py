@@ -309,6 +309,7 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
             facts.expired,
             again,
             reason == MAXLEN,
+            entry.level,
         )
     )
 
@@ -341,7 +342,8 @@ def store_dead_letters(core: QueueCore, command: StoreDeadLetters, now: float) -
     # It is a part of what the other queue stores, and outlives that here.
     batch = command.batch.compact()
     # In one instant they are here and not there.
-    added = MessagesAdded(first, batch, wall_us, ttl_us=ttl_us, published=command.published)
+    level = core.settings.level_of(command.priority)
+    added = MessagesAdded(first, batch, wall_us, ttl_us=ttl_us, published=command.published, priority=level)
     core.commit(added, {origin.queue: MessagesMoved(origin.ranges)})
     core.ready.add(log.next_sequence, len(batch))
     if ttl_us is not None:

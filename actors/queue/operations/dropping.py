@@ -1,5 +1,7 @@
 """Limits that drop: what a queue is to let go of where more is ready than its limits say, the oldest first.
 
+Where there are levels it is the head that goes, as RabbitMQ has it: the oldest of the highest level.
+
 Only what is ready counts, and only that goes: not what receivers hold, is reserved or staged, or waits for a delay. What comes to a queue
 without a place for dead letters has what goes for it in its own record, as far as that is known before it is delivered (`in_record`).
 Whatever else leads over a limit is seen behind what did (`drop_over`): what came back, what others have stored, other settings. What
@@ -16,8 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, is_at_hand
-from actors.queue.state.counted import CountedReady, share
+from actors.queue.state.counted import Counted, share
 from actors.queue.state.entries import OVER_LIMIT
+from actors.queue.state.leveled_ready import LeveledReady
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import MessagesDropped
 from actors.queue.vocabulary.settings import COUNT_BUDGET, DROP_BUDGET
@@ -48,9 +51,12 @@ def in_record(core: QueueCore, messages: int, size: int, ttl_us: int | None) -> 
     """What is dropped for a batch of so many messages and bytes, which is stored next and ready at once; in the same record as it.
 
     Nothing where somebody waits, who has it before any is dropped; nor where dead letters have a place, for they leave in records of their
-    own; nor for what has no time to live, which may expire as it comes. What the record takes beside the batch is not known.
+    own; nor for what has no time to live, which may expire as it comes; nor in a queue with levels, where it may be the head itself. What
+    the record takes beside the batch is not known.
     """
     if ttl_us == 0 or core.ring.waiting or core.settings.dead_letters_named or core.judging is not None:
+        return NOTHING
+    if isinstance(core.ready, LeveledReady):
         return NOTHING
     more, more_bytes = _over(core, messages, size + core.batch_overhead)
     if more <= 0 and more_bytes <= 0:
@@ -67,11 +73,11 @@ def in_record(core: QueueCore, messages: int, size: int, ttl_us: int | None) -> 
 def let_go(core: QueueCore, dropped: Dropped) -> None:
     """What a record says is dropped is ready no more; what it says of numbers that are not known yet is for who makes them known."""
     ready = core.ready
-    counted = ready.bytes if isinstance(ready, CountedReady) else 0
+    counted = ready.bytes if isinstance(ready, Counted) else 0
     for start, stop in dropped.ranges:
         if start < ready.known:
             ready.drop(start, stop)
-    if isinstance(ready, CountedReady):
+    if isinstance(ready, Counted):
         # Of batches that are gone nobody knows the bytes any more.
         ready.bytes = counted - dropped.bytes
 
@@ -82,7 +88,7 @@ def drop_over(core: QueueCore, now: float) -> None:
     if core.judging is not None:
         # It comes back here behind the last step of that.
         return
-    if isinstance(ready, CountedReady) and not ready.is_counted and _may_be_over_in_bytes(core):
+    if isinstance(ready, Counted) and not ready.is_counted and _may_be_over_in_bytes(core):
         ready.count_on(COUNT_BUDGET)
         if not ready.is_counted:
             core.unfinished_at = now
@@ -92,7 +98,7 @@ def drop_over(core: QueueCore, now: float) -> None:
     if core.settings.dead_letters_named:
         _leave(core, messages, size, now)
     else:
-        ranges = merged(_oldest(core, messages, size)[0])
+        ranges = merged(sorted(_oldest(core, messages, size)[0]))
         let_go(core, Dropped(ranges, _bytes_of(core, ranges)))
         core.commit(MessagesDropped(ranges))
         if max(_over(core)) > 0:
@@ -108,7 +114,7 @@ def _over(core: QueueCore, messages: int = 0, size: int = 0) -> tuple[int, int]:
     over = 0 if settings.max_messages is None else ready.messages + messages - settings.max_messages
     over_bytes = 0
     if settings.max_bytes is not None and core.log.stored_bytes + size > settings.max_bytes:
-        assert isinstance(ready, CountedReady), "it counts where there is such a limit"
+        assert isinstance(ready, Counted), "it counts where there is such a limit"
         over_bytes = ready.bytes + size - settings.max_bytes
     return over, over_bytes
 
@@ -140,7 +146,7 @@ def _oldest(core: QueueCore, messages: int, size: int) -> tuple[list[Range], int
 def _bytes_of(core: QueueCore, ranges: Iterable[Range]) -> int:
     """The bytes of what is ready, as far as they are counted."""
     ready = core.ready
-    return sum(ready.size_of(*each) for each in ranges) if isinstance(ready, CountedReady) else 0
+    return sum(ready.size_of(*each) for each in ranges) if isinstance(ready, Counted) else 0
 
 
 def _how_many(first: int, stop: int, total: int, low: int, high: int, messages: int, size: int) -> int:

@@ -40,7 +40,7 @@ def take_parcels(core: QueueCore, below: int, most: int | None, id_prefix: bytes
     parcels: list[Parcel] = []
     size = 0
     while len(parcels) < MOVE_BATCHES and size < MOVE_BYTES and most != 0:
-        span = next_ready(core, now)
+        span = next_ready(core, now, 0, below)
         if span is None or span.start >= below:
             break
         entry, start = span.entry, span.start
@@ -49,7 +49,7 @@ def take_parcels(core: QueueCore, below: int, most: int | None, id_prefix: bytes
         # Together with what a dead letter gets later, it fits a frame.
         if (fits := fitting(batch, 0)) < count:
             count, batch = fits, batch.slice(0, fits)
-        parcel = Parcel(core.number, start, batch, entry.published)
+        parcel = Parcel(core.number, start, batch, entry.published, priority=entry.level)
         core.parcels[parcel] = core.ready.take(span, count)
         parcels.append(parcel)
         size += batch.nbytes
@@ -139,7 +139,8 @@ def _store(core: QueueCore, parcel: Parcel, count: int) -> None:
     moved = MessagesMoved(((start, start + count),), dead=False)
     before = core.log.next_sequence
     # In one instant they are here and not there.
-    added = MessagesAdded(before, batch, core.wall_us, ttl_us=ttl_us, published=parcel.published)
+    level = core.settings.level_of(parcel.priority)
+    added = MessagesAdded(before, batch, core.wall_us, ttl_us=ttl_us, published=parcel.published, priority=level)
     core.commit(added, {parcel.source: moved})
     parcel.stored, parcel.event = count, core.last_event
     core.ready.add(core.log.next_sequence, count)

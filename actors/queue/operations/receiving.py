@@ -245,7 +245,7 @@ def purge_step(core: QueueCore, below: int) -> int:
         core.ready.drop(start, stop)
         ranges.append((start, stop))
     if ranges:
-        core.commit(QueuePurged(merged(ranges)))
+        core.commit(QueuePurged(merged(sorted(ranges))))
         core.grant()
     return sum(stop - start for start, stop in ranges)
 

@@ -29,8 +29,8 @@ def lets_die(core: QueueCore, why: str | None) -> bool:
     return isinstance(why, NoRoom) and settings.overflow == REJECT_DEAD_LETTER and settings.dead_letters_named
 
 
-def refuse(core: QueueCore, batch: MessageBatch, published: Published | None, wall_us: int) -> None:
-    """Have a batch be dead letters that the queue has refused, in parts that fit a frame with what they say of that."""
+def refuse(core: QueueCore, batch: MessageBatch, published: Published | None, wall_us: int, level: int) -> None:
+    """Have a batch of a level be dead letters that the queue has refused, in parts that fit a frame with what they say of that."""
     settings, to = core.settings, core.settings.dead_letter_queue
     facts = packed_facts(MAXLEN, core.name, wall_us, 0, None, published)
     more = more_bytes(settings, batch, facts)
@@ -49,6 +49,7 @@ def refuse(core: QueueCore, batch: MessageBatch, published: Published | None, wa
             expired=True,
             again=again,
             over_limit=True,
+            priority=level,
         )
         core.effects.append(letter)
         batch = batch.slice(count, len(batch))

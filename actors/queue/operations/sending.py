@@ -55,7 +55,7 @@ def attach_sender(core: QueueCore, command: AttachSender, now: float) -> None:
     if command.shared is not None:
         sender.permits.queue = command.shared
     else:
-        core.tell(connection, SenderAttached(last))
+        core.tell(connection, SenderAttached(last, max_priority=core.settings.max_priority or 0))
 
 
 def request_capacity(core: QueueCore, command: RequestCapacity, _now: float) -> None:
@@ -72,7 +72,7 @@ def request_capacity(core: QueueCore, command: RequestCapacity, _now: float) -> 
 
 def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
     """Take a batch in, to be stored by the next ``store``: no other command may come between."""
-    client_sequence, batch, delay, ttl, connection = command
+    client_sequence, batch, delay, ttl, connection, priority = command
     sender = _sender(core, connection)
     stage, expected = sender.stage, sender.expected
     plain = delay is None and ttl is None and batch.ids is None and batch.keys is None and batch.headers is None
@@ -121,8 +121,9 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
             core.total_rejected += count
             if not behind:
                 sender.expected = client_sequence
-    shape = None if plain and stage is None else shape_of(batch, stage, delay_us, ttl_us)
-    core.incoming.append(Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected, shape))
+    level = core.settings.level_of(priority)
+    shape = None if plain and stage is None and not level else shape_of(batch, stage, delay_us, ttl_us, level)
+    core.incoming.append(Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected, shape, level))
 
 
 def used_beside(core: QueueCore, connection: Connection, messages: int, size: int) -> None:
@@ -166,7 +167,7 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
             if item.sender.stage is not None:
                 refuse_sender(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
             elif lets_die(core, item.rejected):
-                refuse(core, item.batch, None, wall_us)
+                refuse(core, item.batch, None, wall_us, item.level)
     for sender, (_, error) in refused.items():
         refuse_sender(core, sender, error, now)
     dispatch(core, now)
@@ -207,11 +208,11 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
     first = log.next_sequence
     stage = group[0].sender.stage
     before = log.staged_bytes
-    batch = joined(group)
+    batch, level = joined(group), group[0].level
     if core.drops and stage is None and not delay_us:
-        _store_dropping(core, MessagesAdded(first, batch, wall_us, known, 0, ttl_us, temporary=passing))
+        _store_dropping(core, MessagesAdded(first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level))
         return
-    core.commit(MessagesAdded(first, batch, wall_us, known, delay_us, ttl_us, stage, passing))
+    core.commit(MessagesAdded(first, batch, wall_us, known, delay_us, ttl_us, stage, passing, priority=level))
     count = log.next_sequence - first
     if stage is not None:
         numbers = first, log.next_sequence

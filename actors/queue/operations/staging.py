@@ -71,7 +71,8 @@ def attach_stage(core: QueueCore, command: AttachSender, now: float) -> None:
     if command.shared is not None:
         sender.permits.queue = command.shared
     else:
-        core.tell(connection, SenderAttached(messages or None, core.is_committed(key)))
+        levels = core.settings.max_priority or 0
+        core.tell(connection, SenderAttached(messages or None, core.is_committed(key), max_priority=levels))
 
 
 def _check_way(core: QueueCore, key: StageKey, sender: Sender | None, *, through_exchange: bool) -> None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
-from actors.queue.state.counted import CountedReady
+from actors.queue.state.counted import counted_or_not
 from actors.queue.state.line import line_of
 from actors.queue.state.log import QueueLog
-from actors.queue.state.ready import Outbox, unheld
+from actors.queue.state.ready import Outbox
 from actors.queue.state.receivers import DemandRing, LeaseTable, Receiver
-from actors.queue.state.restoring import remembered
+from actors.queue.state.restoring import ready_of, remembered
 from actors.queue.state.staged import CommittedVersions, Staged
 from actors.queue.state.subscriptions import Ownership, await_use
 from actors.queue.state.use import Use
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from actors.errors import QueueError
     from actors.queue.state.entries import Span
+    from actors.queue.state.leveled_ready import LeveledReady
     from actors.queue.state.line import Line
     from actors.queue.state.permits import Permits
     from actors.queue.state.priority_ring import PriorityRing
@@ -111,7 +112,7 @@ class QueueCore:
     settings: QueueSettings
     log: QueueLog
     versions: CommittedVersions
-    ready: ReadyRanges
+    ready: ReadyRanges | LeveledReady
     leases: LeaseTable
     outbox: Outbox
     ring: DemandRing | PriorityRing
@@ -195,19 +196,16 @@ class QueueCore:
         self.settings = settings
         self.rejects = settings.overflow in REJECTING
         self.drops = settings.overflow == DROP_HEAD
-        self.takes_all = not (self.rejects or settings.delay)
+        self.takes_all = not (self.rejects or settings.delay or settings.max_priority)
         self.usual_timing = (microseconds(settings.delay), None if settings.ttl is None else microseconds(settings.ttl))
 
     def senders_limits(self) -> tuple[int | None, int | None]:
         """What holds senders back of messages and bytes: not the limits of a queue that drops."""
         return (None, None) if self.drops else (self.settings.max_messages, self.settings.max_bytes)
 
-    def counted(self, ready: ReadyRanges) -> ReadyRanges:
+    def counted(self, ready: ReadyRanges | LeveledReady) -> ReadyRanges | LeveledReady:
         """What is ready, with its bytes where these count."""
-        counts = self.drops and self.settings.max_bytes is not None
-        return (
-            ready if counts == isinstance(ready, CountedReady) else CountedReady.of(ready) if counts else ready.plain()
-        )
+        return counted_or_not(ready, counts=self.drops and self.settings.max_bytes is not None)
 
     def _may_be_over(self) -> bool:
         """Whether there may be something to drop."""
@@ -219,7 +217,7 @@ class QueueCore:
     def _begin(self, now: float) -> None:
         """Make the volatile state anew from the log: nobody is connected, and all that is not reserved is ready, after its delay."""
         self._withdraw_parcels()
-        self.ready = self.counted(unheld(self.log))
+        self.ready = self.counted(ready_of(self.log))
         self.outbox = Outbox(now)
         self.leases = LeaseTable()
         self.ring = DemandRing()

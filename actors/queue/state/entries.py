@@ -47,6 +47,8 @@ class Entry:
 
     large = False
     """Whether it takes so long to read that this is done beside the loop: see ``EntryTable.at_hand``."""
+    level = 0
+    """The level of the queue that its messages are of; 0 where the queue has none."""
 
     def __init__(self, first: int, stop: int, table: EntryTable) -> None:
         self.first = first
@@ -265,7 +267,7 @@ class MemoryEntryTable:
     def add(self, event: MessagesAdded, number: int) -> int:
         """See ``EntryTable``."""
         first = event.first
-        entry = Entry(first, first + event.batch.count, _NEVER_ASKED)
+        entry = Entry(first, first + event.batch.count, NEVER_ASKED)
         entry.know(
             event.batch,
             event=number,
@@ -319,7 +321,7 @@ class MemoryEntryTable:
         raise AssertionError(f"{entry} is in memory and does not know its messages")
 
 
-_NEVER_ASKED = MemoryEntryTable(0)
+NEVER_ASKED = MemoryEntryTable(0)
 """What entries in memory have for a table. With a way back to their own, a queue that is deleted would stay until the collector looks
 at everything, which may be never."""
 

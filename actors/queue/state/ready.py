@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from actors.queue.state.entries import Span, spans_of, stored_entry
+from actors.queue.state.receivable import Receivable
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.structures.spans import SpanMap, TimedSpans
 from actors.queue.vocabulary.settings import DEAD_LETTER_BATCHES, DEAD_LETTER_BYTES
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class ReadyRanges:
+class ReadyRanges(Receivable):
     """Fresh messages, returned spans, delayed spans.
 
     Fresh is what has not been delivered since the start. It is one range of numbers, however many there are. It has holes where somebody
@@ -137,6 +138,10 @@ class ReadyRanges:
         self._offered = span = self._fresh_span(position)
         return span
 
+    def first_below(self, minimum: int, below: int) -> Span | None:  # noqa: ARG002 - what has levels looks on
+        """As `first`; where there are levels and its first has no lower number than ``below``, the first that has."""
+        return self.first(minimum)
+
     def take(self, span: Span, count: int) -> Span:
         """Take the first ``count`` messages of ``span``, which ``first`` has just returned."""
         start = span.start
@@ -202,10 +207,6 @@ class ReadyRanges:
         if not self._returned:
             return iter(fresh)
         return merge(((span.start, span.stop) for span in self._returned), fresh)
-
-    def plain(self) -> ReadyRanges:
-        """The same, without whatever else is known of it."""
-        return self
 
     def drop(self, start: int, stop: int) -> None:
         """Take out everything of a range, delayed messages too."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.queue.state.entries import spans_of, stored_entry
+from actors.queue.state.leveled_log import LeveledLog
+from actors.queue.state.leveled_ready import LeveledReady
+from actors.queue.state.ready import ReadyRanges, unheld
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary.settings import REJECTED_FAILURES
 
@@ -13,13 +16,17 @@ if TYPE_CHECKING:
 
     from actors.queue.state.entries import EntryTable, Span
     from actors.queue.state.log import QueueLog
-    from actors.queue.state.ready import ReadyRanges
     from actors.queue.structures.deadlines import Clocks
     from actors.queue.structures.ranges import Range
 
 
+def ready_of(log: QueueLog) -> ReadyRanges | LeveledReady:
+    """All of it that nobody has reserved, as fresh."""
+    return LeveledReady(log) if isinstance(log, LeveledLog) else unheld(log)
+
+
 def remembered(
-    log: QueueLog, ready: ReadyRanges, clocks: Clocks, now: float, *, counts: bool
+    log: QueueLog, ready: ReadyRanges | LeveledReady, clocks: Clocks, now: float, *, counts: bool
 ) -> Iterator[tuple[Span, float | None]]:
     """What is more than fresh: taken out of what is ready, span by span, each with when its delay is over.
 

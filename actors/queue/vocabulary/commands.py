@@ -69,7 +69,6 @@ class OfferBatch(NamedTuple):
     """Store ``batch``, whose first message has the sender's number ``sequence``. Reply: SentMessages.
 
     What comes in one turn is stored together: the batch is taken in at once, and stored and confirmed by the queue's ``store``.
-
     A queue that rejects stores all of a batch or nothing. What it rejects is confirmed with the reason, in its turn. So is all that the
     sender sent behind it: its messages stay in order. That ends when a batch comes with the number of the first one that was rejected, be
     it that one again or another. So the numbers of what is stored have no gaps, and nothing about a rejection needs to be remembered: sent
@@ -77,8 +76,8 @@ class OfferBatch(NamedTuple):
 
     Attributes:
         delay: until its messages can be received; None for what the queue declares.
-        ttl: from when it is stored, after which its messages are not delivered any more; None for what the queue declares, and where that
-            is less, that holds. It does not stop for a delay.
+        ttl: from when it is stored, after which they are not delivered any more, delayed or not; None for what the queue declares at most.
+        priority: in a queue with levels all are of that level, of the highest where it has none so high.
 
     Raises:
         DemandExceededError: it is more than was granted.
@@ -93,6 +92,7 @@ class OfferBatch(NamedTuple):
     delay: float | None = None
     ttl: float | None = None
     connection: Ref | None = None
+    priority: int = 0
 
 
 # --- from receivers
@@ -314,13 +314,14 @@ class StoreDeadLetters:
     """Messages of the queue ``source`` that nobody could deal with. Reply, to ``source``: DeadLettersMoved, once they are durable here.
 
     They are stored whatever the limits: there is nowhere else for them. The queue's time to live holds for them; its delay, which is for
-    what is sent, does not. They stay ``published`` as they were.
+    what is sent, does not. They stay ``published`` as they were, and of their ``priority``.
     """
 
     source: Ref
     origin: Origin
     batch: MessageBatch
     published: Published | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ class OfferCopies(NamedTuple):
     delay: float | None
     ttl: float | None
     connection: Ref | None
+    priority: int
     further: tuple[str, ...]
 
 

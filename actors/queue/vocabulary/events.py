@@ -39,6 +39,7 @@ class MessagesAdded:
         numbers: where the stage is written through an exchange, how far this queue has it with this batch.
         published: to which exchange, and with which routing key; None for what was sent to the queue itself.
         dropped: what is dropped for it, as the queue is over its limit with it: the oldest, and some of its own where it is more than that.
+        priority: the level of the queue that they are of; 0 in a queue without levels. It is recorded by which stream has them.
     """
 
     first: int
@@ -52,6 +53,7 @@ class MessagesAdded:
     numbers: StageNumbers | None = None
     published: Published | None = None
     dropped: tuple[Range, ...] = ()
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

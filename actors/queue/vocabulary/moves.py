@@ -80,6 +80,7 @@ class Parcel:
         start: the number of the first of them there.
         batch: the messages with their ids.
         published: through which exchange they came; None for none. All of a parcel are of one stored batch, and have this in common.
+        priority: the level that they were of.
         stored: how many of the first are in the other queue, and here no more; None while it has not looked at them.
         withdrawn: they are the source's again, and the other queue must leave them.
         event: the number of the event by which the other queue has them.
@@ -92,6 +93,7 @@ class Parcel:
     stored: int | None = None
     withdrawn: bool = False
     event: int = 0
+    priority: int = 0
 
     def __len__(self) -> int:
         return len(self.batch)

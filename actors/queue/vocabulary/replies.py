@@ -24,11 +24,13 @@ class SenderAttached:
         last_sequence: the sender's number after its last stored message; None if nothing is known of it.
         committed: whether its stage's version is committed already, so that nothing more can be sent.
         next_sequence: of a sender to an exchange, from where it numbers if it begins anew: above all that any queue has of it.
+        max_priority: the highest priority that makes a difference in this queue.
     """
 
     last_sequence: int | None
     committed: bool = False
     next_sequence: int | None = None
+    max_priority: int = 0
 
 
 class CapacityGranted(NamedTuple):
@@ -323,6 +325,7 @@ class DeadLetter:
         expired: whether they have expired, or were too much, and no receiver has refused them.
         again: whether they would come round to where they have expired before: then they go to no declared queue.
         over_limit: whether they were too much.
+        priority: the level that they were of.
     """
 
     queue: str | None
@@ -335,6 +338,7 @@ class DeadLetter:
     expired: bool = False
     again: bool = False
     over_limit: bool = False
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

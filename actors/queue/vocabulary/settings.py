@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actors.limits import (
     MAX_NAME_BYTES,
+    MAX_PRIORITY,
     MAX_QUEUE_EXPIRY_SECONDS,
     MAX_SUBSCRIPTION_EXPIRY_SECONDS,
     MAX_TTL_SECONDS,
@@ -137,6 +138,8 @@ class QueueSettings:
             each failure it is twice as long.
         retry_max_delay: seconds to which that grows.
         drop_failed: whether what has failed ``max_receives`` times is dropped, and no dead letter.
+        max_priority: its highest level. What has a higher priority is received before what has a lower one, and of one in order; above
+            this counts as this. None for a queue without levels, which takes no notice of priorities.
 
     Raises:
         ValueError: a value that cannot be; the text names it.
@@ -162,6 +165,7 @@ class QueueSettings:
     retry_delay: float = 0.0
     retry_max_delay: float = DEFAULT_RETRY_MAX_DELAY
     drop_failed: bool = False
+    max_priority: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_messages", "max_bytes", "max_staged_messages", "max_staged_bytes"):
@@ -194,6 +198,8 @@ class QueueSettings:
                 f"the queue expires after {time_text(self.expires)}, which is not above 0 and at most {time_text(most)}"
             )
         self._check_retries()
+        if self.max_priority is not None and not 1 <= self.max_priority <= MAX_PRIORITY:
+            raise ValueError(f"max_priority is {self.max_priority}, not between 1 and {MAX_PRIORITY}")
         self._check_dead_letter_exchange()
 
     def _check_retries(self) -> None:
@@ -246,6 +252,11 @@ class QueueSettings:
         """Whether it is recorded how often a message has failed: for a limit, or for when it comes again."""
         return self.max_receives is not None or self.retry_delay > 0
 
+    def level_of(self, priority: int) -> int:
+        """The level that messages of a priority are of; 0 where there are none."""
+        most = self.max_priority
+        return 0 if most is None or not priority else min(priority, most)
+
     def worn_out(self, failures: int) -> bool:
         """Whether messages that have failed so often may not be delivered again."""
         if failures == REJECTED_FAILURES and self.keeps_dead_letters:
@@ -270,6 +281,7 @@ def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
         single_active_consumer=False,
         retry_delay=0.0,
         drop_failed=False,
+        max_priority=None,
     )
 
 
@@ -282,7 +294,7 @@ AT_ONCE = -1
 class Unit(Enum):
     """What a setting of a queue counts or names."""
 
-    COUNT = "messages, or failures of one"
+    COUNT = "messages, failures of one, or priorities"
     BYTES = "bytes"
     SECONDS = "seconds"
     FLAG = "true or false"
@@ -365,6 +377,9 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
     Setting("retry_delay", Unit.SECONDS, "Until what has failed comes again; each time twice as long."),
     Setting("retry_max_delay", Unit.SECONDS, "To which that grows."),
     Setting("drop_failed", Unit.FLAG, "What has failed max_receives times is dropped, and no dead letter."),
+    Setting(
+        "max_priority", Unit.COUNT, "The highest priority; messages of a higher one go first.", none=0, word=NO_LIMIT
+    ),
 )
 """Every setting of a queue, in the order of ``QueueSettings``."""
 
@@ -385,6 +400,7 @@ UNALTERABLE = {
     "exclusive": "its receivers rely on it",
     "durable": "what was confirmed was so for it",
     "single_active_consumer": "its receivers rely on it",
+    "max_priority": "what it holds is stored by its levels",
 }
 """Settings that a queue keeps as long as it is there, each with why."""
 

@@ -24,7 +24,7 @@ from transport.gateways.amqp.definitions_policies import Policies
 from transport.gateways.amqp.equivalence import DeclaredWith
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.names import RESERVED, Names
-from transport.gateways.amqp.queue_arguments import LATER, ArgumentRefusedError, settings_of
+from transport.gateways.amqp.queue_arguments import ArgumentRefusedError, settings_of
 from transport.gateways.amqp.tables import Table
 from transport.wire.names import check_name
 
@@ -43,6 +43,7 @@ SETTINGS: Final = (
     "expires",
     "single_active_consumer",
     "drop_failed",
+    "max_priority",
 )
 """Settings of a queue that its definition decides; the others are the broker's."""
 MOST_NAMED: Final = 3
@@ -200,9 +201,7 @@ class _Planning:
             effective, policies = self._policies.applied(defined._replace(arguments=kept))
             said = settings_of(Table.of(self._supported(effective, text, " of its policies")), text)
             settings = QueueSettings(**_named(said, names), durable=True)
-            # Its clients declare it with what is not there yet, and were not told to do otherwise.
-            later = {each: value for each, value in defined.arguments.items() if each in LATER}
-            declared_with = DeclaredWith(defined.auto_delete, Table.of(kept | later)).kept()
+            declared_with = DeclaredWith(defined.auto_delete, Table.of(kept)).kept()
         except (TransportError, ValueError) as error:
             self._leave(text, error.explanation if isinstance(error, AmqpError) else str(error))
             return None

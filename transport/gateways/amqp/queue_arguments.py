@@ -1,7 +1,6 @@
 """Arguments of ``queue.declare`` as settings of a queue.
 
-What RabbitMQ's queues know of and there is nothing for here yet is refused, with what is there instead; what nobody
-knows is passed over. Texts are RabbitMQ's.
+What cannot be is refused; what nobody knows is passed over. Texts are RabbitMQ's.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from actors.limits import MAX_QUEUE_EXPIRY_SECONDS, MAX_TTL_SECONDS
+from actors.limits import MAX_PRIORITY, MAX_QUEUE_EXPIRY_SECONDS, MAX_TTL_SECONDS
 from actors.queue.vocabulary.settings import BLOCK, DROP_HEAD, MAX_RECEIVES_LIMIT, REJECT, REJECT_DEAD_LETTER
 from transport.gateways.amqp.equivalence import INTEGERS, TYPES_OF_FIELDS
 from transport.gateways.amqp.errors import AmqpError
@@ -18,10 +17,6 @@ from transport.gateways.amqp.plain_tables import is_text
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.tables import Field, Table
 
-LATER: Final = {
-    "x-max-priority": "priorities are not there yet: use a queue for each",
-}
-"""What RabbitMQ knows and this broker does not yet, and what to do."""
 NO_LIMIT_OF_ZERO: Final = "a queue of 0 would take nothing: say 1 or more, or leave it out for no limit"
 TYPES: Final = ("classic", "quorum")
 """Both are a journalled queue here."""
@@ -44,7 +39,7 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
         queue: how texts speak of the queue.
 
     Raises:
-        ArgumentRefusedError: PRECONDITION_FAILED: an argument that cannot be, or is not there yet.
+        ArgumentRefusedError: PRECONDITION_FAILED: an argument that cannot be.
     """
     settings: dict[str, Any] = {"max_messages": None, "max_bytes": None, "overflow": BLOCK}
     _check_type("x-dead-letter-exchange", arguments, queue)
@@ -54,9 +49,6 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
             settings.update(setter(field, partial(_refuse, name, queue)))
             if name == "x-dead-letter-routing-key" and "dead_letter_exchange" not in settings:
                 _refuse(name, queue, "routing_key_but_no_dlx_defined")
-    for name, _, _ in arguments:
-        if name in LATER:
-            _refuse(name, queue, LATER[name])
     if settings.get("dead_letter_exchange") == "":
         # The default exchange has one way for a key: to the queue of that name.
         del settings["dead_letter_exchange"]
@@ -72,25 +64,8 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
     return settings
 
 
-def check_again(arguments: Table, there: Table, queue: str) -> None:
-    """Whether a queue that AMQP has declared may be declared with these: what is not there yet is refused as it was then.
-
-    Args:
-        arguments: these.
-        there: with which it was declared. What is not there yet is among them where it was imported, and whoever did that was told.
-        queue: how texts speak of the queue.
-
-    Raises:
-        ArgumentRefusedError: PRECONDITION_FAILED: an argument that is not there yet.
-    """
-    for name, _, value in arguments:
-        field = there.field(name)
-        if name in LATER and (field is None or field.value != value):
-            _refuse(name, queue, LATER[name])
-
-
 class ArgumentRefusedError(AmqpError):
-    """An argument that cannot be, or is not there yet.
+    """An argument that cannot be.
 
     Args:
         argument: its name.
@@ -175,6 +150,14 @@ def _limit(setting: str) -> Callable[[Field, Refuse], dict[str, Any]]:
     return limit
 
 
+def _max_priority(field: Field, refuse: Refuse) -> dict[str, Any]:
+    highest = _integer(field, refuse)
+    if highest > MAX_PRIORITY:
+        refuse(f"{{max_value_exceeded,{highest}}}")
+    # With none but the lowest there are no levels.
+    return {"max_priority": highest or None}
+
+
 def _overflow(field: Field, refuse: Refuse) -> dict[str, Any]:
     overflow = _text(field, refuse)
     if overflow not in OVERFLOWS:
@@ -205,6 +188,7 @@ _SETTERS: Final[dict[str, Callable[[Field, Refuse], dict[str, Any]]]] = {
     "x-dead-letter-routing-key": lambda field, refuse: {"dead_letter_routing_key": _text(field, refuse)},
     "x-max-length": _limit("max_messages"),
     "x-max-length-bytes": _limit("max_bytes"),
+    "x-max-priority": _max_priority,
     "x-overflow": _overflow,
     "x-single-active-consumer": _single_active_consumer,
     "x-delivery-limit": _delivery_limit,

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.limits import (
+    MAX_PRIORITY,
     MAX_QUEUE_EXPIRY_SECONDS,
     MAX_SUBSCRIPTION_EXPIRY_SECONDS,
     MAX_TTL_SECONDS,
@@ -54,6 +55,7 @@ _LIMITS: Final[Mapping[str, Shape]] = {
     "dead_letter_exchange": {"maxLength": MAX_NAME_BYTES},
     "dead_letter_routing_key": {"maxLength": MAX_ROUTING_KEY_BYTES},
     "subscription_expiry": {"minimum": 0, "maximum": _A_LEAP_YEAR},
+    "max_priority": {"minimum": 0, "maximum": MAX_PRIORITY},
     "expires": {"minimum": 0, "maximum": round(MAX_QUEUE_EXPIRY_SECONDS * 1000)},
     "retry_delay": {"minimum": 0, "maximum": _TWELVE_HOURS},
     "retry_max_delay": {"minimum": 0, "maximum": _TWELVE_HOURS},

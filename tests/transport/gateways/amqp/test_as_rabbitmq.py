@@ -15,7 +15,7 @@ from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.method import Method
 from transport.gateways.amqp.properties import Properties
-from transport.gateways.amqp.queue_arguments import LATER, NO_LIMIT_OF_ZERO
+from transport.gateways.amqp.queue_arguments import NO_LIMIT_OF_ZERO
 from transport.gateways.amqp.tables import Table
 
 Named = Callable[[str], str]
@@ -101,29 +101,6 @@ def test_of_two_ends_of_a_binding_that_are_missing_the_exchange_is_told(client: 
     missing = f"NOT_FOUND - no exchange '{exchange}' in vhost '/'"
     assert refused(client, entity.QueueBind(queue="no-queue", exchange=exchange)) == missing
     assert refused(client, entity.ExchangeBind(source=exchange, destination="none")) == missing
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ({"x-max-priority": 5}, LATER["x-max-priority"]),
-    ],
-)
-def test_what_is_not_there_yet_is_refused_alike_whether_the_queue_is_there_or_not(
-    client: RawClient, broker: AmqpBroker, named: Named, arguments: dict[str, Any], why: str
-) -> None:
-    declared, native, new = named("declared"), named("native"), named("new")
-    client.declare(declared)
-    code, _, said = broker.run("queue", "create", native)
-    assert code == 0, said
-    argument = list(arguments)[-1]
-    for queue in (new, declared, native):
-        found = refused(
-            client, entity.QueueDeclare(queue=queue, durable=queue == native, arguments=Table.of(arguments))
-        )
-        assert found == f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{queue}' in vhost '/': {why}"
-    # To look for a queue takes none of them.
-    client.ask(entity.QueueDeclare(queue=declared, passive=True, arguments=Table.of(arguments)), entity.QueueDeclareOk)
 
 
 @pytest.mark.parametrize(

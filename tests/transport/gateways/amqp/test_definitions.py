@@ -50,6 +50,7 @@ def said(queue: WantedQueue) -> dict[str, Any]:
         "expires": None,
         "single_active_consumer": False,
         "drop_failed": False,
+        "max_priority": None,
     }
     assert plain.keys() == queue.settings.keys()
     return {key: value for key, value in queue.settings.items() if value != plain[key]}
@@ -111,9 +112,9 @@ def test_arguments_become_settings_and_are_kept_as_they_are_declared_by_clients(
         },
     )
     assert declared(queue_of(planned("rabbitmq-3.13.json"), "shop/returns")) == (True, {"x-queue-type": "classic"})
-    # Clients say so, and were not told to do otherwise.
     tasks = queue_of(planned("rabbitmq-3.13.json"), "tasks")
-    assert (said(tasks), declared(tasks)) == ({}, (False, {"x-max-priority": 10, "x-queue-type": "classic"}))
+    wanted = {"x-max-priority": 10, "x-queue-type": "classic"}
+    assert (said(tasks), declared(tasks)) == ({"max_priority": 10}, (False, wanted))
 
 
 def test_a_policy_becomes_settings_of_the_queues_that_it_matches_and_is_no_part_of_their_declaration() -> None:
@@ -160,7 +161,6 @@ def test_what_is_left_is_said_with_why() -> None:
     )
     assert planned("rabbitmq-3.13.json").left == (
         "exchange 'spread' in vhost '/': there is no kind 'x-consistent-hash' here: there are direct, fanout, topic, headers",
-        "queue 'tasks' in vhost '/': the argument x-max-priority is left out: priorities are not there yet: use a queue for each",
         "queue 'events' in vhost '/': it is a stream: a native subscription reads a queue again and again (docs/queue.md)",
         "queue 'brief' in vhost '/': it is not durable: whoever uses it declares it",
         "queue 'my tasks' in vhost '/': the queue name 'my tasks' has white space or unprintable characters",
