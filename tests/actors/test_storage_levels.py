@@ -272,8 +272,8 @@ def test_an_older_program_says_that_it_does_not_know_the_checkpoint() -> None:
     life = LeveledLife()
     life.checkpoint()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("actors.storage.snapshot.READABLE", frozenset({1, 2, 3, 4, 5}))
-        with pytest.raises(StorageError, match="a checkpoint of version 6"):
+        patch.setattr("actors.storage.snapshot.READABLE", frozenset({1, 2, 3, 4, 5, 6}))
+        with pytest.raises(StorageError, match="a checkpoint of version 7"):
             life.killed()
 
 
