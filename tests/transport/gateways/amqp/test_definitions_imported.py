@@ -116,8 +116,11 @@ def test_what_is_not_there_yet_is_found_with_a_queue_that_was_imported_with_it_a
     made_by(broker, OLD)
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.port)) as connection:
         connection.channel().queue_declare("tasks", durable=True, arguments={"x-max-priority": 10})
-        for arguments in ({"x-max-priority": 9}, {"x-max-priority": 10, "x-single-active-consumer": True}):
-            with pytest.raises(ChannelClosedByBroker, match="PRECONDITION_FAILED - invalid arg 'x-"):
+        for arguments, why in (
+            ({"x-max-priority": 9}, "invalid arg 'x-max-priority'"),
+            ({"x-max-priority": 10, "x-single-active-consumer": True}, "inequivalent arg 'x-single-active-consumer'"),
+        ):
+            with pytest.raises(ChannelClosedByBroker, match=f"PRECONDITION_FAILED - {why}"):
                 connection.channel().queue_declare("tasks", durable=True, arguments=arguments)
 
 
