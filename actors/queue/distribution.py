@@ -364,10 +364,11 @@ class Distributor:
         if left is not None:
             events[left[0].number] = left[1]
         event = 0
-        if self._storage is not None and entries:
-            event = self._storage.record_with_entries(events, entries)
-        elif self._storage is not None:
-            event = self._storage.record_staged(events) if soon else self._storage.record_all(events)
+        if (storage := self._storage) is not None:
+            if entries:
+                event = storage.record_with_entries(events, entries)
+            else:
+                event = storage.record_staged(events) if soon else storage.record_all(events)
         else:
             for state, added in taking.values():
                 state.log.apply(added)

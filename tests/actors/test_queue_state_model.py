@@ -488,7 +488,7 @@ class QueueMachine(RuleBasedStateMachine):
         """A message is worn out."""
         if self.settings.drop_failed:
             self.remove(number)
-            self.moved += 1
+            self.dropped += 1
         else:
             self.stored[number].where, self.stored[number].until = LEAVING, 0.0
 

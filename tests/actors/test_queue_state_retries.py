@@ -10,7 +10,7 @@ import pytest
 from actors.queue.state import retries
 from actors.queue.state.retries import RETRY_JITTER, Retries, retry_delay
 from actors.queue.vocabulary.commands import Left, Rejected
-from actors.queue.vocabulary.events import MessagesMoved, MessagesReturned
+from actors.queue.vocabulary.events import MessagesDropped, MessagesReturned
 from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages, Tell
 from actors.queue.vocabulary.settings import MAX_RECEIVES_LIMIT, REJECTED_FAILURES, QueueSettings
 from tests.actors.driven import QueueState, reason_of, replayed
@@ -239,8 +239,8 @@ def test_what_has_failed_too_often_is_dropped_where_the_queue_says_so() -> None:
     q.state.acknowledge("r", [(1, 1)])
     q.return_all(1, now=0.0)
     assert q.dead_letters() == []
-    assert q.events[-1] == MessagesMoved(((0, 1),))
-    assert q.counts() == (0, 0, 1)
+    assert q.events[-1] == MessagesDropped(((0, 1),))
+    assert (q.counts(), q.state.log.total_dropped) == ((0, 0, 0), 1)
     assert q.state.log.stored_messages == 0
 
 

@@ -270,7 +270,7 @@ def _drop(core: QueueCore) -> None:
     while (span := core.outbox.next_to_send()) is not None:
         dropped.append((span.start, span.stop))
     if dropped:
-        core.commit(MessagesMoved(merged(dropped)))
+        core.commit(MessagesDropped(merged(dropped)))
         core.grant()
 
 

@@ -90,7 +90,7 @@ class MessagesExpired:
 
 @dataclass(frozen=True, slots=True)
 class MessagesDropped:
-    """The queue was over its limit, and no dead-letter queue wants these messages, which were its oldest."""
+    """These messages were the oldest of a queue over its limit, or had failed too often, and no dead-letter queue wants them."""
 
     ranges: tuple[Range, ...]
 

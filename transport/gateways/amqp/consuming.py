@@ -159,7 +159,7 @@ class Consumer:
         self._tell(Rejected(ranges, 0.0, failed, self.actor))
 
     def give_back_for_more(self, ranges: Ranges, messages: int) -> int:
-        """So many messages are to be delivered again, and have not failed.
+        """So many messages are to be delivered again, and have failed where the queue counts that.
 
         How many of them it has asked for anew with that: who goes before others gets them again before those do.
         """
@@ -169,7 +169,7 @@ class Consumer:
         if again:
             self._tell(ReturnedForMore(ranges, again, self.actor))
         else:
-            self.give_back(ranges, failed=False)
+            self.give_back(ranges, failed=None)
         return again
 
     def refuse(self, ranges: Ranges, reason: str) -> None:
