@@ -48,6 +48,8 @@ class Message:
         headers: optional string to string or bytes map, at most ``MAX_HEADERS_PER_MESSAGE``.
         id: optional 16 bytes; the broker derives one from the sequence number otherwise.
         routing_key: the key as text, for what is published to an exchange: one of the two is given. What is received has it as ``key``.
+        priority: of what is sent, 0 to 255: in a queue with priorities it is received before what has a lower one; None for what its
+            sender says. What is received has none.
     """
 
     payload: bytes
@@ -55,6 +57,7 @@ class Message:
     headers: Mapping[str, HeaderValue] | None = None
     id: bytes | None = None
     routing_key: str | None = None
+    priority: int | None = None
 
     @property
     def key_column(self) -> bytes:

@@ -18,6 +18,9 @@ MAX_QUEUE_EXPIRY_SECONDS = MAX_TTL_SECONDS
 MAX_SUBSCRIPTION_EXPIRY_SECONDS = 366 * 24 * 3600.0
 """The longest for which a subscription stays that nobody uses, a leap year."""
 
+MAX_PRIORITY = 255
+"""The highest priority of a message, as protocols have it in a byte."""
+
 
 def time_text(seconds: float) -> str:
     """A time in the largest unit that it is a whole number of, as it can be typed: ``12h``, ``366d``, ``90s``, ``0.5s``."""

@@ -33,7 +33,7 @@ class Place(NamedTuple):
     row: int
 
 
-class _Stream:
+class Stream:
     """The segments that hold records of one stream, ascending, and its first item in each."""
 
     __slots__ = ("firsts", "segments")
@@ -48,12 +48,13 @@ class Catalog:
 
     Attributes:
         segments: all of them.
+        streams: where each stream has items; to be looked at only.
     """
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self.segments: list[Segment] = []
-        self._streams: dict[int, _Stream] = {}
+        self.streams: dict[int, Stream] = {}
         self._loaded: OrderedDict[Segment, None] = OrderedDict()
         self._open: OrderedDict[Segment, int] = OrderedDict()
 
@@ -75,7 +76,7 @@ class Catalog:
         rows = segment.rows.get(stream)
         if rows is None:
             rows = segment.rows[stream] = StreamRows.empty()
-            known = self._streams.setdefault(stream, _Stream())
+            known = self.streams.setdefault(stream, Stream())
             known.firsts.append(first)
             known.segments.append(segment)
         rows.firsts.append(first)
@@ -87,14 +88,14 @@ class Catalog:
         """Raise what `enter` would."""
         if not (0 < count <= MAX_U32 and 0 <= stream <= MAX_U32 and 0 <= first <= (1 << 64) - 1 - count):
             raise JournalUsageError(f"{count} items of stream {stream} from {first} on: out of range")
-        known = self._streams.get(stream)
-        if known is not None and first < (stop := self._stop_in(known.segments[-1], stream)):
+        known = self.streams.get(stream)
+        if known is not None and first < (stop := self.stop_in(known.segments[-1], stream)):
             raise JournalUsageError(f"items of stream {stream} from {first} on do not follow those up to {stop}")
 
     @property
     def last_stream(self) -> int:
         """The greatest number of a stream that some segment has items of; -1 where none has."""
-        return max(self._streams, default=-1)
+        return max(self.streams, default=-1)
 
     def seal(self, segment: Segment) -> None:
         """The segment being written is full; its rows may be dropped once its index is on disk."""
@@ -126,7 +127,7 @@ class Catalog:
 
     def find(self, stream: int, position: int) -> Place | None:
         """The record with the first item at or behind ``position``, or None where there is none."""
-        known = self._streams.get(stream)
+        known = self.streams.get(stream)
         if known is None:
             return None
         for at in range(max(0, bisect_right(known.firsts, position) - 1), len(known.segments)):
@@ -202,23 +203,23 @@ class Catalog:
             assert segment.rows is not None
             starts = zip(segment.rows, [rows.firsts[0] for rows in segment.rows.values()], strict=True)
         for stream, first in starts:
-            known = self._streams.get(stream)
+            known = self.streams.get(stream)
             if known is None:
-                known = self._streams[stream] = _Stream()
+                known = self.streams[stream] = Stream()
             at = bisect_left(known.firsts, first)
             known.firsts.insert(at, first)
             known.segments.insert(at, segment)
 
     def _leave(self, stream: int, segment: Segment) -> None:
-        known = self._streams[stream]
+        known = self.streams[stream]
         at = known.segments.index(segment)
         del known.segments[at]
         del known.firsts[at]
         if not known.segments:
-            del self._streams[stream]
+            del self.streams[stream]
 
     @staticmethod
-    def _stop_in(segment: Segment, stream: int) -> int:
+    def stop_in(segment: Segment, stream: int) -> int:
         """One more than the last item of a stream that a segment holds."""
         if segment.summary is not None:
             return segment.summary.stop[bisect_left(segment.summary.stream, stream)]

@@ -38,6 +38,7 @@ from journal.reader import Located, RecordPlace, StoredItems, located, read_apar
 from journal.reclaim import Combination, Live
 from journal.recovery import Record, Recovered, recover, replay
 from journal.segment import Segment, new_header
+from journal.shared_numbers import SharedNumbers
 from journal.writer import Task, Writer
 
 logger = logging.getLogger("penstock.journal")
@@ -47,12 +48,11 @@ CLOSE_TIMEOUT = 30.0
 SEALED_SEGMENTS_DUE = 4
 """A checkpoint is due when so many segments were filled since the last: until then none of them can be given back."""
 MAX_KIND = 255
-
 Parts = Sequence[Buffer]
 Report = Callable[[str], None]
 
 
-class Journal:
+class Journal(SharedNumbers):
     """An open directory. Made by `open`; then `replay` once, `start`, and append until `close`.
 
     Attributes:

@@ -4,6 +4,7 @@ from .clients.arrow import receive_arrow, send_arrow
 from .clients.arrow_reader import ArrowReader
 from .clients.arrow_records import ArrowDelivery
 from .clients.backoff import Backoff
+from .clients.deaths import Death, deaths_in
 from .clients.delivery import DeliveredBatch, Delivery
 from .clients.handler_failures import ReceiverStatistics
 from .clients.peeked import PeekedMessage
@@ -68,6 +69,7 @@ __all__ = [
     "ConnectionLostError",
     "Consumer",
     "DeadLetterError",
+    "Death",
     "DeliveredBatch",
     "Delivery",
     "DemandTimeoutError",
@@ -98,6 +100,7 @@ __all__ = [
     "TransportError",
     "UnroutableError",
     "Wait",
+    "deaths_in",
     "parse_address",
     "receive",
     "receive_arrow",

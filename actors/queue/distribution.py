@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pykka
 
 from actors.errors import InvalidRequestError, QueueError
+from actors.queue.operations.dropping import NOTHING, Dropped, in_record, let_go
+from actors.queue.operations.refusing import lets_die, refuse
 from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, used_beside
 from actors.queue.operations.staging import check_staged_beside
 from actors.queue.structures.deadlines import US_PER_SECOND
@@ -42,6 +44,8 @@ logger = logging.getLogger("penstock.queue")
 class Queues(Protocol):
     """What it asks of the broker's queues; see ``QueueDirectory``."""
 
+    has_levels: bool
+
     def get(self, name: str) -> LoopActorRef[Any]:
         """A queue that there is."""
 
@@ -67,7 +71,7 @@ class Distributor:
         self._wall_clock = wall_clock
         self._promising: list[QueueState] = []
 
-    def store(
+    def store(  # noqa: PLR0912 - each costs less than a call, for whoever does not need it
         self,
         names: Iterable[str],
         batch: MessageBatch,
@@ -79,6 +83,7 @@ class Distributor:
         numbers: StageNumbers | None = None,
         published: Published | None = None,
         promised: bool = False,
+        priority: int = 0,
     ) -> Distributed:
         """Store a batch in each of the queues; one that is not there is passed over.
 
@@ -97,6 +102,7 @@ class Distributor:
             published: to which exchange, and with which routing key; None for none.
             promised: the queues have said by `refused` that they take it, and the room by `promise` is for it; or none of them rejected
                 anything when the first part of it was stored.
+            priority: of all of them; each queue has its own levels, or none.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -113,6 +119,8 @@ class Distributor:
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         taking: dict[str, tuple[QueueState, int, int | None]] = {}
         rejecting: dict[str, tuple[QueueState, str]] = {}
+        drops = False
+        gone: tuple[Range, ...] = ()
         for name in names:
             state = self._queues.state(name)
             if state is None:
@@ -128,11 +136,16 @@ class Distributor:
                 refusal = refusal_of(state, batch.count, batch.nbytes, delayed=bool(delay_us))
             if refusal is None:
                 taking[name] = (state, delay_us, ttl_us)
+                if state.drops:
+                    drops = True
             else:
                 rejecting[name] = (state, refusal)
         if rejecting:
             # Its sender may give another message the same number.
             producers = temporary = ()
+        if drops:
+            dropped = _dropped_for(batch, taking, stage)
+            gone = dropped.ranges
         added = {
             name: (
                 state,
@@ -147,17 +160,22 @@ class Distributor:
                     temporary,
                     numbers=numbers,
                     published=published,
+                    dropped=gone,
+                    priority=state.settings.level_of(priority) if priority else 0,
                 ),
             )
             for name, (state, delay_us, ttl_us) in taking.items()
         }
         soon = stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES
         event = self._record(added, now, wall_us, soon=soon)
+        if drops:
+            _let_go(taking, dropped)
         if stage is not None:
             for state, _, _ in taking.values():
                 state.staged.stored_beside(stage, batch.count, batch.nbytes + state.log.table.overhead)
-        for state, _ in rejecting.values():
+        for name, (state, why) in rejecting.items():
             state.total_rejected += batch.count
+            self._refuse(name, state, why, batch, published, priority)
         return Distributed(event, tuple(taking), {name: why for name, (_, why) in rejecting.items()})
 
     def move_dead_letters(
@@ -167,6 +185,7 @@ class Distributor:
         names: Iterable[str],
         batch: MessageBatch,
         published: Published | None = None,
+        priority: int = 0,
     ) -> int:
         """Have dead letters be in each of these queues, and in the one that they leave no more, by one record; returns the event's number.
 
@@ -179,6 +198,7 @@ class Distributor:
             names: the queues', each once; all of them are there.
             batch: the messages.
             published: to which exchange, and with which routing key; None for none.
+            priority: the level that they were of.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -192,7 +212,9 @@ class Distributor:
         added: dict[str, tuple[QueueState, MessagesAdded]] = {}
         for name, state in self._routed(names):
             ttl_us = state.usual_timing[1]
-            event = MessagesAdded(state.log.next_sequence, batch, wall_us, ttl_us=ttl_us, published=published)
+            level = state.settings.level_of(priority)
+            first = state.log.next_sequence
+            event = MessagesAdded(first, batch, wall_us, ttl_us=ttl_us, published=published, priority=level)
             added[name] = (state, event)
         return self._record(added, now, wall_us, (source, MessagesMoved(ranges)))
 
@@ -239,6 +261,22 @@ class Distributor:
         states = [self._queues.state(name) for name in names]
         return any(state is not None and state.rejects for state in states)
 
+    def level(self, names: Iterable[str], priority: int) -> int:
+        """The highest level that messages of a priority are of in one of the queues."""
+        states = (self._queues.state(name) for name in names)
+        return max((state.settings.level_of(priority) for state in states if state is not None), default=0)
+
+    def level_in(self, name: str, level: int) -> int | None:
+        """Of which level of a queue messages are that are of ``level`` in another; None where it has no levels."""
+        state = self._queues.state(name)
+        most = None if state is None else state.settings.max_priority
+        return None if most is None else min(level, most)
+
+    @property
+    def keeps_apart(self) -> Callable[[str, int], int | None] | None:
+        """`level_in`; None as long as no queue has levels."""
+        return self.level_in if self._queues.has_levels else None
+
     def delays(self, names: Iterable[str], delay: float | None) -> bool:
         """Whether one of the queues would have what it is given wait: for how many batches there is room then is looked at for each."""
         if delay is not None:
@@ -264,6 +302,24 @@ class Distributor:
                     found[name] = why
                     state.total_rejected += amount.messages
         return found
+
+    def refuse(
+        self, refused: Mapping[str, str], batch: MessageBatch, published: Published | None, priority: int = 0
+    ) -> None:
+        """Have a batch that queues have refused, each for what is said, be dead letters of those that are to have it so."""
+        for name, why in refused.items():
+            state = self._queues.state(name)
+            if state is not None:
+                self._refuse(name, state, why, batch, published, priority)
+
+    def _refuse(
+        self, name: str, state: QueueState, why: str, batch: MessageBatch, published: Published | None, priority: int
+    ) -> None:
+        if lets_die(state, why):
+            # It is in nothing that is stored, and may be a part of what is.
+            wall_us = max(0, int(self._wall_clock() * US_PER_SECOND))
+            refuse(state, batch.compact(), published, wall_us, state.settings.level_of(priority))
+            self._wake(name)
 
     def promise(self, amounts: Mapping[str, Amount]) -> None:
         """Of these queues those that reject keep room for the batch of which each gets so much in parts, until `promise_is_kept`."""
@@ -332,3 +388,25 @@ class Distributor:
         except (pykka.ActorDeadError, QueueError) as error:
             # Its successor begins with its log.
             logger.debug("queue %s is not told of what was stored in it: %s", name, error)
+
+
+def _let_go(taking: Mapping[str, tuple[QueueState, int, int | None]], dropped: Dropped) -> None:
+    """What was dropped is ready no more, in the only queue that takes the batch."""
+    for state, _, _ in taking.values() if dropped.ranges else ():
+        let_go(state, dropped)
+
+
+def _dropped_for(
+    batch: MessageBatch, taking: Mapping[str, tuple[QueueState, int, int | None]], stage: StageKey | None
+) -> Dropped:
+    """What the only queue that takes a batch drops for it in its record.
+
+    Where several take it, its drops follow: what all get alike stands in the record once. So it is where the queue has not noticed yet what
+    others have stored.
+    """
+    if stage is not None or len(taking) != 1:
+        return NOTHING
+    ((state, delay_us, ttl_us),) = taking.values()
+    if not state.drops or delay_us or state.ready.known != state.log.next_sequence:
+        return NOTHING
+    return in_record(state, batch.count, batch.nbytes, ttl_us)

@@ -124,7 +124,7 @@ class ExchangePublishing:
         self._to_look: dict[Publisher, None] = {}
         self._looks = False
         self.counts = ExchangeCounts(lambda name: exchanges.get(name) is not None)
-        self._routing = Routing(exchanges, self.counts)
+        self._routing = Routing(exchanges, self.counts, distributor.level)
 
     # Senders.
 
@@ -318,7 +318,7 @@ class ExchangePublishing:
             if each.sender.stage is not None:
                 came[each.sender] = max(came.get(each.sender, 0), each.up_to)
         groups: list[Group] = []
-        steps = grouping(routed, groups)
+        steps = grouping(routed, groups, self._distributor.keeps_apart)
         alone = not any(time_is_up() for _ in steps) and len(groups) == 1
         alone = alone and self._distributor.waits(groups[0].queues) and not groups[0].passing
         return _Round(items, self._storing.store_all(steps, groups, came), alone)

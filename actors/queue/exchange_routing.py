@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,8 @@ from actors.queue.state.senders import PRODUCER_BYTES
 from actors.queue.vocabulary.distributed import OfferCopies, Unroutable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from actors.batch import MessageBatch
     from actors.exchanges.exchanges import Exchanges
     from actors.queue.exchange_counts import ExchangeCounts
@@ -33,11 +34,15 @@ class Routing:
     Args:
         exchanges: routes by them.
         counts: of what has come to each exchange.
+        level: the highest level that messages of a priority are of in one of some queues.
     """
 
-    def __init__(self, exchanges: Exchanges, counts: ExchangeCounts) -> None:
+    def __init__(
+        self, exchanges: Exchanges, counts: ExchangeCounts, level: Callable[[Iterable[str], int], int]
+    ) -> None:
         self._exchanges = exchanges
         self._counts = counts
+        self._level = level
 
     def begin(self, offered: Offered, known: Known | None) -> Iterator[None] | None:
         """Find where a batch goes: at once, or in steps, each of which is one route that had to be looked for or one part.
@@ -80,10 +85,23 @@ class Routing:
         name_bytes = 0 if sender.producer is None else len(sender.producer.encode()) + PRODUCER_BYTES
         for new, first, end in ((queues, start, stop),) if known is None else known.new(queues, start, stop, sequence):
             part = batch if end - first == batch.count else batch.slice(first, end)
-            timing = offer.delay, offer.ttl
-            source = sender.exchange, sender.routing_key or ""
+            # Where no queue has levels, what differs in priority is stored together all the same.
+            level = self._level(new, offer.priority) if offer.priority else 0
             offered.parts.append(
-                Routed(sender, new, part, sequence + end, *timing, name_bytes, offered, *source, sender.stage)
+                Routed(
+                    sender,
+                    new,
+                    part,
+                    sequence + end,
+                    offer.delay,
+                    offer.ttl,
+                    name_bytes,
+                    offered,
+                    sender.exchange,
+                    sender.routing_key or "",
+                    sender.stage,
+                    level,
+                )
             )
 
     def _end(self, offered: Offered, lost: list[tuple[int, int]]) -> None:

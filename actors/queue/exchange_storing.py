@@ -79,7 +79,7 @@ class Storing:
             amounts: dict[str, Amount] = {}
             yield from _by_queue(parts, amounts)
             groups = []
-            yield from grouping(parts, groups)
+            yield from grouping(parts, groups, self._distributor.keeps_apart)
             refused = self._judged(offered, amounts)
             if refused and offered.sender.in_parts and offered.offer.batch.count > 1:
                 # It comes again in parts: what was stored of it now would be there twice.
@@ -115,17 +115,21 @@ class Storing:
         if not parts:
             return
         batch, key = joined_parts(parts)
-        published = Published(parts[0].exchange, key)
-        queues, delay, ttl = parts[0].queues, parts[0].delay, parts[0].ttl
+        first = parts[0]
+        published = Published(first.exchange, key)
+        queues, delay, ttl, priority = first.queues, first.delay, first.ttl, first.priority
         try:
-            if parts[0].stage is None:
+            if first.stage is None:
                 producers = ((), ()) if refused else producers_of(parts)
                 taking = [queue for queue in queues if queue not in refused]
                 found = self._distributor.store(
-                    taking, batch, delay, ttl, *producers, published=published, promised=promised
+                    taking, batch, delay, ttl, *producers, published=published, promised=promised, priority=priority
                 )
+                if refused:
+                    mine = {queue: refused[queue] for queue in queues if queue in refused}
+                    self._distributor.refuse(mine, batch, published, priority)
             else:
-                found = self._store_staged(parts[0].stage, parts[-1], batch, whole, published)
+                found = self._store_staged(first.stage, parts[-1], batch, whole, published)
         except QueueError as error:
             for part in parts:
                 part.offered.failed = True
@@ -159,8 +163,9 @@ class Storing:
         """Stage a batch that ends with ``last``, behind which all of the stage below ``whole`` is stored."""
         self._stages.check_room(key, last.queues)
         numbers = StageNumbers(last.up_to, whole)
+        level, timing = last.priority, (last.delay, last.ttl)
         found = self._distributor.store(
-            last.queues, batch, last.delay, last.ttl, stage=key, numbers=numbers, published=published
+            last.queues, batch, *timing, stage=key, numbers=numbers, published=published, priority=level
         )
         self._stages.stored(key, found.queues, whole, found.event)
         return found

@@ -40,6 +40,19 @@ def found_queues(
         if wanted is None and not default(stored.name).durable:
             # It was durable when what it holds was confirmed.
             wanted = replace(default(stored.name), durable=True)
+        levels = None if stored.settings is None else stored.settings.max_priority
+        if wanted is None and default(stored.name).max_priority is not None:
+            wanted = default(stored.name)
+        if wanted is not None and wanted.max_priority != levels:
+            # What it holds is stored by its levels.
+            if stored.name in declared:
+                logger.warning(
+                    "queue %s keeps max_priority %s, though the broker's settings declare it with %s: delete it, and have it declared anew",
+                    stored.name,
+                    levels or "none",
+                    wanted.max_priority or "none",
+                )
+            wanted = replace(wanted, max_priority=levels)
         if wanted != stored.settings:
             storage.redeclare(stored.number, wanted)
             if stored.transient:

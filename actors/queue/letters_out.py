@@ -35,7 +35,6 @@ from actors.queue.operations.dead_letters import (
     say_before,
     take_back,
 )
-from actors.queue.operations.dispatch import dispatch
 from actors.queue.state.routed import Routed, grouped
 from actors.queue.state.senders import joined_batches
 from actors.queue.structures.ranges import merged
@@ -119,13 +118,13 @@ class LettersOut:
     Args:
         state: what the queue holds.
         output: its way to itself, behind what has to be durable.
-        routes: how they get there; None for a queue that stands alone, which has no exchanges.
+        routes: an attribute too; how they get there; None for a queue that stands alone, which has no exchanges.
     """
 
     def __init__(self, state: QueueState, output: QueueOutput, routes: Routes | None) -> None:
         self._state = state
         self._output = output
-        self._routes = routes
+        self.routes = routes
         # By the first number of each.
         self._pending: dict[int, DeadLetter] = {}
         self._step_due = False
@@ -155,14 +154,14 @@ class LettersOut:
         """Store the first of them, or a part of it."""
         self._step_due = False
         self._end_wait()
-        if not self._pending or self._routes is None:
+        if not self._pending or self.routes is None:
             return
         start = min(self._pending)
         letter, log = self._pending[start], self._state.log
         ((_, stop),) = letter.ranges
         left = log.acknowledged.gaps(start, stop)
         try:
-            full = self._store(actor, self._routes, letter, left)
+            full = self._store(actor, self.routes, letter, left)
         except (QueueError, pykka.ActorDeadError) as error:
             # They are still where they were, and come again.
             logger.warning("dead letters of %s wait: %s", self._state.name, error)
@@ -185,13 +184,13 @@ class LettersOut:
 
     def routes_changed(self, actor: LoopActor) -> None:
         """Exchanges or bindings are others: look again, if the first of those that wait for room go elsewhere."""
-        if not self._awaited or self._routes is None or not self._pending:
+        if not self._awaited or self.routes is None or not self._pending:
             return
         start = min(self._pending)
         letter = self._pending[start]
         for low, _ in self._state.log.acknowledged.gaps(*letter.ranges[0]):
             first = letter.batch.slice(low - start, low - start + 1)
-            if next(iter(self._queues_of(self._routes, letter, first, 1, _always))) == self._awaited:
+            if next(iter(self.queues_of(self.routes, letter, first, 1, _always))) == self._awaited:
                 self._register(actor)
                 return
             break
@@ -212,7 +211,7 @@ class LettersOut:
         for letter in pending:
             take_back(state, *letter.ranges[0])
         # As of what it leaves in another way: what is ready is delivered, and the rest is handed over.
-        dispatch(state, actor.loop.time())
+        state.tick(actor.loop.time())
 
     def forget(self) -> None:
         """The queue has stopped, or has failed and begins again with what is known for sure."""
@@ -223,31 +222,31 @@ class LettersOut:
 
     def _plan(self, actor: LoopActor) -> None:
         """The next step comes in a turn of its own: everybody else has theirs between two of them."""
-        if not self._step_due and self._routes is not None:
+        if not self._step_due and self.routes is not None:
             self._step_due = True
-            self._routes.line.put(actor.actor_inbox)
+            self.routes.line.put(actor.actor_inbox)
 
     def _await_room(self, actor: LoopActor, name: str) -> None:
-        assert self._routes is not None
+        assert self.routes is not None
         self._held = True
         self._register(actor)
         # Where the word is lost, what is not stored is handed over again in time.
         with suppress(pykka.ActorDeadError, InboxOverflowError, QueueError):
-            queue = self._routes.queues.get(name)
+            queue = self.routes.queues.get(name)
             self._watch = actor.watch(queue, lambda _failure: self.room_made(actor))
             queue.tell(AwaitRoom(actor.actor_ref))
 
     def _register(self, actor: LoopActor) -> None:
         """Hear of other routes, once."""
-        assert self._routes is not None
+        assert self.routes is not None
         self._registered = actor.actor_ref
-        self._routes.held[self._registered] = None
+        self.routes.held[self._registered] = None
 
     def _end_wait(self) -> None:
         self._held = False
         self._awaited = ()
-        if self._registered is not None and self._routes is not None:
-            self._routes.held.pop(self._registered, None)
+        if self._registered is not None and self.routes is not None:
+            self.routes.held.pop(self._registered, None)
             self._registered = None
         if self._watch is not None:
             self._watch.cancel()
@@ -259,14 +258,14 @@ class LettersOut:
         """Store what is left of one, or as much as a step does; the name of a queue that has no room for the next."""
         ((start, _),) = letter.ranges
         parts: list[Routed] = []
-        time_is_up = _over_in(actor, ROUTING_SECONDS)
+        time_is_up = over_in(actor, ROUTING_SECONDS)
         for low, high in left:
             batch = letter.batch.slice(low - start, high - start)
             taken = sum(len(part.batch) for part in parts)
-            parts += _parts(self._queues_of(routes, letter, batch, STEP_MESSAGES - taken, time_is_up), batch, low)
+            parts += parts_of(self.queues_of(routes, letter, batch, STEP_MESSAGES - taken, time_is_up), batch, low)
             if taken + len(batch) >= STEP_MESSAGES or time_is_up():
                 break
-        time_is_up = _over_in(actor, STORING_SECONDS)
+        time_is_up = over_in(actor, STORING_SECONDS)
         for group in grouped(parts)[:STEP_RECORDS]:
             full = self._store_group(actor, routes, letter, group.parts)
             if full is not None:
@@ -276,7 +275,7 @@ class LettersOut:
                 break
         return None
 
-    def _queues_of(
+    def queues_of(
         self, routes: Routes, letter: DeadLetter, batch: MessageBatch, most: int, time_is_up: Callable[[], bool]
     ) -> Iterator[Names]:
         """Where each message goes, one by one; of those that are looked at singly, the first, for as long as there is time."""
@@ -286,7 +285,7 @@ class LettersOut:
                 self._round(routes, f"queue {self._state.settings.dead_letter_queue!r} has had them"), len(batch)
             )
             return
-        common = self._common(letter)
+        common = self.common(letter)
         keys = batch.keys if letter.routing_key is None else None
         by_headers = routes.exchanges.get(exchange) is not None and routes.exchanges.reached(exchange).by_headers
         again = say_before(batch)
@@ -311,7 +310,7 @@ class LettersOut:
             if time_is_up():
                 return
 
-    def _common(self, letter: DeadLetter) -> str:
+    def common(self, letter: DeadLetter) -> str:
         """The routing key of those that have no key of their own: the setting's, or the one that they came with, or the queue's name."""
         if letter.routing_key is not None:
             return letter.routing_key
@@ -364,7 +363,7 @@ class LettersOut:
         ranges = merged([(part.up_to - len(part.batch), part.up_to) for part in parts])
         full: str | None = None
         if names == NOWHERE:
-            drop_letters(self._state, ranges, actor.loop.time())
+            drop_letters(self._state, ranges, actor.loop.time(), over_limit=letter.over_limit)
             return None
         if names != OWN:
             count, full = self._room(routes, names, batch)
@@ -377,14 +376,15 @@ class LettersOut:
                 sent, said = batch, letter.published
                 if letter.routing_key is not None:
                     sent = readdressed(batch, letter.routing_key, None if said is None else said.routing_key)
-                published = Published(letter.exchange or "", self._common(letter))
-                event = routes.distributor.move_dead_letters(self._state, ranges, names, sent, published)
+                facts = Published(letter.exchange or "", self.common(letter)), letter.priority
+                event = routes.distributor.move_dead_letters(self._state, ranges, names, sent, *facts)
         except (RecordTooLargeError, TooMuchTogetherError) as error:
             names, full = self._own(error.code, str(error)), None
         if names == OWN:
             name = dead_letter_name(self._state.name)
             routes.own_queue(name)
-            event = routes.distributor.move_dead_letters(self._state, ranges, (name,), batch, letter.published)
+            as_ever = letter.published, letter.priority
+            event = routes.distributor.move_dead_letters(self._state, ranges, (name,), batch, *as_ever)
         self._output.tell(actor.actor_ref, DeadLettersMoved(ranges), event)
         return full
 
@@ -406,7 +406,7 @@ def _way(settings: Any) -> tuple[str | None, str | None]:
     return settings.dead_letter_exchange, settings.dead_letter_routing_key
 
 
-def _over_in(actor: LoopActor, seconds: float) -> Callable[[], bool]:
+def over_in(actor: LoopActor, seconds: float) -> Callable[[], bool]:
     """Whether so much time is over, as of now."""
     clock = actor.loop.time
     until = clock() + seconds
@@ -417,7 +417,7 @@ def _always() -> bool:
     return True
 
 
-def _parts(queues: Iterable[Names], batch: MessageBatch, first: int) -> Iterator[Routed]:
+def parts_of(queues: Iterable[Names], batch: MessageBatch, first: int) -> Iterator[Routed]:
     """Neighbours that go to the same queues together, each part with the number behind its last."""
     start = 0
     for names, messages in groupby(queues):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pykka
 
 from actors.errors import InboxOverflowError, QueueGoneError
+from actors.queue.operations.histories import without_history
 from actors.queue.operations.moving import settle_all, take_parcels, waits_for_its_turn
 from actors.queue.vocabulary.moves import MOVE_PAUSE, MessagesHandedOver, SilentQueueError, StoreParcels
 
@@ -113,6 +114,10 @@ class MovesOut:
             return
         command = move.command
         parcels = move.parcels = tuple(take_parcels(self._state, move.below, move.left, command.id_prefix, now))
+        if command.keep_history is not True:
+            died_in = None if command.keep_history is False else command.name
+            for parcel in parcels:
+                parcel.batch = without_history(parcel.batch, died_in)
         if not parcels:
             if waits_for_its_turn(self._state, move.below):
                 move.timer = actor.schedule(MOVE_PAUSE, move)

@@ -87,7 +87,7 @@ class OwnedQueues:
             why = "another has it" if named else "the randomness of this machine gave a name twice"
             raise QueueExistsError(f"queue {name!r:.255} exists: {why}")
         settings = replace(settings, durable=False)
-        if settings.dead_letter_queue is None and settings.dead_letter_exchange is None:
+        if not settings.dead_letters_named and not settings.drop_failed:
             settings = replace(settings, max_receives=None)
         self._queues.declare(name, settings, arguments)
         return name

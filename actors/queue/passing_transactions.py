@@ -8,6 +8,7 @@ have staged.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
@@ -95,12 +96,12 @@ class PassingTransactions:
 
     def commit(self, keys: Sequence[StageKey], settlements: Iterable[Settlement]) -> int:
         """As `PassingTransaction.commit`."""
-        settled = self._by_queue(settlements)
+        settled, now = self._by_queue(settlements), asyncio.get_running_loop().time()
         acknowledged: dict[str, int] = {}
         settling: list[tuple[QueueState, Event]] = []
         for name, (state, mine) in settled.items():
             acknowledged[name] = sum(stop - start for each in mine for start, stop in each.acknowledged)
-            settling += [(state, event) for event in settled_events(state, mine)]
+            settling += [(state, event) for event in settled_events(state, mine, now)]
         ended: dict[str, StagesEnded] = {}
         publishing: list[tuple[QueueState, Event]] = []
         for name, (log, held) in self._stages.holding(keys).items():
@@ -116,7 +117,7 @@ class PassingTransactions:
         # In the same instant: each of the queues acts on what it hears from here on.
         for state, mine in settled.values():
             for each in mine:
-                settle(state, each)
+                settle(state, each, now)
         self._stages.over(keys)
         for name, event in ended.items():
             self._tell(name, EndStages(event.published, (), number))

@@ -22,8 +22,9 @@ from actors.queue.operations.receiving import purge_step
 from actors.queue.operations.sending import accept
 from actors.queue.queue_output import QueueOutput
 from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
+from actors.queue.refused_letters import RefusedLetters
 from actors.queue.structures.deadlines import US_PER_SECOND
-from actors.queue.vocabulary import commands, moves, replies, takes
+from actors.queue.vocabulary import commands, distributed, moves, replies, takes
 from actors.queue.vocabulary.commands import Left, OfferBatch
 from actors.queue.vocabulary.distributed import AwaitRoom, BatchRead, RoomMade, RoutesChanged, StoredBeside
 from actors.runtime.loop_actor import LoopActor
@@ -126,6 +127,7 @@ class QueueActor(LoopActor):
         # Nobody waits for a sync of what a transient queue stores, and its thread least of all.
         self._begin_alone = storage.begin_alone if storage is not None and state.settings.durable else None
         self._letters = LettersOut(state, self._output, routes)
+        self._refused = RefusedLetters()
         # Queues with dead letters for this one, which was full.
         self._awaited: dict[commands.Ref, None] = {}
         self._timer: TimerHandle | None = None
@@ -402,6 +404,9 @@ class QueueActor(LoopActor):
     def _letters_step(self, _message: LettersStep) -> None:
         self._letters.step(self)
 
+    def _refused_step(self, _message: distributed.LettersRefused) -> None:
+        self._refused.step(self, self._state, self._letters, self._output.refused)
+
     def _alter(self, message: commands.AlterQueue) -> LaterReply:
         answer = self._execute(message)
         self._letters.altered(self)
@@ -435,6 +440,7 @@ _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
     RoomMade: QueueActor._room_made,
     RoutesChanged: QueueActor._routes_changed,
     LettersStep: QueueActor._letters_step,
+    distributed.LettersRefused: QueueActor._refused_step,
     commands.AlterQueue: QueueActor._alter,
     _Purge: QueueActor._purge_on,
     Move: QueueActor._move_on,

@@ -27,7 +27,7 @@ from actors.queue.queue_figures import QueueFigures
 from actors.queue.queue_state import QueueState
 from actors.queue.routed_stages import RoutedStages
 from actors.queue.schedule_directory import ScheduleDirectory
-from actors.queue.state.log import QueueLog
+from actors.queue.state.leveled_memory import log_in_memory
 from actors.queue.state.use import Use
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.transactions import TransactionDirectory
@@ -46,6 +46,7 @@ from actors.queue.vocabulary.settings import (
 from actors.runtime.loop_ref import LoopActorRef
 
 if TYPE_CHECKING:
+    from actors.queue.state.log import QueueLog
     from actors.storage import Storage
     from actors.storage.measures import JournalMeasures
     from actors.storage.table import JournalEntryTable
@@ -377,9 +378,10 @@ class QueueDirectory(QueueFigures):
             self._numbers[name] = self._next_number
             self._next_number += 1
         else:
-            if settings is None and not self.settings_of(name).durable:
-                # What is stored says so itself: the next start forgets it, whatever the broker's settings are then.
-                settings = self.settings_of(name)
+            own = self.settings_of(name)
+            if settings is None and (not own.durable or own.max_priority is not None):
+                # What is stored says so itself: the next start forgets it, or finds its levels, whatever the broker's settings are then.
+                settings = own
             stored = self._storage.declare(name, settings, arguments)
             self._numbers[name] = stored.number
             self._logs[name] = stored.log
@@ -412,7 +414,7 @@ class QueueDirectory(QueueFigures):
     def _start(self, name: str) -> LoopActorRef[QueueActor]:
         storage, number = self._storage, self._numbers[name]
         if storage is None:
-            self._logs[name] = QueueLog()
+            self._logs[name] = log_in_memory(self.settings_of(name))
         if (failed := self._states.get(name)) is not None:
             self._counts.begins_anew(failed, self._logs[name])
         settings = self.settings_of(name)
@@ -439,6 +441,7 @@ class QueueDirectory(QueueFigures):
             # What it delivers has its number in it, and no other queue may get that: nothing goes out before its declaration is durable.
             state.depend_on(storage.recorded)
         self._states[name] = state
+        self.has_levels = self.has_levels or settings.max_priority is not None
         self.changes.note(name)
         own_queue = self._dead_letter_queue
         held, line = self.exchanges.held, self.exchanges.letters

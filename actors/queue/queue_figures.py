@@ -58,6 +58,8 @@ class QueueFigures:
     _declared: dict[str, QueueSettings]
     _arguments: dict[str, bytes]
     _counts: Counts
+    has_levels: bool = False
+    """Whether some queue has had levels since the start: if none, nobody need look at priorities."""
 
     def settings_of(self, name: str) -> QueueSettings:
         """The settings that the queue ``name`` has, or would get."""

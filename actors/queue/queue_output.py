@@ -14,6 +14,7 @@ import pykka
 from actors.errors import InboxOverflowError, QueueError
 from actors.queue.operations.dead_letters import readdressed
 from actors.queue.vocabulary.commands import DeadLettersMoved, Origin, StoreDeadLetters
+from actors.queue.vocabulary.distributed import REFUSED
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.replies import (
     DeadLetter,
@@ -141,6 +142,7 @@ class QueueOutput:
     Attributes:
         confirming: what was stored and may not be confirmed yet: the event it waits for, when it was accepted, and how many messages it is.
         letters: dead letters for an exchange; whoever empties it has them leave.
+        refused: dead letters that the queue has refused, which are in none; the queue is told ``LettersRefused``, and empties it.
         ended: connections that do not take what they are told; whoever empties it detaches them.
     """
 
@@ -166,6 +168,7 @@ class QueueOutput:
         self._measures = measures
         self.confirming: deque[tuple[int, float, int]] = deque()
         self.letters: list[DeadLetter] = []
+        self.refused: list[DeadLetter] = []
         self.ended: list[Ref] = []
 
     def note_confirmed(self, now: float) -> None:
@@ -193,7 +196,11 @@ class QueueOutput:
     def _beside(self, effect: Effect) -> None:
         """What is no reply to a connection."""
         if type(effect) is DeadLetter:
-            if effect.exchange is None and not effect.again:
+            if not effect.ranges:
+                if not self.refused:
+                    self._queue.actor_inbox.offer_beyond_bound(REFUSED)
+                self.refused.append(effect)
+            elif effect.exchange is None and not effect.again:
                 self._dead_letter(effect)
             else:
                 self.letters.append(effect)
@@ -279,7 +286,7 @@ class QueueOutput:
             # Other protocols know no way but through an exchange: this is the default one's, by the queue's name.
             batch = readdressed(batch, name, None if published is None else published.routing_key)
             published = Published("", name)
-        message = StoreDeadLetters(self._queue, Origin(self._number, effect.ranges), batch, published)
+        message = StoreDeadLetters(self._queue, Origin(self._number, effect.ranges), batch, published, effect.priority)
         try:
             if self._find_queue is not None:
                 self._find_queue(name).tell(message)

@@ -21,6 +21,7 @@ from actors.queue.operations import (
     taking,
 )
 from actors.queue.operations.dispatch import dispatch, next_expiry, resume
+from actors.queue.operations.dropping import drop_over
 from actors.queue.state.catching_up import catch_up
 from actors.queue.state.core import QueueCore
 from actors.queue.state.receivers import Take
@@ -73,6 +74,8 @@ class QueueState(QueueCore):
         """Notice what others have written to the log, and deliver it. Every command, ``store`` and ``tick`` do so by themselves."""
         catch_up(self, now)
         dispatch(self, now)
+        if self.drops:
+            drop_over(self, now)
 
     def tick(self, now: float) -> None:
         """Do what is due: room of who has left, expired leases and messages, ended delays, absences, waits that end, deliveries put off."""
@@ -87,6 +90,8 @@ class QueueState(QueueCore):
         staging.end_absences(self, now)
         in_line.look_at_line(self)
         resume(self, now)
+        if self.drops:
+            drop_over(self, now)
         self._end_waits(now)
 
     def _end_waits(self, now: float) -> None:
@@ -148,12 +153,16 @@ def _pause(core: QueueCore, command: commands.PauseSenders, _now: float) -> None
 def _store_dead_letters(core: QueueCore, command: commands.StoreDeadLetters, now: float) -> None:
     dead_letters.store_dead_letters(core, command, now)
     dispatch(core, now)
+    if core.drops:
+        drop_over(core, now)
 
 
 def _dead_letters_moved(core: QueueCore, command: commands.DeadLettersMoved, now: float) -> None:
     dead_letters.dead_letters_moved(core, command, now)
-    # What is expired at the head may have waited for these to leave.
+    # What is expired at the head may have waited for these to leave, or what is over a limit.
     dispatch(core, now)
+    if core.drops:
+        drop_over(core, now)
 
 
 BESIDE_INCOMING = frozenset({commands.OfferBatch, commands.CaughtUp})

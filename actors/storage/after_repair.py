@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.errors import StorageError
+from actors.queue.state.leveled_log import LeveledLog
 from actors.queue.vocabulary.events import QueuePurged, StagesDiscarded
 from actors.storage.failures import storage_error
 from journal import JournalError, OsFiles, glance, repair, verify
@@ -78,18 +79,22 @@ def drop_lost(journal: Journal, number: int, log: QueueLog) -> tuple[int, Stages
         how many messages that is, and what the journal has to be told before anything else: a stage may be begun anew under its old name,
         and be committed, before a checkpoint has forgotten what it held.
     """
-    overhead = log.table.overhead
-    lost, batches, size = _compared(journal, number, log.stored())
-    if lost:
-        log.apply(QueuePurged(tuple(lost)))
-    log.stored_batches = batches
-    log.stored_bytes = size + batches * overhead
+    gone = 0
+    if not isinstance(log, LeveledLog):
+        lost, batches, size = _compared(journal, number, log.stored())
+        if lost:
+            log.apply(QueuePurged(tuple(lost)))
+        gone = sum(stop - start for start, stop in lost)
+        log.stored_batches = batches
+        log.stored_bytes = size + batches * log.table.overhead
     # Which stage lost what nobody can tell where the loss is in the log's tail, and a sender would go on behind a hole in its stage.
     # So every transaction that is open begins anew: its commit is refused, its senders are told that the stage is gone.
     discarded = log.total_discarded
     event = StagesDiscarded(tuple(log.stages), log.next_sequence)
     log.apply(event)
-    return sum(stop - start for start, stop in lost) + log.total_discarded - discarded, event
+    if isinstance(log, LeveledLog):
+        gone = log.count_anew()
+    return gone + log.total_discarded - discarded, event
 
 
 def _compared(journal: Journal, number: int, ranges: Iterable[Range]) -> tuple[list[Range], int, int]:

@@ -3,12 +3,15 @@
 A record's payload, by its kind:
 
 ``ADDED``
-    items of the stream with the queue's number: u16 header length (little-endian), a msgpack array ``[enqueued_us, delay_us, ttl_us |
-    nil, data bytes, has ids, keys bytes | nil, headers bytes | nil, [[producer, next number], ...], [origin's queue, [start, stop,
-    ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch"). What is staged has one more item in the
-    array, ``[writer, version, stage]``; through an exchange it has the stage's two numbers behind these, which programs from before that
-    refuse. One more, behind that or nil, is ``[[producer, next number], ...]`` of temporary producers. And one more, behind these, is
-    ``[exchange, routing key]`` of what was published to an exchange: a program from before that refuses the segment.
+    items of the stream with the queue's number, or in a queue with levels with that number and the level's added: u16 header length
+    (little-endian), a msgpack array ``[enqueued_us, delay_us, ttl_us | nil, data bytes, has ids, keys bytes | nil, headers bytes | nil,
+    [[producer, next number], ...], [origin's queue, [start, stop, ...]] | nil]``, and the batch's body as it is on the wire
+    (docs/protocol.md, "The batch"). What is staged has one more item in the array, ``[writer, version, stage]``; through an exchange it
+    has the stage's two numbers behind these, which programs from before that refuse. One more, behind that or nil, is ``[[producer,
+    next number], ...]`` of temporary producers. And one more, behind these, is ``[exchange, routing key]`` of what was published to an
+    exchange: a program from before that refuses the segment. And one more, behind these or nil, is a map of further facts by small
+    numbers, of which 2 is ``[start, stop, ...]`` of what is dropped for these messages. Whoever finds a number there that it does not
+    know refuses the record.
     Where there is an origin, these are dead letters: that queue's ``MessagesMoved`` of these ranges is in the same record. Where they are
     none, but were moved by somebody, the origin has false as a third item; programs from before that read it as the others.
 ``TRANSACTION_COMMITTED``
@@ -28,7 +31,8 @@ A record's payload, by its kind:
     what happened to exchanges and bindings in one instant (actors/storage/exchange_codec.py).
 any other kind
     a msgpack array whose first item is the queue's number and whose others are the event's fields in order; ranges are flat lists
-    of numbers.
+    of numbers. Of RETURNED when that was, and for how long each range waits, are there only where one does: programs from before that
+    refuse it.
 
 What is read back has been checked by the journal's checksum, so a record that cannot be decoded is a defect or of a newer version: it
 raises StorageError, and nothing is guessed.
@@ -37,7 +41,7 @@ raises StorageError, and nothing is guessed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from typing import Any, TypeAlias, cast
 
@@ -51,6 +55,7 @@ from actors.queue.vocabulary.events import (
     LedgerExtended,
     MessagesAcknowledged,
     MessagesAdded,
+    MessagesDropped,
     MessagesExpired,
     MessagesMoved,
     MessagesReturned,
@@ -64,7 +69,7 @@ from actors.queue.vocabulary.events import (
     SubscriptionReleased,
 )
 from actors.queue.vocabulary.published import Published
-from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.settings import MAX_RECEIVES_LIMIT, QueueSettings
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
 from actors.storage.durable_map import EntryPut
 
@@ -82,6 +87,7 @@ STAGES_DISCARDED = 11
 SUBSCRIPTION_DELETED = 12
 STAGES_ENDED = 13
 SUBSCRIPTION_LEFT = 14
+DROPPED = 15
 STORE_CREATED = 32
 QUEUE_DECLARED = 33
 QUEUE_DELETED = 34
@@ -95,9 +101,15 @@ ARGUMENTS = "arguments"
 """Among stored settings: what the queue was declared with, in bytes."""
 WITHOUT_LIMIT = "without_limit"
 """Among stored settings: the names of the limits that a queue has none of."""
+LIMITED = "limited"
+"""Among stored settings of a queue that was declared with arguments: that a limit of `MAX_RECEIVES_LIMIT` failures is one. Older programs
+gave it that limit for having a place for dead letters, and counted nothing towards it."""
+DROPPED_FACT = 2
+"""Among the further facts of a stored batch: what is dropped for it."""
 MAX_HEADER_BYTES = 2**16 - 1
 """What the header's length can say. The names of those whose batches were joined are what grows in it; ``groups`` bounds them."""
 
+_USUAL = QueueSettings()
 Part: TypeAlias = bytes | memoryview
 # It is not typed.
 _pack = cast("Callable[[Any], bytes]", msgpack.packb)
@@ -121,17 +133,29 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
         event.producers,
         None if moved is None else [origin, *_moved(moved)],
     ]
-    if event.stage is not None or event.temporary or event.published is not None:
-        published = event.published
+    if event.stage is not None or event.temporary or event.published is not None or event.dropped:
+        published, further = event.published, says_more(event)
         fields.append(event.stage if event.stage is None else (*event.stage, *(event.numbers or ())))
-        if event.temporary or published is not None:
+        if event.temporary or published is not None or further:
             fields.append(event.temporary)
-        if published is not None:
+        if published is not None or further:
             fields.append(published)
+        if further:
+            fields.append({DROPPED_FACT: _flat(event.dropped)})
     header = _pack(fields)
     if len(header) > MAX_HEADER_BYTES:
         raise RecordTooLargeError(len(header), MAX_HEADER_BYTES)
     return [len(header).to_bytes(2, "little") + header, *batch.buffers()]
+
+
+def says_more(event: MessagesAdded) -> bool:
+    """Whether a stored batch has facts that stand in the map of further ones."""
+    return bool(event.dropped)
+
+
+def is_newer(event: MessagesAdded) -> bool:
+    """Whether only programs can read it that know exchanges."""
+    return event.published is not None or bool(event.dropped)
 
 
 def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:
@@ -146,7 +170,7 @@ def decode_stored(
     try:
         start = 2 + int.from_bytes(payload[:2], "little")
         enqueued_us, delay_us, ttl_us, data, has_ids, keys, headers, producers, origin, *more = msgpack.unpackb(
-            payload[2:start]
+            payload[2:start], strict_map_key=False
         )
         batch = MessageBatch.from_body(count, data, has_ids, keys, headers, payload[start:], checked=True)
         event = MessagesAdded(
@@ -165,19 +189,26 @@ def decode_stored(
         ) from error
 
 
+NOTHING_FURTHER: dict[int, Any] = {}
+
+
 def _more(
     stage: list[Any] | None = None,
     temporary: Sequence[Sequence[Any]] = (),
     published: list[Any] | None = None,
+    further: dict[int, Any] = NOTHING_FURTHER,
     *newer: object,
-) -> tuple[StageKey | None, tuple[tuple[str, int], ...], StageNumbers | None, Published | None]:
-    """What is behind the other items where there is any: stage, temporary producers, the stage's numbers, and where it was published."""
-    if newer:
+) -> tuple[
+    StageKey | None, tuple[tuple[str, int], ...], StageNumbers | None, Published | None, tuple[tuple[int, int], ...]
+]:
+    """What is behind the other items where there is any: stage, temporary producers, the stage's numbers, where it was published, drops."""
+    if newer or not isinstance(further, dict) or not further.keys() <= {DROPPED_FACT}:
         raise ValueError("it says more than this program knows: this directory was written by a newer version")
     key = None if stage is None else StageKey(*stage[:3])
     numbers = StageNumbers(*stage[3:]) if stage is not None and len(stage) > 3 else None
     where = None if published is None else Published(*published)
-    return key, tuple((name, number) for name, number in temporary), numbers, where
+    dropped = _pairs(further.get(DROPPED_FACT, []))
+    return key, tuple((name, number) for name, number in temporary), numbers, where, dropped
 
 
 def encode(queue: int, event: Event) -> tuple[int, bytes]:
@@ -227,13 +258,16 @@ def settings_as_stored(settings: QueueSettings, arguments: bytes = b"") -> dict[
     fields = asdict(settings)
     if arguments:
         fields[ARGUMENTS] = arguments
-    for name in ("subscription_expiry", "dead_letter_exchange", "dead_letter_routing_key", "expires"):
+    for name in ("subscription_expiry", "dead_letter_exchange", "dead_letter_routing_key", "expires", "max_priority"):
         if fields[name] is None:
             del fields[name]
-    if fields["durable"]:
-        del fields["durable"]
-    if not fields["single_active_consumer"]:
-        del fields["single_active_consumer"]
+    for name in ("durable", "single_active_consumer", "retry_delay", "retry_max_delay", "drop_failed"):
+        if fields[name] == getattr(_USUAL, name):
+            del fields[name]
+    if arguments and settings.dead_letters_named and settings.max_receives in (None, MAX_RECEIVES_LIMIT):
+        fields["max_receives"] = MAX_RECEIVES_LIMIT
+        if settings.max_receives is not None:
+            fields[LIMITED] = True
     if endless := [name for name in ("max_messages", "max_bytes") if fields[name] is None]:
         # Older versions would take None and fail on it later.
         fields[WITHOUT_LIMIT] = endless
@@ -247,8 +281,12 @@ def settings_from(fields: dict[str, Any]) -> QueueSettings:
     endless = fields.get(WITHOUT_LIMIT, ())
     if any(name not in ("max_messages", "max_bytes") for name in endless):
         raise ValueError("it says more than this program knows: this directory was written by a newer version")
-    known: dict[str, Any] = {name: value for name, value in fields.items() if name not in (WITHOUT_LIMIT, ARGUMENTS)}
-    return QueueSettings(**known | dict.fromkeys(endless))
+    known = {name: value for name, value in fields.items() if name not in (WITHOUT_LIMIT, ARGUMENTS, LIMITED)}
+    settings = QueueSettings(**known | dict.fromkeys(endless))
+    has_place = ARGUMENTS in fields and LIMITED not in fields and settings.dead_letters_named
+    return (
+        replace(settings, max_receives=None) if has_place and settings.max_receives == MAX_RECEIVES_LIMIT else settings
+    )
 
 
 def arguments_from(fields: dict[str, Any]) -> bytes:
@@ -324,6 +362,17 @@ def _triples(flat: list[int]) -> tuple[tuple[int, int, int], ...]:
     return tuple(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
 
 
+def _returned(event: MessagesReturned) -> list[Any]:
+    return [_flat(event.returns), event.returned_us, event.delays] if event.delays else [_flat(event.returns)]
+
+
+def _returned_from(flat: list[int], returned_us: int = 0, delays: Sequence[int] = ()) -> MessagesReturned:
+    returns = _triples(flat)
+    if delays and len(delays) != len(returns):
+        raise ValueError(f"{len(returns)} ranges came back, with {len(delays)} delays")
+    return MessagesReturned(returns, returned_us, tuple(delays))
+
+
 def _reserved(subscription: str, position: int, flat: list[int]) -> LedgerExtended:
     quads = zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
     ranges = tuple(ReservedRange(start, stop, count, bool(replayed)) for start, stop, count, replayed in quads)
@@ -332,8 +381,9 @@ def _reserved(subscription: str, position: int, flat: list[int]) -> LedgerExtend
 
 _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
     MessagesAcknowledged: (ACKNOWLEDGED, lambda event: [_flat(event.ranges)]),
-    MessagesReturned: (RETURNED, lambda event: [_flat(event.returns)]),
+    MessagesReturned: (RETURNED, _returned),
     MessagesExpired: (EXPIRED, lambda event: [_flat(event.ranges)]),
+    MessagesDropped: (DROPPED, lambda event: [_flat(event.ranges)]),
     MessagesMoved: (MOVED, _moved),
     QueuePurged: (PURGED, lambda event: [_flat(event.ranges)]),
     SubscriptionOwned: (
@@ -351,8 +401,9 @@ _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
 
 _DECODERS: dict[int, Callable[..., Event]] = {
     ACKNOWLEDGED: lambda flat: MessagesAcknowledged(_pairs(flat)),
-    RETURNED: lambda flat: MessagesReturned(_triples(flat)),
+    RETURNED: _returned_from,
     EXPIRED: lambda flat: MessagesExpired(_pairs(flat)),
+    DROPPED: lambda flat: MessagesDropped(_pairs(flat)),
     MOVED: _moved_from,
     PURGED: lambda flat: QueuePurged(_pairs(flat)),
     OPENED: SubscriptionOwned,

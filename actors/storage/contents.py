@@ -8,12 +8,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.errors import StorageError
 from actors.exchanges.definitions import Definitions
 from actors.exchanges.vocabulary import QueueUnbound
+from actors.queue.state.leveled_log import LeveledLog
 from actors.queue.state.log import QueueLog
 from actors.queue.state.staged import CommittedVersions, ended_stages
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved
@@ -22,6 +24,7 @@ from actors.storage import codec
 from actors.storage.after_repair import LOST, LOST_CHANGES, LOST_DEFINITIONS, LOST_QUEUE, drop_lost, is_marked
 from actors.storage.durable_map import EntryPut, Sections
 from actors.storage.exchange_codec import decode_changes
+from actors.storage.level_streams import LevelStreams
 from actors.storage.options import UNAWAITED
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encoded
 from actors.storage.together import decode_in_turn, decode_together
@@ -38,24 +41,26 @@ class Contents:
     """Every queue of a store by its number, and what they share.
 
     Args:
-        new_table: makes the table of a queue's batches, by its number.
+        new_table: makes the table of a queue's batches, by its number and its highest level; None where it has no levels.
 
     Attributes:
         store_id: chosen when the directory was made; 0 before that.
         next_queue: the number that the next queue gets; none is given twice.
         queues: every queue that was declared and not deleted.
         tables: the tables of their batches.
+        levels: which streams are levels of them.
         versions: the last committed version of each writer.
         sections: the map beside the queues.
         definitions: the exchanges and bindings; all that is durable of them, at a start.
     """
 
-    def __init__(self, new_table: Callable[[int], JournalEntryTable]) -> None:
+    def __init__(self, new_table: Callable[[int, int | None], JournalEntryTable]) -> None:
         self._new_table = new_table
         self.store_id = 0
         self.next_queue = 0
         self.queues: dict[int, StoredQueue] = {}
         self.tables: dict[int, JournalEntryTable] = {}
+        self.levels = LevelStreams()
         self.versions = CommittedVersions()
         self.sections = Sections()
         self.definitions = Definitions()
@@ -87,12 +92,24 @@ class Contents:
     def live(self, stream: int, first: int, stop: int) -> int:
         """How many of these messages of a queue are still wanted, as `Journal.checkpoint` asks."""
         queue = self.queues.get(stream)
-        return 0 if queue is None else stop - first - queue.log.acknowledged.count_within(first, stop)
+        if queue is not None and not isinstance(queue.log, LeveledLog):
+            return stop - first - queue.log.acknowledged.count_within(first, stop)
+        number = self.levels.owner(stream)
+        log = self.queues[number].log if number in self.queues else None
+        return log.levels.wanted_about(stream - number, first, stop) if isinstance(log, LeveledLog) else 0
+
+    def table_of(self, stream: int) -> JournalEntryTable:
+        """The table that has what a stream has."""
+        return self.tables[self.levels.owner(stream)]
 
     def declared(self, number: int, name: str, settings: QueueSettings | None, arguments: bytes = b"") -> StoredQueue:
         """A queue was declared."""
-        queue = self.queues[number] = StoredQueue(number, name, settings, QueueLog(self._table(number)), arguments)
-        self.next_queue = number + 1
+        levels = None if settings is None else settings.max_priority
+        table = self._table(number, levels)
+        log = QueueLog(table) if levels is None else LeveledLog(table)
+        queue = self.queues[number] = StoredQueue(number, name, settings, log, arguments)
+        # A level is a stream, whose number no other queue may get.
+        self.next_queue = number + 1 + (levels or 0)
         return queue
 
     def deleted(self, number: int) -> bool:
@@ -100,6 +117,7 @@ class Contents:
         if self.queues.pop(number, None) is None:
             return False
         self.tables.pop(number).end()
+        self.levels.remove(number)
         return True
 
     def change_definitions(self, events: Iterable[ExchangeEvent], deleted_queue: int | None) -> bool:
@@ -147,8 +165,10 @@ class Contents:
             if queue is not None:
                 queue.log.apply(event, queue.log.added_by if lsn == UNAWAITED else lsn)
 
-    def _table(self, number: int) -> JournalEntryTable:
-        table = self.tables[number] = self._new_table(number)
+    def _table(self, number: int, levels: int | None) -> JournalEntryTable:
+        table = self.tables[number] = self._new_table(number, levels)
+        if levels is not None:
+            self.levels.add(number, levels)
         return table
 
 
@@ -276,7 +296,13 @@ class _Replay:
         for put in together.entries:
             self._changed(put, lsn)
 
-    def _together(self, events: Mapping[int, Event], version: WriterVersion | None, lsn: int) -> None:
+    def _together(self, recorded: Mapping[int, Event], version: WriterVersion | None, lsn: int) -> None:
+        owner = self._contents.levels.owner
+        # Messages are by the stream that has them, which says their level.
+        events = {
+            (number := owner(stream)): event if number == stream else _of_level(event, stream - number)
+            for stream, event in recorded.items()
+        }
         moved = any(type(event) is MessagesMoved for event in events.values())
         for number, event in events.items():
             if type(event) is not MessagesAdded:
@@ -287,6 +313,11 @@ class _Replay:
                 # What was moved there stays where it was.
                 self.undeclared[number] += len(event.batch)
         self._contents.apply(events, version, lsn)
+
+
+def _of_level(event: Event, level: int) -> Event:
+    assert isinstance(event, MessagesAdded), "only messages are of a level"
+    return replace(event, priority=level)
 
 
 _APPLY: dict[int, Callable[[_Replay, memoryview, int], None]] = {

@@ -64,6 +64,11 @@ class JournalEntry(Entry):
         return self.batch.nbytes
 
     @property
+    def extent_bytes(self) -> int:
+        """See ``Entry``."""
+        return self.stored
+
+    @property
     def batch(self) -> MessageBatch:
         """See ``Entry``; what is in the cache stays the longer for it."""
         self._cache.use(self.key)

@@ -34,15 +34,15 @@ Key = tuple[int, int]
 
 
 class Table(Protocol):
-    """A queue's table.
+    """A queue's table, or a level of one."""
 
-    Attributes:
-        stream: the queue's number.
-        wake: tells the queue that a batch may be had that could not be; None where nobody asks.
-    """
+    @property
+    def stream(self) -> int:
+        """The stream of the journal that has its records: the queue's number, or its level's."""
 
-    stream: int
-    wake: Callable[[], None] | None
+    @property
+    def wake(self) -> Callable[[], None] | None:
+        """Tells the queue that a batch may be had that could not be; None where nobody asks."""
 
 
 class LargeBatches:

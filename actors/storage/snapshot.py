@@ -6,11 +6,14 @@ A msgpack map ``{"version": 2, "store": id, "next_queue": number, "queues": [que
 broker's) and everything that ``QueueLog`` has but its batches, which are in the journal.
 Sets of ranges are the bytes of little-endian i64 pairs: a queue that was acknowledged in odd places has many.
 
-A queue's ``temporary``, ``deleted`` and ``total_moved`` and the last item of a ledger came later than the rest, and may be missing.
+A queue's ``temporary``, ``deleted``, ``total_moved`` and ``total_dropped``, and the last item of a ledger, came later than the rest, and
+may be missing.
 Version 3 is written once the durable map was used, and version 4 once there was a durable exchange or binding, so that a program that
 knows of none refuses the directory, and no other.
 Version 5 is written while a queue has a stage that is written through an exchange: that has the stage's two numbers as its last item.
 Version 6 is written while the map has schedules, which an older program would keep, and never carry out.
+Version 7 is written while a queue has levels, with schedules or without. Of such a one ``acknowledged`` is empty, and ``levels`` has of
+each level number, messages stored, and ranges that are acknowledged in it.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
 
@@ -27,6 +30,7 @@ import msgpack
 
 from actors.errors import StorageError
 from actors.exchanges.definitions import Definitions
+from actors.queue.state.leveled_log import LeveledLog
 from actors.queue.state.log import QueueLog, Stage
 from actors.queue.state.staged import CommittedVersions
 from actors.queue.state.subscriptions import Ledger
@@ -51,7 +55,9 @@ NUMBERS_VERSION = 5
 """Of one that has a stage which is written through an exchange, with all of these or without."""
 SCHEDULES_VERSION = 6
 """Of one whose map has schedules, with all of these or without."""
-READABLE = frozenset({1, VERSION, MAP_VERSION, EXCHANGES_VERSION, NUMBERS_VERSION, SCHEDULES_VERSION})
+LEVELS_VERSION = 7
+"""Of one that has a queue with levels, with all of these or without."""
+READABLE = frozenset({1, VERSION, MAP_VERSION, EXCHANGES_VERSION, NUMBERS_VERSION, SCHEDULES_VERSION, LEVELS_VERSION})
 """Versions that this program can begin with."""
 
 COUNTERS = (
@@ -125,6 +131,8 @@ def encoded(snapshot: Snapshot) -> Iterator[bytes]:
         version = NUMBERS_VERSION
     if snapshot.sections.of(SCHEDULES):
         version = SCHEDULES_VERSION
+    if any(isinstance(queue.log, LeveledLog) for queue in queues):
+        version = LEVELS_VERSION
     head = _map(
         packer,
         ("version", pack(version)),
@@ -144,8 +152,8 @@ def encoded(snapshot: Snapshot) -> Iterator[bytes]:
         yield from encoded_definitions(snapshot.definitions.snapshot())
 
 
-def decode_snapshot(payload: bytes, table: Callable[[int], EntryTable]) -> Snapshot:
-    """The reverse; ``table`` gives a queue's batches by its number.
+def decode_snapshot(payload: bytes, table: Callable[[int, int | None], EntryTable]) -> Snapshot:
+    """The reverse; ``table`` gives a queue's batches by its number and its highest level.
 
     Raises:
         StorageError: it is of a newer version, or no snapshot.
@@ -154,9 +162,9 @@ def decode_snapshot(payload: bytes, table: Callable[[int], EntryTable]) -> Snaps
         fields = unpack(payload)
         if fields["version"] not in READABLE:
             raise StorageError(
-                f"a checkpoint of version {fields['version']}; this program knows version {SCHEDULES_VERSION}"
+                f"a checkpoint of version {fields['version']}; this program knows version {LEVELS_VERSION}"
             )
-        queues = [_stored(queue, table(queue["number"])) for queue in fields["queues"]]
+        queues = [_stored(queue, table) for queue in fields["queues"]]
         versions = CommittedVersions((writer, version) for writer, version in fields.get("writers", ()))
         sections = Sections()
         if "map" in fields:
@@ -174,10 +182,15 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
     """A queue, whose every part is taken before the first piece is given: by copies that cost little, or pictures."""
     pack = packer.pack
     log = queue.log
-    acknowledged = log.acknowledged.frozen()
+    leveled = isinstance(log, LeveledLog)
+    acknowledged = () if isinstance(log, LeveledLog) else log.acknowledged.frozen()
+    levels = [
+        (number, level.stored, level.acknowledged.frozen())
+        for number, level in (log.levels.by_number.items() if isinstance(log, LeveledLog) else ())
+    ]
     producers, temporary = list(log.producers.items()), list(log.temporary.items())
     returns = log.returns.frozen()
-    delayed = log.delayed.copy()
+    delayed, retries = log.delayed.copy(), log.retries.rows()
     ledgers = [
         (ledger.facts(), ledger.all_segments(), ledger.opened_us, ledger.left_us) for ledger in log.ledgers.values()
     ]
@@ -193,10 +206,16 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         ("counters", pack([getattr(log, name) for name in COUNTERS])),
         ("total_discarded", pack(log.total_discarded)),
         ("total_moved", pack(log.total_moved)),
+        ("total_dropped", pack(log.total_dropped)),
         ("deleted", pack([log.deleted_epoch, log.deleted_position])),
-        rest=7,
+        rest=7 + bool(retries) + leveled,
     )
     yield from _ranges(packer, "acknowledged", acknowledged)
+    if leveled:
+        yield pack("levels") + _array_header(packer, len(levels))
+        for number, stored, ranges in levels:
+            yield _array_header(packer, 3) + pack(number) + pack(stored)
+            yield from _bin(ranges)
     yield from _rows(packer, "producers", producers)
     yield from _rows(packer, "temporary", temporary)
     yield pack("returns") + _array_header(packer, sum(_count(ranges) for _, ranges in returns))
@@ -204,6 +223,9 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         for starts, stops in ranges:
             yield b"".join(pack((start, stop, deliveries)) for start, stop in zip(starts, stops, strict=True))
     yield from _rows(packer, "delayed", _delayed(delayed))
+    if retries:
+        # A program from before that passes it over, and has them tried again at once.
+        yield from _rows(packer, "retries", retries)
     yield pack("ledgers") + _array_header(packer, len(ledgers))
     for facts, segments, opened_us, left_us in ledgers:
         yield _array_header(packer, len(facts) + 3) + b"".join(map(pack, facts)) + _array_header(packer, len(segments))
@@ -234,16 +256,26 @@ def _entries(packer: msgpack.Packer, sections: Sections) -> Iterator[bytes]:
     yield b"".join(pieces)
 
 
-def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:
-    log = QueueLog(table)
+def _stored(fields: dict[str, Any], table: Callable[[int, int | None], EntryTable]) -> StoredQueue:
+    settings = None if fields["settings"] is None else settings_from(fields["settings"])
+    levels = None if settings is None else settings.max_priority
+    batches = table(fields["number"], levels)
+    log = QueueLog(batches) if levels is None else LeveledLog(batches)
     for name, value in zip(COUNTERS, fields["counters"], strict=True):
         setattr(log, name, value)
-    log.acknowledged = _unpack_ranges(fields["acknowledged"])
+    if isinstance(log, LeveledLog):
+        log.levels.restore(
+            log.next_sequence, ((level, _unpack_ranges(ranges), stored) for level, stored, ranges in fields["levels"])
+        )
+    else:
+        log.acknowledged = _unpack_ranges(fields["acknowledged"])
     log.producers = OrderedDict((name, number) for name, number in fields["producers"])
     log.temporary = OrderedDict((name, number) for name, number in fields.get("temporary", ()))
     for start, stop, failures in fields["returns"]:
         log.returns.note(start, stop, failures)
     log.delayed = {first: (stop, due) for first, stop, due in fields["delayed"]}
+    for row in fields.get("retries", ()):
+        log.retries.note(*row)
     for snapshot in fields["ledgers"]:
         ledger = Ledger.restored(snapshot)
         log.ledgers[ledger.name] = ledger
@@ -251,11 +283,10 @@ def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:
         log.restore_stage(StageKey(writer, version, name), _stored_stage(*facts))
     log.total_discarded = fields.get("total_discarded", 0)
     log.total_moved = fields.get("total_moved", 0)
+    log.total_dropped = fields.get("total_dropped", 0)
     log.deleted_epoch, log.deleted_position = fields.get("deleted", (0, 0))
-    settings = fields["settings"]
-    if settings is None:
-        return StoredQueue(fields["number"], fields["name"], None, log)
-    return StoredQueue(fields["number"], fields["name"], settings_from(settings), log, arguments_from(settings))
+    arguments = b"" if settings is None else arguments_from(fields["settings"])
+    return StoredQueue(fields["number"], fields["name"], settings, log, arguments)
 
 
 def _stored_stage(

@@ -23,6 +23,7 @@ from actors.storage.entry_cache import EntryCache
 from actors.storage.exchange_codec import encode_changes
 from actors.storage.failures import keep_in_mind, place_error, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
+from actors.storage.leveled_table import new_table
 from actors.storage.measures import JournalMeasures, figures_of
 from actors.storage.options import (
     DEFAULT_CACHE_BYTES,
@@ -31,7 +32,6 @@ from actors.storage.options import (
     PENDING_LOW_BYTES,
     storage_options,
 )
-from actors.storage.table import JournalEntryTable
 from actors.storage.together import encode_all, encode_commit, tell_tables
 from actors.storage.with_entries import EventsWithEntries
 from journal import Files, Journal, JournalError, JournalOptions, OsFiles
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.stages import WriterVersion
     from actors.storage.snapshot import StoredQueue
+    from actors.storage.table import JournalEntryTable
     from actors.storage.together import Encoded
     from journal import Committer
 
@@ -203,17 +204,16 @@ class Storage(DurableMap, DurableDefinitions, EventsWithEntries):
             StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
         """
         if number not in self._tables:
-            # It was deleted, and its actor is about to hear of it.
-            return 0
+            return 0  # it was deleted, and its actor is about to hear of it
         try:
             if type(event) is MessagesAcknowledged:
                 self._gathered.add(number, event)
                 return 0
             if type(event) is MessagesAdded:
                 self._check_pending()
-                parts, newer = codec.encode_added(event), event.published is not None
+                parts, newer, stream = codec.encode_added(event), codec.is_newer(event), number + event.priority
                 self._tables[number].appended = len(parts[0]) + event.batch.nbytes
-                lsn = self._journal.append_items(codec.ADDED, number, event.first, len(event.batch), parts, newer=newer)
+                lsn = self._journal.append_items(codec.ADDED, stream, event.first, len(event.batch), parts, newer=newer)
                 self._note_added()
                 return lsn
             kind, payload = codec.encode(number, event)
@@ -294,7 +294,7 @@ class Storage(DurableMap, DurableDefinitions, EventsWithEntries):
         except JournalError as error:
             raise self._lost(error) from error
         if encoded.held:
-            tell_tables(encoded, self._tables, self._journal)
+            tell_tables(encoded, self._contents.table_of, self._journal)
             self._note_added()
         return lsn
 
@@ -432,8 +432,8 @@ class Storage(DurableMap, DurableDefinitions, EventsWithEntries):
 
     # --- inside
 
-    def _table(self, number: int) -> JournalEntryTable:
-        table = JournalEntryTable(self._journal, number, self._cache, self.fail, partial(self._missing, number))
+    def _table(self, number: int, levels: int | None) -> JournalEntryTable:
+        table = new_table(levels, self._journal, number, self._cache, self.fail, partial(self._missing, number))
         table.replaying = self._loop is None
         return table
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from actors.queue.state.entries import Entry
     from actors.queue.vocabulary.events import MessagesAdded
     from actors.storage.entry_cache import EntryCache
+    from actors.storage.large_batches import Table
     from journal import Journal, Located, RecordPlace
 
 RECORD_OVERHEAD_BYTES = RECORD_HEADER_BYTES + ITEMS_PREFIX_BYTES
@@ -145,7 +146,11 @@ class JournalEntryTable:
     def at_hand(self, entry: Entry) -> bool:
         """See ``EntryTable``."""
         assert isinstance(entry, JournalEntry)
-        return self._large.at_hand(self, entry.first, entry.stored)
+        return self._large.at_hand(self._whose(entry), entry.first, entry.stored)
+
+    def _whose(self, entry: Entry) -> Table:  # noqa: ARG002 - of a queue with levels it is one of them
+        """What says which stream has an entry's record."""
+        return self
 
     def _locate(self, sequence: int) -> Located | None:
         """Where the record of a message is: that may have to be read too, from a segment's index or from the segment."""
@@ -195,17 +200,18 @@ class JournalEntryTable:
         if self.deleted:
             raise QueueGoneError
         assert isinstance(entry, JournalEntry)
-        first = entry.first
+        first, whose = entry.first, self._whose(entry)
+        stream = whose.stream
         try:
-            if self._cache.shares and (place := self._journal.place(self.stream, first)) is not None:
-                batch = self._cache.join(place, self.stream, entry)
+            if self._cache.shares and (place := self._journal.place(stream, first)) is not None:
+                batch = self._cache.join(place, stream, entry)
                 if batch is not None:
                     return batch
-            if entry.large and (kept := self._large.fresh.get((self.stream, first))) is not None:
+            if entry.large and (kept := self._large.fresh.get((stream, first))) is not None:
                 event, number = kept
                 return self._known(entry, event, event.batch, number)
-            stored = (self._large.take(self, first, entry.stop) if entry.large else None) or self._journal.read(
-                self.stream, first
+            stored = (self._large.take(whose, first, entry.stop) if entry.large else None) or self._journal.read(
+                stream, first
             )
             event = decode_added(first, entry.stop - first, stored.payload)
         except (JournalError, OSError, StorageError) as error:
@@ -215,7 +221,7 @@ class JournalEntryTable:
         if entry.large:
             return batch
         if len(stored.alike) > 1:
-            self._cache.share(stored.place, stored.alike, self.stream, entry, batch)
+            self._cache.share(stored.place, stored.alike, stream, entry, batch)
         else:
             self._cache.keep(entry, batch)
         return batch

@@ -7,7 +7,7 @@ one record of the kind TOGETHER. So is what changes the durable map in the same 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgpack
@@ -57,8 +57,8 @@ class Encoded(NamedTuple):
         return journal.append(self.kind, [self.other], lazy=lazy)
 
 
-def tell_tables(encoded: Encoded, tables: Mapping[int, JournalEntryTable], journal: Journal) -> None:
-    """Have the queues' tables know what was appended for them, before their logs have it."""
+def tell_tables(encoded: Encoded, table_of: Callable[[int], JournalEntryTable], journal: Journal) -> None:
+    """Have the queues' tables, each found by its stream, know what was appended for them, before their logs have it."""
     holders: dict[int, list[tuple[int, int]]] = {}
     for stream, first, _, part in encoded.held:
         holders.setdefault(part, []).append((stream, first))
@@ -67,7 +67,7 @@ def tell_tables(encoded: Encoded, tables: Mapping[int, JournalEntryTable], journ
         place = journal.place(*held[0]) if len(held) > 1 else None
         alike = sorted(stream for stream, _ in held)
         for stream in alike:
-            table = tables[stream]
+            table = table_of(stream)
             table.appended = size
             table.shared = None if place is None else (place, alike)
 
@@ -77,7 +77,11 @@ def encode_one(number: int, event: Event) -> Encoded:
     if isinstance(event, MessagesAdded):
         parts = codec.encode_added(event)
         return Encoded(
-            codec.ADDED, [Held(number, event.first, len(event.batch), 0)], [parts], b"", event.published is not None
+            codec.ADDED,
+            [Held(number + event.priority, event.first, len(event.batch), 0)],
+            [parts],
+            b"",
+            codec.is_newer(event),
         )
     kind, payload = codec.encode(number, event)
     return Encoded(kind, [], [], payload)
@@ -100,8 +104,8 @@ def encode_all(events: Mapping[int, Event], version: WriterVersion | None) -> En
         (number, added), (origin, moved) = sorted(events.items(), key=lambda item: type(item[1]) is MessagesMoved)
         if isinstance(added, MessagesAdded) and isinstance(moved, MessagesMoved):
             parts = codec.encode_added(added, origin, moved)
-            held = [Held(number, added.first, len(added.batch), 0)]
-            return Encoded(codec.ADDED, held, [parts], b"", added.published is not None)
+            held = [Held(number + added.priority, added.first, len(added.batch), 0)]
+            return Encoded(codec.ADDED, held, [parts], b"", codec.is_newer(added))
     return _together(events, version)
 
 
@@ -114,7 +118,7 @@ class Together(NamedTuple):
     """What a record of the kind TOGETHER says.
 
     Attributes:
-        events: by queue number.
+        events: messages by the number of their stream, the others by that of their queue: ``LevelStreams`` says whose level a stream is.
         version: whose version is committed by it; None for none.
         entries: what changes in the durable map.
     """
@@ -181,7 +185,7 @@ def _together(events: Mapping[int, Event], version: WriterVersion | None, entrie
         part = known.setdefault((bytes(encoded[0]), id(event.batch)), len(parts))
         if part == len(parts):
             parts.append(encoded)
-        held.append(Held(number, event.first, len(event.batch), part))
+        held.append(Held(number + event.priority, event.first, len(event.batch), part))
     packed += [(codec.ENTRY_PUT, codec.encode_put(entry)) for entry in entries]
     other: bytes = msgpack.packb([version, packed])
     together = Encoded(codec.TOGETHER, held, parts, other)

@@ -12,15 +12,17 @@ from typing import Any, NamedTuple, cast
 from actors.batch import MessageBatch
 from actors.queue import queue_state
 from actors.queue.operations.browsing import describe
-from actors.queue.operations.dead_letters import REASON
 from actors.queue.operations.receiving import purge_step
+from actors.queue.state.leveled_memory import log_in_memory
 from actors.queue.state.log import QueueLog
 from actors.queue.state.subscriptions import pieces
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.commands import Origin
+from actors.queue.vocabulary.deaths import REASON
 from actors.queue.vocabulary.events import Event, StagesEnded
 from actors.queue.vocabulary.prefetch import DemandWithdrawn
 from actors.queue.vocabulary.replies import Connection, DeadLetter, Tell
+from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 
 LARGE = 10**12
@@ -32,9 +34,14 @@ def reason_of(letter: DeadLetter) -> str:
     return str(reason)
 
 
-def replayed(events: Iterable[Event]) -> QueueLog:
+def empty_log(settings: QueueSettings | None = None) -> QueueLog:
+    """Of a queue in memory with these settings."""
+    return log_in_memory(settings or QueueSettings())
+
+
+def replayed(events: Iterable[Event], settings: QueueSettings | None = None) -> QueueLog:
     """The fold over ``events``."""
-    log = QueueLog()
+    log = empty_log(settings)
     for number, event in enumerate(events, 1):
         log.apply(event, number)
     return log
@@ -196,8 +203,9 @@ class QueueState(queue_state.QueueState):
         batch: MessageBatch,
         delay: float | None = None,
         ttl: float | None = None,
+        priority: int = 0,
     ) -> None:
-        self.execute(commands.OfferBatch(sequence, batch, delay, ttl, cast("Any", connection)), 0.0, 0)
+        self.execute(commands.OfferBatch(sequence, batch, delay, ttl, cast("Any", connection), priority), 0.0, 0)
 
     def send(
         self,
@@ -208,15 +216,16 @@ class QueueState(queue_state.QueueState):
         wall_us: int,
         delay: float | None = None,
         ttl: float | None = None,
+        priority: int = 0,
     ) -> int | None:
         """Accept and store at once; returns the queue's number of the first message, None if it was stored before or is rejected."""
-        self.accept(connection, sequence, batch, delay, ttl)
+        self.accept(connection, sequence, batch, delay, ttl, priority)
         new = self.incoming[-1].new
         self.store(now, wall_us)
         return self.log.next_sequence - len(batch) if new == len(batch) else None
 
-    def pause_senders(self, reason: str | None) -> None:
-        self.execute(commands.PauseSenders(reason), 0.0, 0)
+    def pause_senders(self, reason: str | None, now: float = 0.0) -> None:
+        self.execute(commands.PauseSenders(reason), now, 0)
 
     # --- transactions
 

@@ -11,20 +11,24 @@ from actors.batch import MAX_HEADERS_PER_MESSAGE, MORE_HEADERS, Message, Message
 from actors.limits import MAX_NAME_BYTES
 from actors.queue.operations.dead_letters import (
     AGAIN_BYTES,
-    DEATH_HEADERS,
-    DELIVERIES,
-    EXCHANGE,
-    KEY,
     MAP_BYTES,
-    QUEUE,
-    REASON,
-    SENT,
     packed_facts,
     readdressed,
     with_facts,
 )
 from actors.queue.vocabulary import commands
-from actors.queue.vocabulary.deaths import HISTORY, Death, history_of
+from actors.queue.vocabulary.deaths import (
+    DEATH_HEADERS,
+    DELIVERIES,
+    EXCHANGE,
+    HISTORY,
+    KEY,
+    QUEUE,
+    REASON,
+    SENT,
+    Death,
+    history_of,
+)
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import (

@@ -73,6 +73,8 @@ def test_deaths_of_one_queue_and_reason_are_one_that_counts_and_the_latest_is_th
             assert (each.exchange, each.key) == (lives[at].exchange, lives[at].key), "as it was at first"
             # When it first died is known once it dies again: the queue that it came to had stored it then.
             assert each.us == (0 if at == len(ways) - 1 else US + at + 1)
+            last = len(ways) - 1 - ways[::-1].index(way)
+            assert each.last_us == (0 if last in (at, len(ways) - 1) else US + last + 1)
 
 
 def test_of_more_than_are_kept_the_first_death_is_there_and_the_latest() -> None:

@@ -295,7 +295,7 @@ async def test_copies_wait_together_where_one_of_their_queues_is_full(folder: Pa
     bench.queues.declare("large", QueueSettings())
     waiting = Client(bench, "", None, in_parts=True)
     await turns()
-    waiting.ref.tell(OfferCopies(0, keyed(b"large"), None, None, waiting.ref, ("small",)))
+    waiting.ref.tell(OfferCopies(0, keyed(b"large"), None, None, waiting.ref, 0, ("small",)))
     await bench.settled()
     assert (waiting.confirmed, waiting.waits) == ([], [0])
     assert bench.queues.logs()["large"].stored_messages == 0

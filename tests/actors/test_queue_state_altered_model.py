@@ -15,7 +15,7 @@ from hypothesis.stateful import invariant, rule
 
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary import commands
-from actors.queue.vocabulary.settings import BLOCK, ENTRY_OVERHEAD_BYTES, REJECT
+from actors.queue.vocabulary.settings import BLOCK, DROP_HEAD, ENTRY_OVERHEAD_BYTES, REJECT, QueueSettings
 from tests.actors.driven import QueueState
 from tests.actors.test_queue_state_model import (
     DELAYED,
@@ -44,6 +44,8 @@ CHANGES: tuple[dict[str, Any], ...] = (
     {"visibility_timeout": 25.0},
     {"overflow": BLOCK},
     {"overflow": REJECT},
+    {"overflow": DROP_HEAD},
+    {"overflow": DROP_HEAD, "max_messages": 4, "max_bytes": 3 * ENTRY_OVERHEAD_BYTES},
     {"max_receives": None},
     {"max_receives": 1},
     {"max_receives": 3},
@@ -55,7 +57,17 @@ CHANGES: tuple[dict[str, Any], ...] = (
     {"ttl": None},
     {"ttl": 3.0},
     {"max_messages": 8, "overflow": REJECT, "delay": 1.0, "max_receives": 1},
+    {"dead_letter_queue": "elsewhere", "max_receives": None, "ttl": None},
+    {"drop_failed": False},
+    {"drop_failed": True, "max_receives": 2},
+    {"retry_delay": 0.0},
+    {"retry_delay": 2.0, "retry_max_delay": 5.0},
 )
+
+
+def judged(settings: QueueSettings) -> tuple[Any, ...]:
+    """Settings that have what has failed be judged anew."""
+    return settings.max_receives, settings.dead_letter_queue, settings.drop_failed
 
 
 class AlteredMachine(QueueMachine):
@@ -68,7 +80,7 @@ class AlteredMachine(QueueMachine):
         if not hasattr(self, "largest"):
             self.largest = self.settings.max_messages or LARGE
             # Who may send whatever it asks for, as where a queue rejects, keeps that.
-            self.unbounded = self.rejects()
+            self.unbounded = self.rejects() or self.drops()
         return super().made(log)
 
     @rule(data=st.data())
@@ -92,23 +104,29 @@ class AlteredMachine(QueueMachine):
         try:
             after = replace(before, **changed)
         except ValueError:
-            # A dead-letter queue to which nothing goes.
+            # A dead-letter queue, and what would go there is dropped.
+            return
+        if after.drop_failed != before.drop_failed and any(each.where == LEAVING for each in self.stored.values()):
+            # What was handed over is dropped once it was not answered for in time, which this does not know.
+            return
+        if after.retry_delay and self.clock_was_set:
+            # What waits is measured by another clock after a crash.
             return
         self.settings = after
         self.largest = max(self.largest, after.max_messages or LARGE)
-        self.unbounded = self.unbounded or self.rejects()
+        self.unbounded = self.unbounded or self.rejects() or self.drops()
         for receiver in self.receivers.values():
             receiver.visibility = max(receiver.visibility, after.visibility_timeout)
-        if (before.max_receives, before.dead_letter_queue) != (after.max_receives, after.dead_letter_queue):
+        if judged(before) != judged(after):
             self.judge()
         assert self.queue.execute(commands.AlterQueue(after), self.now, self.wall_us(self.now)) == after
         self.settle()
 
     def judge(self) -> None:
         """What is worn out by other settings leaves."""
-        for message in self.stored.values():
+        for number, message in list(self.stored.items()):
             if message.where in (READY, DELAYED) and self.is_worn_out(message.failures):
-                message.where, message.until = LEAVING, 0.0
+                self.leaves(number)
 
     @invariant()
     def permits_are_bounded_whatever_is_stored(self) -> None:

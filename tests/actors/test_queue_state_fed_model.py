@@ -31,7 +31,7 @@ from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, 
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
 from tests.actors import driven
-from tests.actors.driven import DeadLettersStored, Deliver, Effect, Refuse
+from tests.actors.driven import DeadLettersStored, Deliver, Effect, Refuse, empty_log
 from tests.actors.test_queue_state_model import DECLARATIONS, DELAYED, LEAVING, OPERATIONS, READY, US, WEIGHTED, Stored
 from tests.actors.test_queue_state_transactions_model import MORE, TIMEOUT, WRITERS, ModelStage, TransactionMachine
 from tests.examples_tried import tried
@@ -216,6 +216,7 @@ class FedModel(TransactionMachine):
         ttl: float | None,
         key: StageKey | None,
         happens: bool = True,
+        priority: int = 0,
     ) -> None:
         """Messages are stored in this queue's log, by the event ``number``; ``happens`` unless that was done by who stores them."""
         first, batch = self.next, MessageBatch.from_payloads(payloads)
@@ -225,11 +226,13 @@ class FedModel(TransactionMachine):
                 self.queue.note_time(self.now, wall_us)
             ttl_us = None if ttl is None else round(ttl * US)
             numbers = StageNumbers(0, 0) if key is not None and key.name == ROUTED else None
-            self.happens(MessagesAdded(first, batch, wall_us, (), round(delay * US), ttl_us, key, (), numbers), number)
+            facts = first, batch, wall_us, (), round(delay * US), ttl_us, key, (), numbers
+            self.happens(MessagesAdded(*facts, priority=self.settings.level_of(priority)), number)
         messages = {first + index: Stored(payload, WRITTEN) for index, payload in enumerate(payloads)}
         for message in messages.values():
             message.expires = None if ttl is None else self.now + ttl
             message.sent_until = self.now + delay if delay else 0.0
+            message.level = self.settings.level_of(priority)
         stop = self.next = first + len(payloads)
         if key is None:
             self.stored.update(messages)
@@ -353,8 +356,11 @@ class FedModel(TransactionMachine):
         for number in range(effect.first, effect.first + len(effect.batch)):
             assert effect.after >= self.told_by.get(number, 0), "nothing leaves that the disk may not have"
 
-    def lowest_ready(self) -> int:
-        return min((number for number, message in self.stored.items() if message.where == READY), default=-1)
+    def lowest_ready(self, below: int | None = None) -> int:
+        try:
+            return super().lowest_ready(below)
+        except ValueError:
+            return -1
 
     def move_away(self, data: st.DataObject, most: int | None) -> None:
         # What is expired behind what is handed over goes at once, and what is handed over may come back before it.
@@ -460,11 +466,11 @@ class FedModel(TransactionMachine):
     def restart(self) -> None:
         self.notices()
         self.ends.clear()
-        log = QueueLog()
+        log = empty_log(self.settings)
         for event, number in zip(self.events, cast("Recorded", self.events).numbers, strict=True):
             log.apply(event, number)
         self.queue = self.made(log)
-        self.queue.pause_senders(self.paused)
+        self.queue.pause_senders(self.paused, self.now)
         self.rejected = 0
         self.begin_again()
 
@@ -579,9 +585,9 @@ class FedMachine(RuleBasedStateMachine):
         delay = data.draw(st.sampled_from([0.0, 0.0, 0.0, 3.0, 15.0]), label="delay")
         ttl = data.draw(st.sampled_from([None, None, 0.5, 5.0, 20.0]), label="ttl")
         key = self.stage(data) if staged or data.draw(st.integers(0, 2)) == 0 else None
-        number = self.shared.number()
+        number, priority = self.shared.number(), data.draw(st.sampled_from([0, 0, 1, 9]), label="priority")
         for queue in queues:
-            queue.write(number, payloads, delay, ttl, key)
+            queue.write(number, payloads, delay, ttl, key, priority=priority)
         return key
 
     def another_party_commits_at_once(self, data: st.DataObject) -> None:

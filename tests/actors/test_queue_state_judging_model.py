@@ -105,10 +105,10 @@ class JudgingMachine(AlteredMachine):
         expired = message.expires is not None and message.expires <= self.now
         return expired and self.settings.dead_letter_queue is not None
 
-    def check_in_turn(self, number: int) -> None:
+    def check_in_turn(self, number: int, below: int | None = None) -> None:
         assert not self.is_worn_out(self.stored[number].failures)
         assert not self.is_judging()
-        super().check_in_turn(number)
+        super().check_in_turn(number, below)
 
     def check_dead_letter(self, effect: DeadLetter) -> None:
         assert not self.rewrites(effect), "what expired long ago and need not leave any more is not told so"

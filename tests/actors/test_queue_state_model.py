@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -21,13 +22,32 @@ from actors.errors import DataLossError, DemandExceededError, UnknownAcknowledge
 from actors.limits import NO_DEADLINE
 from actors.queue.operations.moving import settle_all, take_parcels
 from actors.queue.operations.peeking import peek
+from actors.queue.state import retries
 from actors.queue.state.capacity import REOPEN_SHARE
+from actors.queue.state.counted import Counted, share
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.events import Event, LedgerExtended, MessagesExpired, MessagesMoved
+from actors.queue.vocabulary.events import (
+    Event,
+    LedgerExtended,
+    MessagesAdded,
+    MessagesDropped,
+    MessagesExpired,
+    MessagesMoved,
+)
 from actors.queue.vocabulary.moves import PeekMessages
-from actors.queue.vocabulary.replies import EXPIRED, DeadLetter
-from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, ENTRY_OVERHEAD_BYTES, REJECT, QueueSettings
-from tests.actors.driven import Confirm, Deliver, Effect, GrantCapacity, QueueState, Reserved, reason_of, replayed
+from actors.queue.vocabulary.replies import EXPIRED, MAXLEN, DeadLetter
+from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, DROP_HEAD, ENTRY_OVERHEAD_BYTES, REJECT, QueueSettings
+from tests.actors.driven import (
+    Confirm,
+    Deliver,
+    Effect,
+    GrantCapacity,
+    QueueState,
+    Reserved,
+    empty_log,
+    reason_of,
+    replayed,
+)
 from tests.examples_tried import tried
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -60,6 +80,15 @@ DECLARATIONS = (
     declared(ttl=0.0, dead_letter_queue="late"),
     declared(exclusive=True, max_receives=2, overflow=REJECT),
     declared(max_receives=1, ttl=12.0, dead_letter_queue="all", overflow=REJECT),
+    declared(retry_delay=2.0, retry_max_delay=7.0),
+    declared(retry_delay=2.0, max_receives=3, exclusive=True),
+    declared(retry_delay=4.0, max_receives=2, ttl=8.0, dead_letter_queue="late"),
+    declared(max_receives=2, drop_failed=True),
+    QueueSettings(6, MAX_BYTES, VISIBILITY, overflow=DROP_HEAD),
+    QueueSettings(None, 3 * ENTRY_OVERHEAD_BYTES, VISIBILITY, overflow=DROP_HEAD, ttl=8.0),
+    QueueSettings(5, None, VISIBILITY, overflow=DROP_HEAD, delay=3.0, max_receives=2),
+    QueueSettings(5, 3 * ENTRY_OVERHEAD_BYTES, VISIBILITY, overflow=DROP_HEAD, exclusive=True),
+    QueueSettings(4, 3 * ENTRY_OVERHEAD_BYTES, VISIBILITY, overflow=DROP_HEAD, dead_letter_queue="old", ttl=8.0),
 )
 """Queues to try it all on; what a sender says about delay and time to live comes on top."""
 ENDLESS = (QueueSettings(None, None, VISIBILITY), QueueSettings(None, None, VISIBILITY, overflow=REJECT))
@@ -79,7 +108,10 @@ class Stored:
     counted: int = 0
     expires: float | None = None
     sent_until: float = 0.0
+    tried_until: float = 0.0
     arrives: bool = False
+    why: str = ""
+    level: int = 0
 
 
 @dataclass
@@ -124,6 +156,13 @@ def operation(
     return register
 
 
+def dropped_by(event: Event) -> tuple[tuple[int, int], ...]:
+    """What an event says was too much."""
+    if isinstance(event, MessagesDropped):
+        return event.ranges
+    return event.dropped if isinstance(event, MessagesAdded) else ()
+
+
 class QueueMachine(RuleBasedStateMachine):
     wall_offset = 1_700_000_000 * US
     clock_was_set = False
@@ -138,9 +177,12 @@ class QueueMachine(RuleBasedStateMachine):
         self.start(data.draw(st.sampled_from(self.declarations)))
 
     def start(self, settings: QueueSettings) -> None:
+        # Each message is looked at by itself here, so all wait alike.
+        self.alike = patch.object(retries, "RETRY_JITTER", 0.0)
+        self.alike.start()
         self.settings = settings
         self.now = 100.0
-        self.queue = self.made(QueueLog())
+        self.queue = self.made(empty_log(settings))
         self.unpublished = 0
         self.stored: dict[int, Stored] = {}
         self.entries: dict[int, tuple[int, int]] = {}
@@ -155,7 +197,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.seen_events = 0
         self.expect_confirm: list[tuple[str, int, int | None, bool]] = []
         self.paused: str | None = None
-        self.expired = self.moved = self.moved_away = self.rejected = 0
+        self.expired = self.moved = self.moved_away = self.rejected = self.dropped = 0
+        self.some_are_back = False
         self.answers = 0
         self.acknowledged = self.purged = 0
         self.request = 0
@@ -168,6 +211,10 @@ class QueueMachine(RuleBasedStateMachine):
             self.senders[name] = ModelSender(wanted_messages=15, wanted_bytes=LARGE)
             self.queue.request_capacity(name, 15, LARGE)
             self.settle()
+
+    def teardown(self) -> None:
+        if hasattr(self, "alike"):
+            self.alike.stop()
 
     def made(self, log: QueueLog) -> QueueState:
         """The queue with this log."""
@@ -212,7 +259,18 @@ class QueueMachine(RuleBasedStateMachine):
             self.check_expired(number)
             self.remove(number)
             self.expired += 1
+        over = [n for event in fresh_events for r in dropped_by(event) for n in range(*r)]
+        sizes = [self.size_of(number) for number in over]
+        orders = [self.order(number) for number in over]
+        for number in over:
+            assert self.settings.dead_letter_queue is None
+            assert self.stored[number].where == READY, "what is held, or not due yet, is not dropped"
+            self.remove(number)
+        self.dropped += len(over)
         self.late: list[int] = []
+        self.some_expired = bool(expired)
+        self.left_over: list[tuple[tuple[int, int], int]] = list(zip(orders, sizes, strict=True))
+        self.delivered = False
         for effect in self.queue.take_effects():
             if self.is_staging(effect):
                 continue
@@ -231,7 +289,7 @@ class QueueMachine(RuleBasedStateMachine):
                 keeps_it_going = sender.messages == 0 and effect.messages == 1
                 sender.messages += effect.messages
                 sender.bytes += effect.bytes
-                if effect.messages and not keeps_it_going and not self.rejects():
+                if effect.messages and not keeps_it_going and not self.rejects() and not self.drops():
                     most = self.settings.max_messages or LARGE
                     assert self.permits() + len(self.stored) <= most, "granted from what room there is"
             elif isinstance(effect, Confirm):
@@ -241,6 +299,7 @@ class QueueMachine(RuleBasedStateMachine):
                 self.check_reservation(effect, reserved)
             else:
                 raise AssertionError(effect)
+        self.check_dropped()
         self.hear_more()
         assert not reserved
         assert not self.expect_confirm
@@ -249,13 +308,47 @@ class QueueMachine(RuleBasedStateMachine):
             message.arrives = False
         self.check_all_is_handed_over()
         gone = max(expired + self.late, default=-1)
-        assert self.some_came_back or not any(m.where == READY and n < gone for n, m in self.stored.items()), (
-            "what expires does at the head"
-        )
+        # Of a queue with levels, at the head of its own.
+        assert (
+            self.some_came_back
+            or self.settings.max_priority is not None
+            or not any(m.where == READY and n < gone for n, m in self.stored.items())
+        ), "what expires does at the head"
 
     def check_all_is_handed_over(self) -> None:
         """More may be under way than this machine stores."""
         assert all(message.until > 0 for message in self.stored.values() if message.where == LEAVING)
+
+    def order(self, number: int) -> tuple[int, int]:
+        """What is received before another has less of it."""
+        return -self.stored[number].level, number
+
+    def drops(self) -> bool:
+        return self.settings.overflow == DROP_HEAD
+
+    def size_of(self, number: int) -> int:
+        """What a message counts for towards a limit of bytes: its share of its batch."""
+        first = max(first for first in self.entries if first <= number)
+        stop, size = self.entries[first]
+        return share(first, stop, size + ENTRY_OVERHEAD_BYTES, number, number + 1)
+
+    def check_dropped(self) -> None:
+        """What is over a limit is gone, the head first, and no more than that."""
+        if not self.drops():
+            assert not self.left_over
+            return
+        ready = [number for number, message in self.stored.items() if message.where == READY]
+        size = sum(map(self.size_of, ready))
+        most, most_bytes = self.settings.max_messages or LARGE, self.settings.max_bytes or LARGE
+        if isinstance(self.queue.ready, Counted) and self.queue.ready.is_counted:
+            assert self.queue.ready.bytes == size
+        assert len(ready) <= most
+        assert size <= most_bytes
+        if self.left_over:
+            last, last_size = self.left_over[-1] if self.settings.max_priority is None else max(self.left_over)
+            assert self.some_are_back or last < min(map(self.order, ready), default=(1, 0)), "what is next"
+            some_left = self.delivered or self.some_expired or self.late
+            assert some_left or len(ready) + 1 > most or size + last_size > most_bytes, "no more than need be"
 
     def rejects(self) -> bool:
         return self.settings.overflow == REJECT
@@ -270,13 +363,16 @@ class QueueMachine(RuleBasedStateMachine):
         assert message.expires is not None
         assert message.expires <= self.now
 
-    def check_in_turn(self, number: int) -> None:
+    def check_in_turn(self, number: int, below: int | None = None) -> None:
         """It may be delivered, and is what has to be."""
-        assert number == self.lowest_ready(), "in order, what was returned in its old place"
+        assert number == self.lowest_ready(below), "in order, what was returned in its old place"
         expires = self.stored[number].expires
         assert expires is None or expires > self.now or self.stored[number].arrives, "never after its time"
         if self.settings.exclusive:
-            assert not any(m.where == DELAYED and n < number for n, m in self.stored.items()), "nothing is passed over"
+            in_turn = self.order(number)
+            assert not any(m.where == DELAYED and self.order(n) < in_turn for n, m in self.stored.items()), (
+                "nothing is passed over"
+            )
 
     def check_dead_letter(self, effect: DeadLetter) -> None:
         assert effect.queue == self.settings.dead_letter_queue
@@ -285,13 +381,18 @@ class QueueMachine(RuleBasedStateMachine):
         for number, payload in enumerate(effect.batch.payloads, start):
             message = self.stored[number]
             assert message.payload == payload
-            assert (reason_of(effect) != EXPIRED) == self.is_worn_out(message.failures)
-            if message.where == READY:
+            why = reason_of(effect)
+            assert (why not in (EXPIRED, MAXLEN)) == self.is_worn_out(message.failures)
+            if message.where == READY and why == MAXLEN:
+                self.left_over.append((self.order(number), self.size_of(number)))
+            elif message.where == READY:
                 self.check_expired(number)
                 self.late.append(number)
             else:
                 assert message.where == LEAVING
                 assert message.until <= self.now, "once, until its time is over"
+                assert message.why in ("", why), "it left for that"
+            message.why = why
             message.where, message.until = LEAVING, self.now + DEAD_LETTER_TIMEOUT
 
     def holder(self) -> str | None:
@@ -301,8 +402,9 @@ class QueueMachine(RuleBasedStateMachine):
     def permits(self) -> int:
         return sum(sender.messages for sender in self.senders.values())
 
-    def lowest_ready(self) -> int:
-        return min(number for number, message in self.stored.items() if message.where == READY)
+    def lowest_ready(self, below: int | None = None) -> int:
+        ready = (n for n, message in self.stored.items() if message.where == READY and (below is None or n < below))
+        return min(ready, key=self.order)
 
     def check_delivery(self, effect: Deliver) -> None:
         name = str(effect.receiver)
@@ -313,6 +415,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert receiver.credit > batch.prefix_bytes(len(batch) - 1), (
             "only the last message leads beyond the byte demand"
         )
+        self.delivered = True
         receiver.demand -= len(batch)
         receiver.credit -= batch.nbytes
         for number, payload in enumerate(batch.payloads, effect.first):
@@ -327,6 +430,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def check_reservation(self, effect: Reserved, events: list[LedgerExtended]) -> None:
         self.answers += 1
+        self.delivered = True
         assert self.reserving is not None
         start, messages, size, below, _ = self.reserving
         self.reserving = None
@@ -339,7 +443,7 @@ class QueueMachine(RuleBasedStateMachine):
         total = 0
         for low, stop, delivery_count, again in event.ranges:
             for number in range(low, stop):
-                self.check_in_turn(number)
+                self.check_in_turn(number, below)
                 assert below is None or number < below
                 message = self.stored[number]
                 message.deliveries += 1
@@ -364,14 +468,29 @@ class QueueMachine(RuleBasedStateMachine):
         message = self.stored[number]
         message.holder, message.replayed = "", True
         message.failures += failed
-        if self.settings.max_receives is not None:
+        counts = self.settings.counts_failures
+        if counts:
             message.counted = message.failures
         if self.is_worn_out(message.failures):
-            message.where, message.until = LEAVING, 0.0
-        elif delay:
+            self.leaves(number)
+            return
+        if failed and not delay and self.settings.retry_delay:
+            most = max(self.settings.retry_delay, self.settings.retry_max_delay)
+            delay = min(self.settings.retry_delay * 2.0 ** (message.failures - 1), most)
+        if failed and counts:
+            message.tried_until = self.now + delay
+        if delay:
             message.where, message.until = DELAYED, self.now + delay
         else:
             message.where = READY
+
+    def leaves(self, number: int) -> None:
+        """A message is worn out."""
+        if self.settings.drop_failed:
+            self.remove(number)
+            self.dropped += 1
+        else:
+            self.stored[number].where, self.stored[number].until = LEAVING, 0.0
 
     # --- rules: senders
 
@@ -409,6 +528,7 @@ class QueueMachine(RuleBasedStateMachine):
         delay=st.sampled_from([None, None, None, 0.0, 3.0, 15.0]),
         ttl=st.sampled_from([None, None, None, 0.0, 0.5, 5.0, 20.0]),
         behind=st.booleans(),
+        priority=st.sampled_from([0, 0, 1, 2, 9]),
     )
     def send(
         self,
@@ -418,6 +538,7 @@ class QueueMachine(RuleBasedStateMachine):
         delay: float | None,
         ttl: float | None,
         behind: bool,
+        priority: int,
     ) -> None:
         name = data.draw(st.sampled_from([name for name, sender in self.senders.items() if sender.messages > 0]))
         sender = self.senders[name]
@@ -427,7 +548,7 @@ class QueueMachine(RuleBasedStateMachine):
         batch = MessageBatch.from_payloads(payloads)
         behind = behind and sender.behind is not None
         sequence = sender.behind if behind and sender.behind is not None else sender.next
-        arguments = name, sequence, batch, self.now, self.wall_us(self.now), delay, ttl
+        arguments = name, sequence, batch, self.now, self.wall_us(self.now), delay, ttl, priority
         if len(batch) > sender.messages or batch.prefix_bytes(len(batch) - 1) >= sender.bytes:
             with pytest.raises(DemandExceededError):
                 self.queue.send(*arguments)
@@ -445,7 +566,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert first == self.next
             sender.next, sender.behind = up_to, None
             self.expect_confirm.append((name, up_to, first, False))
-            self.store(payloads, batch, delay, ttl)
+            self.store(payloads, batch, delay, ttl, priority)
         self.settle()
 
     def has_no_room(self, batch: MessageBatch) -> bool:
@@ -455,13 +576,23 @@ class QueueMachine(RuleBasedStateMachine):
         full = full or (most is not None and len(self.stored) + len(batch) > most)
         return self.rejects() and (full or self.paused is not None)
 
-    def store(self, payloads: list[bytes], batch: MessageBatch, delay: float | None, ttl: float | None) -> None:
+    def store(
+        self,
+        payloads: list[bytes],
+        batch: MessageBatch,
+        delay: float | None,
+        ttl: float | None,
+        priority: int = 0,
+    ) -> None:
         delay = self.settings.delay if delay is None else delay
         ttl = min((limit for limit in (ttl, self.settings.ttl) if limit is not None), default=None)
         self.entries[self.next] = (self.next + len(batch), batch.nbytes)
         for payload in payloads:
-            message = self.stored[self.next] = Stored(payload, expires=None if ttl is None else self.now + ttl)
+            # What has no time at all is overdue whatever the clock says.
+            expires = None if ttl is None else self.now + ttl if ttl else 0.0
+            message = self.stored[self.next] = Stored(payload, expires=expires)
             message.arrives = ttl == 0
+            message.level = min(priority, self.settings.max_priority or 0)
             if delay:
                 message.where, message.until = DELAYED, self.now + delay
                 message.sent_until = message.until
@@ -470,10 +601,10 @@ class QueueMachine(RuleBasedStateMachine):
     @operation(1, None, reason=st.sampled_from([None, None, "the disk is full"]))
     def pause(self, reason: str | None) -> None:
         self.paused = reason
-        self.queue.pause_senders(reason)
+        self.queue.pause_senders(reason, self.now)
         self.settle()
 
-    @operation(1, None, jump=st.sampled_from([-7200.0, -5.0, 5.0, 7200.0]))
+    @operation(1, lambda self: not self.settings.retry_delay, jump=st.sampled_from([-7200.0, -5.0, 5.0, 7200.0]))
     def set_the_clock(self, jump: float) -> None:
         self.clock_was_set = True
         self.wall_offset += round(jump * US)
@@ -686,7 +817,7 @@ class QueueMachine(RuleBasedStateMachine):
     @operation(2, None, most=st.none() | st.integers(1, 5))
     def move_away(self, data: st.DataObject, most: int | None) -> None:
         """Another queue is handed the first of what is ready, and stores as much of it as it likes; the rest is back."""
-        in_order = [number for number in sorted(self.stored) if self.stored[number].where == READY]
+        in_order = sorted((n for n, message in self.stored.items() if message.where == READY), key=self.order)
         # What a delivery has just made the head may be expired, and is dropped on the way.
         in_order = [n for n in in_order if (expires := self.stored[n].expires) is None or expires > self.now]
         parcels = take_parcels(self.queue, self.next, most, b"prefix00", self.now)
@@ -710,9 +841,9 @@ class QueueMachine(RuleBasedStateMachine):
         settle_all(self.queue, tuple(parcels), self.now)
         assert not self.queue.parcels
         # What came back was passed by what expired behind it.
-        self.some_came_back = True
+        self.some_came_back = self.some_are_back = True
         self.settle()
-        self.some_came_back = False
+        self.some_came_back = self.some_are_back = False
 
     @operation(1)
     def look(self, data: st.DataObject) -> None:
@@ -738,20 +869,22 @@ class QueueMachine(RuleBasedStateMachine):
     @operation(4, None, seconds=st.sampled_from([3.0, 10.0, 0.0, 0.5, 9.5, 40.0]))
     def let_time_pass(self, seconds: float) -> None:
         self.now += seconds
-        for number, message in self.stored.items():
+        for number, message in list(self.stored.items()):
             if message.where == LEASED and message.until <= self.now:
                 self.lose(message.holder, number)
                 self.give_back(number)
             elif message.where == DELAYED and message.until <= self.now:
                 message.where = READY
+        self.some_are_back = True
         self.queue.tick(self.now)
         self.settle()
         if self.is_overdue():
             # What a delivery has just made the head may be expired: that is for the next tick, which is due at once.
             self.queue.tick(self.now)
             self.settle()
-        head = self.head()
-        assert head is None or head.expires is None or head.expires > self.now, "what expires goes by itself"
+        for head in self.heads():
+            assert head.expires is None or head.expires > self.now, "what expires goes by itself"
+        self.some_are_back = False
         if self.reserving is not None:
             assert self.reserving[-1] > self.now, "a reservation is answered when its wait is over"
 
@@ -781,8 +914,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @operation(2, lambda self: not self.clock_was_set)
     def restart(self) -> None:
-        self.queue = self.made(replayed(self.events))
-        self.queue.pause_senders(self.paused)
+        self.queue = self.made(replayed(self.events, self.settings))
+        self.queue.pause_senders(self.paused, self.now)
         self.rejected = 0  # nothing records what was not stored
         self.begin_again()
 
@@ -793,11 +926,11 @@ class QueueMachine(RuleBasedStateMachine):
                 continue
             message.holder, message.replayed = "", True
             # Where nobody counts failures, what was counted before is of no account.
-            message.deliveries = message.failures = message.counted if self.settings.max_receives is not None else 0
+            message.deliveries = message.failures = message.counted if self.settings.counts_failures else 0
             if self.is_worn_out(message.counted):
                 message.where, message.until = LEAVING, 0.0
-            elif message.sent_until > self.now:
-                message.where, message.until = DELAYED, message.sent_until
+            elif (until := max(message.sent_until, message.tried_until)) > self.now:
+                message.where, message.until = DELAYED, until
             else:
                 message.where = READY
         self.receivers.clear()
@@ -829,6 +962,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert statistics.total_purged == self.purged
         assert statistics.leaving == where.count(LEAVING)
         assert statistics.total_expired == self.expired
+        assert statistics.total_dropped == self.dropped
         assert statistics.total_dead_lettered == self.moved
         assert statistics.total_moved == self.moved_away
         assert statistics.total_rejected == self.rejected
@@ -871,8 +1005,25 @@ class QueueMachine(RuleBasedStateMachine):
         # Of an exclusive queue what is delayed holds up what is behind it.
         in_line = (READY, DELAYED) if self.settings.exclusive else (READY,)
         waiting = [number for number, message in self.stored.items() if message.where in in_line]
-        head = self.stored[min(waiting)] if waiting else None
+        head = self.stored[min(waiting, key=self.order)] if waiting else None
         return head if head is not None and head.where == READY else None
+
+    def heads(self) -> list[Stored]:
+        """The same of each level: what is next there, if it may be delivered when its turn comes."""
+        head = self.head()
+        if head is None or self.settings.max_priority is None:
+            return [] if head is None else [head]
+        found: list[Stored] = []
+        for level in sorted({message.level for message in self.stored.values()}, reverse=True):
+            waiting = {n: m.where for n, m in self.stored.items() if m.level == level and m.where in (READY, DELAYED)}
+            holds_up = self.settings.exclusive and DELAYED in waiting.values()
+            ready = [number for number, where in waiting.items() if holds_up or where == READY]
+            if ready and waiting[min(ready)] == READY:
+                found.append(self.stored[min(ready)])
+            if holds_up:
+                # What is delayed holds up what is of lower levels too.
+                break
+        return found
 
     def is_overdue(self) -> bool:
         deadline = self.queue.next_deadline()
@@ -885,11 +1036,11 @@ class QueueMachine(RuleBasedStateMachine):
             if self.reserving is not None:
                 below = self.reserving[3]
                 assert below is not None
-                assert below <= self.lowest_ready()
+                assert not any(m.where == READY and n < below for n, m in self.stored.items())
 
     @invariant()
     def permits_are_bounded_whatever_is_stored(self) -> None:
-        if self.settings.max_messages is None:
+        if self.settings.max_messages is None or self.drops():
             return
         if not self.rejects():
             assert self.permits() <= MAX_MESSAGES + len(SENDERS)
@@ -902,7 +1053,8 @@ class QueueMachine(RuleBasedStateMachine):
     def a_sender_that_wants_can_send_while_the_queue_is_not_nearly_full(self) -> None:
         # Between here and the limits it depends on whether the queue has been full since.
         statistics = self.queue.statistics(self.now)
-        most, most_bytes = self.settings.max_messages or LARGE, self.settings.max_bytes or LARGE
+        most, most_bytes = self.queue.senders_limits()
+        most, most_bytes = most or LARGE, most_bytes or LARGE
         reopens_at = most - max(1, most // REOPEN_SHARE), most_bytes - max(1, most_bytes // REOPEN_SHARE)
         roomy = statistics.stored_messages <= reopens_at[0] and statistics.stored_bytes <= reopens_at[1]
         if roomy and self.paused is None:
@@ -916,19 +1068,17 @@ class QueueMachine(RuleBasedStateMachine):
         deadlines += self.more_deadlines()
         if self.reserving is not None:
             deadlines.append(self.reserving[-1])
-        head = self.head()
-        if head is not None and head.expires is not None:
-            deadlines.append(head.expires)
+        deadlines += [head.expires for head in self.heads() if head.expires is not None]
         deadlines = [deadline for deadline in deadlines if deadline != NO_DEADLINE]
         assert self.queue.next_deadline() == min(deadlines, default=None)
 
     @invariant()
     def the_fold_over_the_events_is_the_log(self) -> None:
-        assert replayed(self.events) == self.queue.log
+        assert replayed(self.events, self.settings) == self.queue.log
 
     @invariant()
     def an_event_applied_twice_changes_nothing(self) -> None:
-        twice = QueueLog()
+        twice = empty_log(self.settings)
         for event in self.events:
             twice.apply(event)
             twice.apply(event)

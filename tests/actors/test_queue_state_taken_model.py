@@ -117,7 +117,7 @@ class TakenMachine(QueueMachine):
                 message.where, message.holder, message.until = LEASED, asked.name, self.now + asked.visibility
                 message.since = self.now
 
-    def check_in_turn(self, number: int) -> None:
+    def check_in_turn(self, number: int, below: int | None = None) -> None:
         """A request that was answered with what is before it is read after it."""
         message = self.stored[number]
         assert message.where == READY

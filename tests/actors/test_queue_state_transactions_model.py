@@ -132,7 +132,8 @@ class TransactionMachine(QueueMachine):
             if effect.messages and not hopeless and not keeps_it_going:
                 assert granted + self.staged_messages() <= MAX_STAGED
             statistics = self.queue.statistics(self.now)
-            assert statistics.stored_messages < self.settings.max_messages, "a queue that is full holds writers back"
+            most = self.queue.senders_limits()[0] or LARGE
+            assert statistics.stored_messages < most, "a queue that is full holds writers back"
             assert self.paused is None
             return True
         if isinstance(effect, Confirm | Refuse | Supersede) and self.named(effect) not in self.senders:
@@ -201,7 +202,8 @@ class TransactionMachine(QueueMachine):
         )
         payloads = resent + [bytes([self.next + i & 0xFF]) * size for i, size in enumerate(sizes)]
         batch = MessageBatch.from_payloads(payloads)
-        arguments = name, have - len(resent), batch, self.now, self.wall_us(self.now)
+        priority = data.draw(st.sampled_from([0, 0, 1, 9]))
+        arguments = name, have - len(resent), batch, self.now, self.wall_us(self.now), None, None, priority
         if self.versions.covers(key.writer, key.version):
             with pytest.raises(TransactionCommittedError):
                 self.queue.send(*arguments)
@@ -223,8 +225,10 @@ class TransactionMachine(QueueMachine):
         stage.entries[self.next] = (self.next + len(sizes), fresh.nbytes)
         ttl = self.settings.ttl
         for payload in payloads[len(resent) :]:
-            message = stage.messages[self.next] = Stored(payload, expires=None if ttl is None else self.now + ttl)
+            expires = None if ttl is None else self.now + ttl if ttl else 0.0
+            message = stage.messages[self.next] = Stored(payload, expires=expires)
             message.sent_until = self.now + self.settings.delay if self.settings.delay else 0.0
+            message.level = min(priority, self.settings.max_priority or 0)
             self.next += 1
         self.unpublished += len(sizes)
         (confirm,) = self.taken()
@@ -314,7 +318,8 @@ class TransactionMachine(QueueMachine):
             if message.sent_until > self.now:
                 message.where, message.until = DELAYED, message.sent_until
             else:
-                message.where = READY
+                # What has no time at all goes to who wants it as it is published.
+                message.where, message.arrives = READY, self.settings.ttl == 0
 
     def let_time_pass(self, seconds: float) -> None:
         for key, stage in list(self.stages.items()):
@@ -336,6 +341,8 @@ class TransactionMachine(QueueMachine):
     @invariant()
     def permits_are_bounded_whatever_is_stored(self) -> None:
         """A commit is taken whatever the limits: what it published comes on top."""
+        if self.drops():
+            return
         bound = MAX_MESSAGES if self.rejects() else 2 * MAX_MESSAGES + len(SENDERS)
         permits = 0 if self.rejects() else self.permits()
         assert permits + len(self.stored) <= bound + self.published
@@ -360,9 +367,10 @@ class TransactionMachine(QueueMachine):
     @invariant()
     def who_stages_can_go_on_or_waits_for_somebody_else(self) -> None:
         statistics = self.queue.statistics(self.now)
-        if self.paused is not None or statistics.stored_messages > self.settings.max_messages * 3 // 4:
+        most, most_bytes = (limit or LARGE for limit in self.queue.senders_limits())
+        if self.paused is not None or statistics.stored_messages > most * 3 // 4:
             return
-        if statistics.stored_bytes > self.settings.max_bytes * 3 // 4:
+        if statistics.stored_bytes > most_bytes * 3 // 4:
             return
         for stager in self.stagers.values():
             roomy = self.staged_messages() <= MAX_STAGED * 3 // 4

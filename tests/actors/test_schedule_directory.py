@@ -148,6 +148,15 @@ async def test_a_queue_that_rejects_holds_it_back_too(bench: Schedules) -> None:
 
 
 @both
+async def test_a_queue_that_drops_its_oldest_is_never_full_for_a_schedule(bench: Schedules) -> None:
+    bench.queues.declare("small", QueueSettings(max_messages=2, overflow="drop-head"))
+    bench.declare("every 10s", queue="small")
+    await bench.passes(45)
+    assert bench.times("small") == [30, 40]
+    assert (bench.schedules.get("s").error, bench.schedules.counts.waited) == (None, 0)
+
+
+@both
 async def test_one_that_a_rejecting_queue_can_never_take_is_tried_once_a_minute_and_not_for_ever(
     bench: Schedules,
 ) -> None:

@@ -245,7 +245,7 @@ def test_a_queue_is_encoded_as_it_was_when_its_first_piece_was_though_it_changes
     log.returns.note(9_001, 9_003, 2)
     log.producers["p"] = 1
     assert b"".join([*begun, *pieces]) == whole
-    tables: Callable[[int], Any] = lambda number: None  # noqa: E731
+    tables: Callable[[int], Any] = lambda number, _levels: None  # noqa: E731
     assert len(decode_snapshot(whole, tables).queues[0].log.acknowledged) == 5_000
 
 

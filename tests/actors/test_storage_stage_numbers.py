@@ -57,7 +57,7 @@ def test_a_checkpoint_has_the_numbers_and_is_of_a_newer_version_only_while_there
     log.apply(MessagesAdded(4, BATCH, 9, stage=routed, numbers=StageNumbers(9, 6)))
     packed = checkpoint_of(log)
     assert msgpack.unpackb(packed)["version"] == 5
-    again = decode_snapshot(packed, lambda _number: log.table).queues[0].log
+    again = decode_snapshot(packed, lambda _number, _levels: log.table).queues[0].log
     assert again == log
     assert (again.stages[KEY].numbers, again.stages[routed].numbers) == (None, StageNumbers(9, 6))
     log.apply(StagesDiscarded((routed,), log.next_sequence))

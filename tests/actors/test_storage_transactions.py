@@ -380,7 +380,7 @@ def test_a_checkpoint_has_stages_and_committed_versions() -> None:
     log = log_with_stages()
     versions = CommittedVersions([("old", 3), ("new", 0)])
     packed = b"".join(encoded(Snapshot(1, 5, [StoredQueue(4, "q", None, log)], versions)))
-    again = decode_snapshot(packed, lambda _number: log.table)
+    again = decode_snapshot(packed, lambda _number, _levels: log.table)
     assert again.queues[0].log == log
     assert {key: stage.delayed for key, stage in again.queues[0].log.stages.items()} == {
         key: stage.delayed for key, stage in log.stages.items()
@@ -396,10 +396,10 @@ def test_a_checkpoint_of_the_version_before_is_read_and_one_of_a_newer_version_r
     del old["writers"]
     for key in ("stages", "total_discarded"):
         del old["queues"][0][key]
-    again = decode_snapshot(msgpack.packb(old), lambda _number: log.table)
+    again = decode_snapshot(msgpack.packb(old), lambda _number, _levels: log.table)
     assert (again.store_id, again.queues[0].log.stages, len(again.versions)) == (1, {}, 0)
-    with pytest.raises(StorageError, match="version 7; this program knows version 6"):
-        decode_snapshot(msgpack.packb({**fields, "version": 7}), lambda _number: log.table)
+    with pytest.raises(StorageError, match="version 8; this program knows version 7"):
+        decode_snapshot(msgpack.packb({**fields, "version": 8}), lambda _number, _levels: log.table)
 
 
 class LossyJournal:

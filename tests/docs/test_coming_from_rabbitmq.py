@@ -59,7 +59,7 @@ def test_what_else_it_names_is_there() -> None:
             assert hasattr(Delivery, name.removeprefix("delivery.")), code
         else:
             assert name in SETTINGS, code
-    assert len(rest) == 5
+    assert len(rest) == 7
 
 
 def test_it_leads_somewhere_and_can_be_read_in_one_sitting() -> None:

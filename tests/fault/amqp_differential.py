@@ -20,6 +20,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from benchmarks._rabbitmq_server import RabbitServer, missing
+from tests.fault.amqp_limit_operations import LimitOperations
 from tests.fault.amqp_operations import Operations, all_names, beginnings
 from tests.fault.amqp_sides import Outcome, Side
 from tests.fault.amqp_view import Operation, View
@@ -28,6 +29,8 @@ from transport.gateways.amqp import basic_methods as basic
 
 OPERATIONS: Final = 20_000
 OF_AN_EPISODE: Final = 200
+LIMITS_EVERY: Final = 4
+"""The last of so many episodes is one of quorum queues with a limit of deliveries."""
 AGREE_SECONDS: Final = 3.0
 """In which both must have come to the same: what takes a broker's processes a moment is no difference."""
 SHOWN_OPERATIONS: Final = 25
@@ -46,13 +49,14 @@ class Episode:
         ours: what is held against it.
         seed: decides on the operations.
         prefix: the beginning of its names.
+        limits: whether its queues are quorum queues with a limit of deliveries.
     """
 
-    def __init__(self, theirs: Side, ours: Side, seed: str, prefix: str) -> None:
-        self.view = View(prefix)
+    def __init__(self, theirs: Side, ours: Side, seed: str, prefix: str, *, limits: bool = False) -> None:
+        self.view = View(prefix, counts_consumers=not limits)
         self.done: Counter[str] = Counter()
         self._sides = theirs, ours
-        self._operations = Operations(Random(seed), self.view)
+        self._operations = (LimitOperations if limits else Operations)(Random(seed), self.view)
         self._last: deque[str] = deque(maxlen=SHOWN_OPERATIONS)
 
     def run(self, operations: int) -> None:
@@ -129,7 +133,7 @@ def differences(theirs: int, ours: int, seed: int, episodes: Iterator[int], oper
     """Runs episodes against the brokers at two ports; gives each that has ended, or how it differed."""
     for number in episodes:
         sides = Side("theirs", theirs), Side("ours", ours)
-        episode = Episode(*sides, f"{seed}-{number}", f"d{number}-")
+        episode = Episode(*sides, f"{seed}-{number}", f"d{number}-", limits=number % LIMITS_EVERY == LIMITS_EVERY - 1)
         try:
             episode.run(operations)
         except DifferenceError as difference:

@@ -21,19 +21,24 @@ from transport.gateways.amqp.tables import Field, Table
 
 UNOPENED: Final = 7
 QUEUES, EXCHANGES = 5, 4
+MOST_QUEUES: Final = 6
+"""Of an episode of another kind."""
 KEYS: Final = ("a", "b", "a.b", "a.b.c", "", "ä")
 PATTERNS: Final = (*KEYS, "a.*", "#", "*.b", "a.#")
 KINDS: Final = ("direct", "fanout", "topic", "headers")
 HOUR_MS: Final = 3_600_000
 PRIORITIES: Final = (-5, 0, 0, 1, 2)
 """Of consumers."""
+OVERFLOWS: Final = ("reject-publish", "drop-head", "reject-publish-dlx")
+LIMIT_BYTES: Final = 14_000
+"""Two bodies of 5,000 fit, and some small ones, be what they take beside their bodies counted or not; three do not."""
 MOST_HELD: Final = 40
 """Deliveries that a channel holds before it settles some."""
 
 
 def all_names(view: View) -> tuple[list[str], list[str]]:
     """Queues and exchanges that there may be in an episode, beside those that the broker has named."""
-    queues = [view.named(f"q{number}") for number in range(QUEUES)]
+    queues = [view.named(f"q{number}") for number in range(MOST_QUEUES)]
     exchanges = [view.named(f"e{number}") for number in range(EXCHANGES)]
     return [*queues, view.named(DEAD)], [*exchanges, view.named(DEAD)]
 
@@ -60,12 +65,15 @@ class Operations:
         self._random = random
         self._view = view
         self._messages = 0
+        # Of queues with levels RabbitMQ has expire only what is next in all of them.
+        self._levels = self._often(0.5)
+        self._at_once = [] if self._levels else ["0", "0"]
         self._weights: dict[Callable[[Place], Operation | None], int] = {
             self._declare_queue: 16,
             self._declare_passive: 4,
             self._declare_own: 5,
             self._delete_queue: 4,
-            self._purge: 2,
+            self.purge: 2,
             self._bind: 12,
             self._unbind: 4,
             self._declare_exchange: 8,
@@ -73,25 +81,29 @@ class Operations:
             self._bind_exchange: 5,
             self._unbind_exchange: 2,
             self._publish: 40,
-            self._publish_to_queue: 30,
+            self.publish_to_queue: 30,
             self._confirm: 4,
-            self._get: 16,
-            self._consume: 12,
-            self._cancel: 5,
-            self._settle: 40,
-            self._recover: 4,
+            self.get: 16,
+            self.consume: 12,
+            self.cancel: 5,
+            self.settle: 40,
+            self.recover: 4,
             self._qos: 5,
             self._flow: 1,
             self._close_channel: 2,
             self._break_a_rule: 1,
         }
 
+    def only(self, weights: dict[Callable[[Place], Operation | None], int]) -> None:
+        """Make these alone, each as often as is said."""
+        self._weights = weights
+
     def next(self) -> Operation:
         """One more."""
         while True:
             place = self._random.choice(SESSIONS), self._random.choice(CHANNELS)
             if len(self._channel(place).held) > MOST_HELD:
-                operation = self._settle(place)
+                operation = self.settle(place)
             else:
                 (make,) = self._random.choices(list(self._weights), list(self._weights.values()))
                 operation = make(place)
@@ -146,14 +158,17 @@ class Operations:
             "delivery_mode": lambda: self._random.choice([1, 2]),
             "priority": lambda: self._random.randrange(10),
             "correlation_id": lambda: "c-1",
-            "expiration": lambda: self._random.choice([str(HOUR_MS)] * 3 + ["0", "0", "-1", "soon", ""]),
+            "expiration": lambda: self._random.choice([str(HOUR_MS)] * 3 + [*self._at_once, "-1", "soon", ""]),
             "message_id": lambda: "m-1",
             "timestamp": lambda: 1_700_000_000,
             "type": lambda: "kind",
             "user_id": lambda: "guest",
             "app_id": lambda: "differential",
         }
-        return Properties.of(**{name: make() for name, make in choose.items() if self._often(0.15)}).raw
+        often = {"priority": 0.6} if self._levels else {}
+        return Properties.of(
+            **{name: make() for name, make in choose.items() if self._often(often.get(name, 0.15))}
+        ).raw
 
     def _bodies(self) -> tuple[bytes, ...]:
         bodies = []
@@ -167,21 +182,31 @@ class Operations:
 
     def _queue_arguments(self) -> Table:
         choose: dict[str, Callable[[], Any]] = {
-            "x-message-ttl": lambda: self._random.choice([HOUR_MS, HOUR_MS, HOUR_MS, 0, -1, "1000", 1 << 62]),
+            "x-message-ttl": lambda: self._random.choice(
+                [HOUR_MS, HOUR_MS, HOUR_MS, *map(int, self._at_once), -1, "1000", 1 << 62]
+            ),
             "x-max-length": lambda: self._random.choice([3, 3, 3, -1, "3"]),
-            "x-max-length-bytes": lambda: self._random.choice([10_000, 10_000, -1]),
-            "x-overflow": lambda: self._random.choice(["reject-publish", "reject-publish", "nonsense", 1]),
+            "x-max-length-bytes": lambda: self._random.choice([LIMIT_BYTES, LIMIT_BYTES, -1]),
+            "x-overflow": lambda: self._random.choice([*OVERFLOWS * 2, "nonsense", 1]),
             "x-dead-letter-exchange": lambda: self._random.choice([self._view.named(DEAD)] * 3 + ["", 7]),
             "x-dead-letter-routing-key": lambda: self._random.choice(["gone", "gone", False]),
             "x-queue-type": lambda: self._random.choice(["classic", "classic", "nonsense", 2]),
             "x-single-active-consumer": lambda: self._random.choice([True, True, True, False, 1, "true"]),
+            **(
+                {"x-max-priority": lambda: self._random.choice([2, 5, 5, 5, 255, 0, 256, -1, "5"])}
+                if self._levels
+                else {}
+            ),
             "x-unknown": lambda: self._random.choice(["kept", 1, Field("t", value=True)]),
         }
+        if self._levels and self._often(0.5):
+            return Table.of({"x-max-priority": 5})
         if self._often(0.55):
             return Table.of({"x-single-active-consumer": True} if self._often(0.2) else {})
         said = {name: make() for name, make in choose.items() if self._often(0.25)}
-        if {"x-max-length", "x-max-length-bytes"} & said.keys():
-            said.setdefault("x-overflow", "reject-publish")
+        if {"x-max-length", "x-max-length-bytes"} & said.keys() and self._often(0.6):
+            # Else the oldest are dropped.
+            said.setdefault("x-overflow", self._random.choice(OVERFLOWS))
         if said.get("x-dead-letter-exchange") == "":
             # It leads to a queue by its name, and here it has to be said.
             said["x-dead-letter-routing-key"] = self._view.named(DEAD)
@@ -223,10 +248,11 @@ class Operations:
             nowait=self._often(0.1),
         )
         if method.queue == self._view.named(DEAD):
-            return self._purge(place)
+            return self.purge(place)
         return Operation(*place, method)
 
-    def _purge(self, place: Place) -> Operation:
+    def purge(self, place: Place) -> Operation:
+        """Purge a queue."""
         return Operation(*place, entity.QueuePurge(queue=self._queue(place), nowait=self._often(0.1)))
 
     def _key_of(self, queue: str) -> str:
@@ -310,7 +336,8 @@ class Operations:
         )
         return Operation(*place, method, self._properties(), self._bodies())
 
-    def _publish_to_queue(self, place: Place) -> Operation:
+    def publish_to_queue(self, place: Place) -> Operation:
+        """Publish to a queue by its name, with a few bodies."""
         queue = self._queue(place) or self._new_queue()
         method = basic.BasicPublish(routing_key=queue, mandatory=self._often(0.4))
         return Operation(*place, method, self._properties(), self._bodies())
@@ -318,7 +345,8 @@ class Operations:
     def _confirm(self, place: Place) -> Operation:
         return Operation(*place, basic.ConfirmSelect(nowait=self._often(0.1)))
 
-    def _get(self, place: Place) -> Operation:
+    def get(self, place: Place) -> Operation:
+        """Get a message."""
         queue = self._queue(place)
         no_ack = self._is_limited(place, queue) or self._often(0.3)
         return Operation(*place, basic.BasicGet(queue=queue, no_ack=no_ack))
@@ -327,7 +355,8 @@ class Operations:
         """Whether a queue has a limit: what is held of it would count here, and not with RabbitMQ."""
         return (queue or self._channel(place).last_queue) in self._view.limited
 
-    def _consume(self, place: Place) -> Operation | None:
+    def consume(self, place: Place) -> Operation | None:
+        """Consume from a queue."""
         channel, queue = self._channel(place), self._queue(place)
         if (single := [name for name in self._view.single if self._view.queues.get(name) is None]) and self._often(0.5):
             queue = self._random.choice(sorted(single))
@@ -364,7 +393,8 @@ class Operations:
             return Table.of({"x-priority": self._random.choice(["high", True, 1.5])})
         return Table.of({"x-priority": priority} if priority or (self._often(0.2) and priority is not None) else {})
 
-    def _cancel(self, place: Place) -> Operation | None:
+    def cancel(self, place: Place) -> Operation | None:
+        """Cancel a consumer."""
         channel = self._channel(place)
         waits = self._view.active.get(channel.queue) == place and len(self._view.consumers(channel.queue)) > 1
         if waits and self._view.ready.get(channel.queue):
@@ -372,7 +402,8 @@ class Operations:
             return None
         return Operation(*place, basic.BasicCancel(consumer_tag=channel.tag or "unknown", nowait=self._often(0.1)))
 
-    def _settle(self, place: Place) -> Operation | None:
+    def settle(self, place: Place) -> Operation | None:
+        """Acknowledge or refuse what a channel holds."""
         held = self._channel(place).held
         tag = self._random.choice(held) if held else 0
         if self._often(0.02):
@@ -390,7 +421,8 @@ class Operations:
         )
         return Operation(*place, settled)
 
-    def _recover(self, place: Place) -> Operation:
+    def recover(self, place: Place) -> Operation:
+        """Give back all that a channel holds."""
         if self._often(0.03) and self._may_end(place):
             return Operation(*place, basic.BasicRecover(requeue=False))
         kind: Any = basic.BasicRecoverAsync if self._often(0.3) else basic.BasicRecover

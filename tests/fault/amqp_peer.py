@@ -26,6 +26,7 @@ CONFIRMS: Final = ("basic.ack", "basic.nack")
 _HEAD: Final = struct.Struct(">BHI")
 _OF_THE_DEAD: Final = ("x-death", "x-first-death-", "x-last-death-", "penstock-dead-")
 """Headers that a broker adds to a dead letter. They have tests of their own."""
+_COUNT: Final = "x-delivery-count"
 
 
 class Heard(NamedTuple):
@@ -209,6 +210,11 @@ def _told(properties: dict[str, Any]) -> dict[str, Any]:
     told = {name: value for name, value in properties.items() if value is not None}
     headers = told.get("headers")
     if headers:
+        # Of a message that is got RabbitMQ 3 says that it has not failed, of one that is delivered it does not.
+        own = {name: value for name, value in headers.items() if (name, value) != (_COUNT, 0)}
+        headers = told["headers"] = own
+        if not own:
+            del told["headers"]
         own = {name: value for name, value in headers.items() if not name.startswith(_OF_THE_DEAD)}
         if len(own) < len(headers):
             told["headers"] = own

@@ -53,6 +53,7 @@ KNOWN_ARGUMENTS: Final = (
     "x-dead-letter-routing-key",
     "x-queue-type",
     "x-expires",
+    "x-max-priority",
     "x-match",
     "alternate-exchange",
     "x-priority",

@@ -44,6 +44,7 @@ class Side:
         self._numbered: dict[Place, int] = {}
         self._said: dict[int, list[Heard]] = {session: [] for session in SESSIONS}
         self._probed: Outcome = {}
+        self._counts_consumers = True
 
     def _peer(self) -> Peer:
         return Peer(self._port, (*CHANNELS, PROBING))
@@ -130,6 +131,7 @@ class Side:
     def probe(self, view: View) -> None:
         """Ask what there is, and hear what is on its way: whoever has been asked has done all that came before."""
         self._probed = {}
+        self._counts_consumers = view.counts_consumers
         for name in sorted(view.exchanges):
             self._ask(0, entity.ExchangeDeclare(exchange=name, passive=True), f"exchange {name}")
         # What goes from queue to queue is there when the queue where it goes is asked behind the other.
@@ -157,7 +159,7 @@ class Side:
             facts = self._told(answer).facts
             self._probed[f"probe {what}"] = facts.get("reply_text") or (
                 facts.get("message_count"),
-                facts.get("consumer_count"),
+                facts.get("consumer_count") if self._counts_consumers else None,
             )
         self._renew(session)
 
@@ -199,7 +201,10 @@ class Side:
 
     def _told(self, heard: Heard) -> Heard:
         """The same with our names for those that the broker has given."""
-        return heard._replace(facts={name: self._as_ours(value) for name, value in heard.facts.items()})
+        facts = {name: self._as_ours(value) for name, value in heard.facts.items()}
+        if not self._counts_consumers:
+            facts.pop("consumer_count", None)
+        return heard._replace(facts=facts)
 
     def _as_ours(self, value: Any) -> Any:
         if not isinstance(value, str):

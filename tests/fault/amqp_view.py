@@ -80,12 +80,14 @@ class View:
     Attributes:
         prefix: the beginning of all names, other in each episode.
         queues: those that are there, with the session that has each for itself.
-        limited: those of them that were declared with a limit.
+        limited: those of them that were declared with a limit that rejects: it counts what is held too.
         single: those with a single active consumer.
         active: where the active consumer of each of these is.
         ready: messages that were ready in each of the queues when that was asked last.
         exchanges: those that are there, beside the broker's own.
         channels: all of both sessions.
+        counts_consumers: whether both say alike how many consumers a queue has: RabbitMQ takes who has got a message of a quorum queue, and
+            has not settled it, for one.
     """
 
     prefix: str
@@ -96,6 +98,7 @@ class View:
     ready: dict[str, int] = field(default_factory=dict)
     _came: list[Place] = field(default_factory=list)
     exchanges: set[str] = field(default_factory=set)
+    counts_consumers: bool = True
     channels: dict[Place, ChannelView] = field(
         default_factory=lambda: {(session, channel): ChannelView() for session in SESSIONS for channel in CHANNELS}
     )
@@ -119,7 +122,10 @@ class View:
             self.exchanges.add(method.exchange)
         if isinstance(method, entity.QueueDeclare) and method.queue.startswith(self.prefix):
             self.queues.setdefault(method.queue, operation.session if method.exclusive else None)
-            if {"x-max-length", "x-max-length-bytes"} & {entry.name for entry in method.arguments}:
+            said = {entry.name: entry.value for entry in method.arguments}
+            if {"x-max-length", "x-max-length-bytes"} & said.keys() and str(said.get("x-overflow")).startswith(
+                "reject"
+            ):
                 self.limited.add(method.queue)
 
     def follow(self, operation: Operation, heard: Mapping[int, Sequence[Heard]], probed: Mapping[str, Any]) -> None:

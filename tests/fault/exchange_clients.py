@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from actors.queue.operations.dead_letters import QUEUE, REASON, SENT
+from actors.queue.vocabulary.deaths import QUEUE, REASON, SENT
 from streams import Sink, Source
 from tests.fault.exchange_ledger import LONG_SECONDS, Ledger, Letter, Sent, State, Transaction, Word
 from tests.fault.exchange_places import KEYS, KINDS, PUBLIC, QUEUES, REFUSING, RETURNING, routed

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
 from benchmarks._rabbitmq_server import RabbitServer, missing
 from tests.fault.amqp_differential import DifferenceError, Episode, differences
+from tests.fault.amqp_operations import LIMIT_BYTES, Operations, beginnings
 from tests.fault.amqp_sides import Side
-from tests.fault.amqp_view import Operation
+from tests.fault.amqp_view import DEAD, Operation, View
 from tests.transport.gateways.amqp.conftest import AmqpBroker
 from tests.transport.gateways.amqp.raw_amqp import RawClient, published
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import entity_methods as entity
+from transport.gateways.amqp.tables import Table
 
 pytestmark = pytest.mark.timeout(300)
 SEED = 17
@@ -84,3 +89,64 @@ def test_rabbitmq_and_ours_give_the_same_for_random_operations(tmp_path: Path) -
     ):
         found = list(differences(rabbit.port, broker.port, SEED, iter(range(2)), 100))
     assert [each for each in found if isinstance(each, str)] == []
+
+
+LIMITED = "q0"
+
+
+def at_a_limit(random: Random, view: View, arguments: dict[str, Any]) -> Iterator[Operation]:
+    """A queue with a limit, and what comes to it and goes of it; the view has to follow what is given."""
+    queue = view.named(LIMITED)
+    yield Operation(0, 1, entity.QueueDeclare(queue=queue, durable=True, arguments=Table.of(arguments)))
+    yield Operation(0, 1, basic.ConfirmSelect())
+    operations = Operations(random, view)
+    operations.only(
+        {
+            operations.publish_to_queue: 50,
+            operations.get: 8,
+            operations.consume: 6,
+            operations.cancel: 4,
+            operations.settle: 30,
+            operations.recover: 3,
+            operations.purge: 1,
+        }
+    )
+    while True:
+        yield operations.next()
+
+
+LIMITS: tuple[dict[str, Any], ...] = (
+    {"x-max-length": 3},
+    {"x-max-length": 3, "x-overflow": "drop-head", "x-dead-letter-exchange": DEAD},
+    {"x-max-length": 1, "x-dead-letter-exchange": DEAD, "x-dead-letter-routing-key": "gone"},
+    {"x-max-length": 2, "x-message-ttl": 3_600_000, "x-max-length-bytes": LIMIT_BYTES},
+    {"x-max-length-bytes": LIMIT_BYTES, "x-dead-letter-exchange": DEAD},
+    {"x-max-length": 3, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": DEAD},
+    {"x-max-length": 3, "x-overflow": "reject-publish-dlx"},
+)
+
+
+@pytest.mark.parametrize("number", range(len(LIMITS)), ids=[str(each) for each in LIMITS])
+def test_a_queue_at_its_limit_does_what_rabbitmqs_does(both: tuple[int, int], number: int) -> None:
+    theirs, ours = both
+    episode = Episode(Side("theirs", theirs), Side("ours", ours), "limits", f"l{number}-")
+    said = {name: episode.view.named(DEAD) if value == DEAD else value for name, value in LIMITS[number].items()}
+    try:
+        episode.do_all(beginnings(episode.view))
+        episode.do_all(islice(at_a_limit(Random(number), episode.view, said), 120))
+    finally:
+        episode.end()
+    assert episode.done["basic.publish"] > 30
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
+    if (lacking := missing()) is not None:
+        pytest.skip(lacking)
+    folder = tmp_path_factory.mktemp("limits")
+    with (
+        RabbitServer(folder / "rabbitmq") as rabbit,
+        AmqpBroker("--http", "none", "--data", str(folder / "ours")) as broker,
+        broker.drained(),
+    ):
+        yield rabbit.port, broker.port

@@ -120,7 +120,14 @@ class BrokerHost:
     async def counted(self, queue: str) -> Counted:
         """What a queue says of itself."""
         of = await self._statistics(queue)
-        gone = of.total_acknowledged + of.total_purged + of.total_expired + of.total_dead_lettered + of.total_moved
+        gone = (
+            of.total_acknowledged
+            + of.total_purged
+            + of.total_expired
+            + of.total_dead_lettered
+            + of.total_moved
+            + of.total_dropped
+        )
         parts = of.ready + of.delayed + of.in_flight + of.reserved + of.leaving
         return Counted(
             self._loop.time(), queue, of.total_in, of.total_out, of.total_redelivered, gone, of.stored_messages, parts

@@ -103,7 +103,9 @@ def test_what_is_not_said_is_the_brokers_setting_and_zero_says_never(run: Any, s
         ({"overflow": 1}, "protocol-error", "overflow must be a string"),
         ({"exclusive": 1}, "protocol-error", "exclusive must be true or false"),
         ({"dead_letter_queue": "a b", "ttl_ms": 1}, "invalid-name", "the dead-letter queue name 'a b' has white space"),
-        ({"dead_letter_queue": "d"}, "protocol-error", "neither max_receives nor ttl sends anything there"),
+        ({"dead_letter_queue": "d", "drop_failed": True}, "protocol-error", "drop_failed is set, and a place"),
+        ({"max_failures": 2, "max_receives": 3}, "protocol-error", "max_failures and max_receives are one setting"),
+        ({"retry_delay_ms": 1 << 60}, "protocol-error", "a retry_delay of"),
     ],
 )
 def test_an_argument_that_cannot_be_is_refused_and_no_queue_is_made(

@@ -82,8 +82,8 @@ def test_altering_nothing_or_what_cannot_be_is_wrong_usage_and_a_queue_that_is_n
         code, _, err = broker.run("queue alter", "mine", "--ttl", "1h")
         assert (code, "there is no queue 'mine'" in err) == (1, True)
         assert broker.run("queue create", "mine")[0] == 0
-        code, _, err = broker.run("queue alter", "mine", "--dead-letter-queue", "dead")
-        assert (code, "neither max_receives nor ttl" in err) == (2, True)
+        code, _, err = broker.run("queue alter", "mine", "--dead-letter-queue", "dead", "--drop-failed")
+        assert (code, "drop_failed is set, and a place" in err) == (2, True)
 
 
 def test_a_directory_belongs_to_one_broker_at_a_time(tmp_path: Path) -> None:

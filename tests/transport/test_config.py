@@ -106,8 +106,8 @@ def test_a_queue_name_that_cannot_be_is_refused_wherever_it_stands(options: dict
 def test_a_queue_default_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="overflow is 'spill'"):
         BrokerConfig(overflow="spill")
-    with pytest.raises(ValueError, match="neither max_receives nor ttl"):
-        BrokerConfig(dead_letter_queue="failed")
+    with pytest.raises(ValueError, match="drop_failed is set, and a place"):
+        BrokerConfig(dead_letter_queue="failed", drop_failed=True)
 
 
 def test_a_configuration_can_be_a_key() -> None:

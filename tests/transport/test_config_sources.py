@@ -68,6 +68,10 @@ SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
     "dead_letter_routing_key": ('"a"', "a", "b", "b", "", None),
     "expires": ('"30m"', 1800.0, "2h", 7200.0, "never", None),
     "single_active_consumer": ("true", True, "false", False, "true", True),
+    "retry_delay": ('"2s"', 2.0, "500ms", 0.5, "0", 0.0),
+    "retry_max_delay": ('"10m"', 600.0, "1h", 3600.0, "0", 0.0),
+    "drop_failed": ("true", True, "true", True, "false", False),
+    "max_priority": ("5", 5, "9", 9, "none", None),
 }
 
 BASES = {
@@ -272,8 +276,8 @@ def test_queues_are_declared_in_the_environment_and_on_the_command_line_too_sett
             '2: queue_defaults.ttl: false is not a number of seconds or a text such as "10s", or',
         ),
         (
-            '[queue_defaults]\ndead_letter_queue = "q"',
-            "2: a dead-letter queue is given, but neither max_receives nor ttl",
+            '[queue_defaults]\ndead_letter_queue = "q"\ndrop_failed = true',
+            "2: drop_failed is set, and a place for dead letters is named",
         ),
         ("[queues.orders]\ntll = 3", "2: unknown key queues.orders.tll; did you mean ttl?"),
         ("[queues.orders]\nzzz = 3", "2: unknown key queues.orders.zzz; there are max_messages, max_bytes,"),
@@ -285,8 +289,8 @@ def test_queues_are_declared_in_the_environment_and_on_the_command_line_too_sett
         ),
         ('[queues."a b"]', "1: the queue name 'a b' has white space"),
         (
-            '[queues.q]\ndelay = 1\ndead_letter_queue = "d"',
-            "3: queues.q: a dead-letter queue is given, but neither",
+            '[queues.q]\ndead_letter_queue = "d"\ndrop_failed = true',
+            "2: queues.q: drop_failed is set, and a place",
         ),
         (
             '[queues.q]\nttl = 1\ndead_letter_queue = "a b"',

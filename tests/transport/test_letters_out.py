@@ -93,7 +93,7 @@ def test_a_queue_is_declared_and_altered_with_them_and_what_cannot_be_is_refused
             for refused, why in (
                 ({"dead_letter_queue": "d"}, "a dead-letter queue and a dead-letter exchange are given"),
                 ({"dead_letter_exchange": ""}, "a dead-letter routing key is given, but no dead-letter exchange"),
-                ({"max_receives": 0}, "neither max_receives nor ttl sends anything there"),
+                ({"drop_failed": True}, "drop_failed is set, and a place for dead letters is named"),
                 ({"dead_letter_routing_key": "k" * 256}, "a dead-letter routing key of 256 bytes"),
             ):
                 with pytest.raises(BrokerError, match=why):

@@ -51,15 +51,29 @@ def test_the_frames_of_what_was_sent_to_a_queue_are_what_they_always_were() -> N
 @pytest.mark.parametrize("frame", [Deliver(7, 1000, 1, False, PLAIN), Fetched(3, 9, 7, 1000, 1, False, PLAIN)])
 def test_exchange_and_key_stand_behind_all_that_older_peers_know(frame: Any) -> None:
     plain = header_of(frame)
+    known = frame.VALUES(frame)[: -3 if isinstance(frame, Deliver) else -2]
     for exchange, key in (("", "orders"), ("x", ""), ("e" * 255, "k" * 255)):
-        published = type(frame)(*frame.VALUES(frame)[:-2], exchange, key)
+        published = type(frame)(*known, exchange, key)
         assert header_of(published) == [*plain, exchange, key]
     body = memoryview(BODY)
-    assert decode(RawFrame([*plain, "x"], body)) == type(frame)(*frame.VALUES(frame)[:-2], "x", None)
+    assert decode(RawFrame([*plain, "x"], body)) == type(frame)(*known, "x", None)
     with pytest.raises(RemoteProtocolError, match="field exchange has the value 7"):
         decode(RawFrame([*plain, 7, "k"], body))
     with pytest.raises(RemoteProtocolError, match="field routing_key has the value"):
         decode(RawFrame([*plain, "x", b"k"], body))
+
+
+def test_failures_stand_behind_exchange_and_key_and_only_where_there_are_any() -> None:
+    plain = header_of(Deliver(7, 1000, 1, False, PLAIN))
+    assert header_of(Deliver(7, 1000, 2, False, PLAIN, None, None, 3)) == [*plain[:3], 2, *plain[4:], None, None, 3]
+    assert header_of(Deliver(7, 1000, 1, False, PLAIN, "x", "k", 0)) == [*plain, "x", "k"]
+    body = memoryview(BODY)
+    for items in ([None, None, 3], ["x", "k", 3], ["x", "k", 3, "of a later version"]):
+        frame = decode(RawFrame([*plain, *items], body))
+        assert isinstance(frame, Deliver)
+        assert [frame.exchange, frame.routing_key, frame.failures] == items[:3]
+    with pytest.raises(RemoteProtocolError, match="field failures has the value"):
+        decode(RawFrame([*plain, "x", "k", -1], body))
 
 
 class Told:

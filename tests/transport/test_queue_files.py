@@ -177,7 +177,8 @@ def test_an_export_that_is_imported_elsewhere_is_exported_as_the_same_file(
 
 
 def test_nothing_is_changed_where_anything_is_wrong(run: Any, serve: Any) -> None:
-    text = '[queues.new]\n[queues.old]\nmax_messages = 7\n[queues.alone]\nexclusive = true\n[queues.bad]\ndead_letter_queue = "x"\n'
+    text = "[queues.new]\n[queues.old]\nmax_messages = 7\n[queues.alone]\nexclusive = true\n"
+    text += '[queues.bad]\ndead_letter_queue = "x"\ndrop_failed = true\n'
 
     async def main() -> None:
         async with serve() as broker, Administration(broker.send_address) as administration:
@@ -189,7 +190,7 @@ def test_nothing_is_changed_where_anything_is_wrong(run: Any, serve: Any) -> Non
             assert result.stdout == ""
             exclusive, bad, last = result.stderr.splitlines()
             assert "queue alone: exclusive is false, the file has true, and it cannot be altered" in exclusive
-            assert "queue bad: a dead-letter queue is given, but neither max_receives nor ttl" in bad
+            assert "queue bad: drop_failed is set, and a place for dead letters is named" in bad
             assert last == "penstock queue import: nothing is changed, for 2 problems"
             assert [row["name"] for row in await administration.queues()] == [row["name"] for row in before]
 
@@ -236,7 +237,7 @@ def test_no_limit_and_no_time_to_live_are_said_shown_written_and_read_as_such(ru
             assert 'ttl = "0s"' in text
             same = await penstock(broker.send_address, "queue", "import", "-", stdin=text)
             assert same.stdout == "queue endless unchanged\n", same.stderr
-            altered = text.replace('"none"', "5").replace('ttl = "0s"', 'ttl = "never"')
+            altered = text.replace('"none"', "5", 2).replace('ttl = "0s"', 'ttl = "never"')
             done = await penstock(broker.send_address, "queue", "import", "-", "--alter", stdin=altered)
             assert "max_messages from none to 5" in done.stdout
             assert "ttl from 0s to never" in done.stdout

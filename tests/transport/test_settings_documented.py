@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
-from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT
+from actors.queue.vocabulary.settings import ALIASES, BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT
 from transport import Administration
 from transport.cli.queue import UNALTERABLE
 from transport.config.config import (
@@ -111,6 +111,7 @@ def test_the_page_of_the_command_line_has_every_option_of_a_queue() -> None:
 
 def test_administration_takes_every_setting_of_a_queue_by_its_name() -> None:
     taken = inspect.signature(Administration.create_queue).parameters
-    assert list(taken) == ["self", "name", *(setting.name for setting in QUEUE_SETTINGS), DECLARED_WITH]
+    names = [setting.name for setting in QUEUE_SETTINGS]
+    assert list(taken) == ["self", "name", *names, DECLARED_WITH, *ALIASES]
     altered = inspect.signature(Administration.alter_queue).parameters
     assert list(altered) == [name for name in taken if name not in {*UNALTERABLE, DECLARED_WITH}]

@@ -76,9 +76,11 @@ def test_a_time_to_live_of_nothing_and_one_of_ten_years_are_said_as_such() -> No
     assert Timing(ttl=TEN_YEARS).to_properties() == {"ttl_ms": MAX_TTL_MS}
 
 
-@pytest.mark.parametrize("properties", [{"ttl": 1}, {"delay_ms": 1, "priority": 3}, {"x" * 5000: 1}])
+@pytest.mark.parametrize("properties", [{"ttl": 1}, {"delay_ms": 1, "urgency": 3}, {"x" * 5000: 1}])
 def test_an_unknown_property_is_refused_by_its_name(properties: dict[str, Any]) -> None:
-    with pytest.raises(RemoteProtocolError, match=r"unknown properties '.*there are delay_ms and ttl_ms") as caught:
+    with pytest.raises(
+        RemoteProtocolError, match=r"unknown properties '.*there are delay_ms, ttl_ms and priority"
+    ) as caught:
         Timing.from_properties(properties)
     assert len(str(caught.value)) < 500
 

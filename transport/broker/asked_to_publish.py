@@ -79,11 +79,13 @@ class Piece(NamedTuple):
         batch: of them.
         delay: as of ``OfferBatch``.
         ttl: likewise.
+        priority: likewise.
     """
 
     batch: MessageBatch
     delay: float | None = None
     ttl: float | None = None
+    priority: int = 0
 
 
 class Asked:

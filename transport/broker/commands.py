@@ -188,13 +188,15 @@ class Commands:
         source, target = string_of(arguments, "from"), string_of(arguments, "to")
         count = None if arguments.get("count") is None else number_of(arguments, "count")
         create, after = flag_of(arguments, "create", False), arguments.get("after")
+        keep = None if arguments.get("keep_history") is None else flag_of(arguments, "keep_history")
         if source == target:
             raise LocalProtocolError(f"messages of queue {source!r:.255} cannot be moved to itself: name another queue")
         queues.get(source)
         to = queues.get_or_create(check_name(target)) if create and after is None else queues.get(target)
         numbers = queues.number_of(source), queues.number_of(target)
         below = None if after is None else _goes_on(after, numbers)
-        moved = await self._ask(source, MoveMessages(to, self._id_prefix(source), count, below))
+        wanted = MoveMessages(to, self._id_prefix(source), count, below, keep_history=keep, name=target)
+        moved = await self._ask(source, wanted)
         refusal = moved.refusal
         if isinstance(refusal, QueueGoneError):
             refusal = QueueNotFoundError(target)

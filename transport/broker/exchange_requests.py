@@ -246,7 +246,7 @@ class _Request:
         """Publish what there is room for, in the order in which it came."""
         asked = self.asked
         while asked.rest:
-            batch, delay, ttl = asked.rest[0]
+            batch, delay, ttl, priority = asked.rest[0]
             fitting = min(self._messages, batch.count_within(max(0, self._bytes)), len(batch))
             if fitting <= 0:
                 return
@@ -255,7 +255,7 @@ class _Request:
                 asked.rest.popleft()
             else:
                 part = batch.slice(0, fitting)
-                asked.rest[0] = Piece(batch.slice(fitting, len(batch)), delay, ttl)
+                asked.rest[0] = Piece(batch.slice(fitting, len(batch)), delay, ttl, priority)
             if not asked.rest:
                 asked.all_sent()
             self._messages -= fitting
@@ -263,7 +263,7 @@ class _Request:
             asked.under_way += 1
             sequence, self._sequence = self._sequence, self._sequence + fitting
             self._unconfirmed.append(fitting)
-            self._say(OfferBatch(sequence, part, delay, ttl, self._actor))
+            self._say(OfferBatch(sequence, part, delay, ttl, self._actor, priority))
 
     def _sent(self, reply: SentMessages) -> None:
         """The part that was published first is dealt with."""
@@ -301,7 +301,7 @@ class _Request:
 def _keys_of(pieces: Sequence[Piece], routing_key: str) -> tuple[str, ...]:
     """The routing keys of all messages, each once; raises LocalProtocolError where one is too long."""
     own: dict[bytes, None] = {}
-    for batch, _, _ in pieces:
+    for batch, *_ in pieces:
         own.update(dict.fromkeys([b""] if batch.keys is None else batch.keys.tolist()))
     keys = dict.fromkeys(key.decode("utf-8", "replace") if key else routing_key for key in own)
     for key in keys:

@@ -15,7 +15,7 @@ from transport.broker.commands import Commands, lists
 from transport.broker.exchange_commands import alternate_of
 from transport.broker.listings import connection_rows, subscription_rows, transaction_rows, user_rows
 from transport.security.principal import Right
-from transport.wire.arguments import flag_of, string_of
+from transport.wire.arguments import flag_of, settings_by_own_names, string_of
 from transport.wire.messages import Options
 from transport.wire.names import check_name
 
@@ -65,15 +65,17 @@ def _dead_letters(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[
     It is asked for where a call says that there are to be any, or where they go; the queue's own is a queue like any other. What
     expires goes to a queue or an exchange that is named, and else nowhere.
     """
+    arguments = settings_by_own_names(arguments)
     name, target, exchange = (arguments.get(each) for each in ("name", "dead_letter_queue", "dead_letter_exchange"))
     receives, ttl, key = (arguments.get(each) for each in ("max_receives", "ttl_ms", "dead_letter_routing_key"))
-    said = any(isinstance(each, str) for each in (target, exchange, key))
-    if not isinstance(name, str) or not (said or receives or ttl):
+    said, drops = any(isinstance(each, str) for each in (target, exchange, key)), arguments.get("drop_failed")
+    if not isinstance(name, str) or not (said or receives or ttl or drops is False):
         return
     there = queues.settings_of(name)
+    drops, receives = there.drop_failed if drops is None else drops, receives or (drops is False and there.max_receives)
     target = target if isinstance(target, str) else there.dead_letter_queue
     exchange = exchange if isinstance(exchange, str) else there.dead_letter_exchange
-    if not (said or target or exchange or receives):
+    if not (said or target or exchange or (receives and not drops)):
         return
     yield Right.READ, name
     if exchange:
@@ -91,6 +93,7 @@ def _dead_letters(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[
 def dead_letters_said(name: str, settings: QueueSettings) -> Options:
     """What a command that declares a queue so would say of its dead letters."""
     said: Options = {"name": name, "max_receives": settings.max_receives, "ttl_ms": settings.ttl is not None}
+    said["drop_failed"] = settings.drop_failed or None
     places = ("dead_letter_queue", "dead_letter_exchange", "dead_letter_routing_key")
     return said | {each: getattr(settings, each) for each in places}
 
@@ -147,7 +150,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
         "from",
         Commands.queue_move,
         also=_move,
-        takes=("from", "to", "count", "create", "after"),
+        takes=("from", "to", "count", "create", "after", "keep_history"),
         locked=True,
     ),
     "queue.peek": Operation(Right.READ, "name", Commands.queue_peek, long=True, locked=True),

@@ -152,6 +152,10 @@ class Operations(Declarations):
             in_parts=in_parts,
         )
 
+    def has_levels(self) -> bool:
+        """Whether some queue has levels, or had: if none, priorities make no difference."""
+        return self._services.queues.has_levels
+
     def receiver(
         self,
         queue: str,

@@ -289,7 +289,7 @@ class Publisher:
         """Send what there is room for, in the order in which it came."""
         while self._waiting and self._rejected_at is None and len(self._unconfirmed) < self._most_unconfirmed:
             asked = self._waiting[0]
-            batch, delay, ttl = asked.rest[0]
+            batch, delay, ttl, priority = asked.rest[0]
             fitting = min(self._messages, batch.count_within(max(0, self._bytes)), len(batch))
             if fitting <= 0:
                 return
@@ -300,7 +300,7 @@ class Publisher:
                 asked.rest.popleft()
             else:
                 rest = batch.slice(fitting, len(batch))
-                asked.rest[0] = Piece(rest, delay, ttl)
+                asked.rest[0] = Piece(rest, delay, ttl, priority)
                 # In parts it is a little larger.
                 self._waiting_bytes += rest.nbytes
                 self._say(RequestCapacity(0, part.nbytes + rest.nbytes - batch.nbytes, self._actor))
@@ -311,11 +311,11 @@ class Publisher:
             self._bytes -= part.nbytes
             asked.under_way += 1
             sequence, self._sequence = self._sequence, self._sequence + fitting
-            self._unconfirmed.append((asked, Piece(part, delay, ttl), sequence))
+            self._unconfirmed.append((asked, Piece(part, delay, ttl, priority), sequence))
             asked.sent_at = self._loop.time()
             if self._answers is None:
                 self._answers = self._loop.call_later(ANSWER_SECONDS, self._answers_due)
-            self._say(OfferBatch(sequence, part, delay, ttl, self._actor))
+            self._say(OfferBatch(sequence, part, delay, ttl, self._actor, priority))
 
     def _sent(self, reply: SentMessages) -> None:
         """What was sent first is dealt with."""
@@ -364,7 +364,7 @@ class Publisher:
         """It waits no more."""
         if not asked.rest:
             return
-        for batch, _, _ in asked.rest:
+        for batch, *_ in asked.rest:
             self._waiting_bytes -= batch.nbytes
             self._spare_messages += len(batch)
             self._spare_bytes += batch.nbytes

@@ -79,13 +79,14 @@ class ReceivingPort(BindingPort):
         """DELIVER, BECAUSE, and WELCOME once the queue knows the receiver."""
         match reply:
             case replies.ReceivedMessages():
-                first, batch, enqueued_us, delivery_count, possibly_replayed, published = reply
+                first, batch, enqueued_us, delivery_count, possibly_replayed, published, failures = reply
                 try:
-                    if published is None:
+                    if published is None and not failures:
                         self._client.send(wire.Deliver(first, enqueued_us, delivery_count, possibly_replayed, batch))
                         return
+                    exchange, key = published or (None, None)
                     facts = first, enqueued_us, delivery_count, possibly_replayed, batch
-                    self._client.send(wire.Deliver(*facts, *published))
+                    self._client.send(wire.Deliver(*facts, exchange, key, failures))
                 except LocalProtocolError as error:
                     self._does_not_fit(first, batch, error)
             case replies.WaitExplained():
@@ -98,6 +99,7 @@ class ReceivingPort(BindingPort):
                         "id_prefix": self._id_prefix,
                         "waiting": reply.waiting,
                         "dead_letters": reply.dead_letters,
+                        wire.RETRIES: reply.retries,
                         wire.EXPLAINS: True,
                     }
                 )

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from actors import LoopActorRef, OfferBatch, QueueError, StorageError
+from actors.limits import MAX_PRIORITY
 from actors.queue.vocabulary.commands import ExplainWait
 from actors.queue.vocabulary.distributed import StageTallied, TallyStage, Unroutable
 from actors.queue.vocabulary.replies import CapacityGranted, Reply, SenderAttached, SentMessages, WaitExplained
@@ -25,7 +26,7 @@ from transport.wire.exchange_named import NEXT_SEQUENCE, read_target
 from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.queue_named import EXISTING_QUEUE
 from transport.wire.shown import shown
-from transport.wire.timing import Timing
+from transport.wire.timing import MAX_PRIORITY_OPTION, Timing
 from transport.wire.transaction_options import read_stage, read_transaction
 
 logger = logging.getLogger("penstock.broker")
@@ -65,7 +66,7 @@ class SendingPort(Port):
         if batch.nbytes > MAX_BODY_BYTES:
             raise FrameTooLargeError(batch.nbytes, MAX_BODY_BYTES, what="SEND body")
         timing = Timing.from_properties(frame.properties)
-        actor.deliver(OfferBatch(frame.sequence, batch, timing.delay, timing.ttl, actor))
+        actor.deliver(OfferBatch(frame.sequence, batch, timing.delay, timing.ttl, actor, timing.priority or 0))
 
     def _asked(self, actor: LoopActorRef[Any], frame: wire.Frame) -> None:
         """WHY, and TALLY."""
@@ -102,12 +103,17 @@ class SendingPort(Port):
             case WaitExplained():
                 self._client.send(wire.Because(reply.request, reply.reason, reply.text[: wire.MAX_ERROR_TEXT]))
             case SenderAttached():
-                options: wire.Options = {"last_sequence": reply.last_sequence, wire.EXPLAINS: True}
-                if self._stage is not None:
-                    options["committed"] = reply.committed
-                if reply.next_sequence is not None:
-                    options[NEXT_SEQUENCE] = reply.next_sequence
-                self._client.welcome(options)
+                self._welcome(reply)
+
+    def _welcome(self, reply: SenderAttached) -> None:
+        options: wire.Options = {"last_sequence": reply.last_sequence, wire.EXPLAINS: True}
+        if self._stage is not None:
+            options["committed"] = reply.committed
+        if reply.next_sequence is not None:
+            options[NEXT_SEQUENCE] = reply.next_sequence
+        if levels := MAX_PRIORITY if self._publishes else reply.max_priority:
+            options[MAX_PRIORITY_OPTION] = levels
+        self._client.welcome(options)
 
     def drain(self) -> None:
         """Grant nothing more."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actors.queue.vocabulary.settings import BLOCK, QUEUE_SETTINGS, Unit
+from actors.queue.vocabulary.settings import BLOCK, DROP_HEAD, QUEUE_SETTINGS, Unit
 from transport.cli import _written as written
 from transport.cli._queue_figures import setting_text
 from transport.cli._tables import Column, cell, facts_table, table
@@ -22,6 +22,7 @@ MOVES = (
     ("acknowledged", "total_acknowledged", ""),
     ("redelivered", "total_redelivered", ""),
     ("expired", "total_expired", ""),
+    ("dropped", "total_dropped", ""),
     ("dead letters", "total_dead_lettered", ""),
     ("rejected", "total_rejected", ""),
     ("purged", "total_purged", ""),
@@ -83,7 +84,7 @@ def blocking(queue: Facts) -> list[str]:
         ("stored_messages", "max_messages", written.count),
         ("stored_bytes", "max_bytes", written.size),
     ):
-        if 0 < (limit := figure(most) or 0) <= (figure(stored) or 0):
+        if queue.get("overflow") != DROP_HEAD and 0 < (limit := figure(most) or 0) <= (figure(stored) or 0):
             what = " messages" if write is written.count else ""
             found.append(f"full: {write(figure(stored) or 0)} of {write(limit)}{what}; {effect}")
     waiting = figure("ready") or 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from actors.queue.vocabulary.settings import ALIASES
 from transport.cli._options import Parameter, with_parameters
 from transport.cli._run import tell
 from transport.cli.exit_codes import EXIT_USAGE
@@ -23,6 +24,7 @@ from transport.config.settings import (
     MEMORY,
     NONE,
     OPTIONS,
+    QUEUE_DEFAULTS,
     QUEUE_FLAG,
     QUEUE_OPTIONS,
     Option,
@@ -131,8 +133,10 @@ def _queue_setting(option: Option, key: str, value: str | bool) -> Any:
 
 def _annotation(option: Option, flag: str, default: str, panel: str | None) -> Any:
     is_flag = option.kind is FLAG
+    also = [_flag(alias) for alias, name in ALIASES.items() if option.section == QUEUE_DEFAULTS and option.key == name]
     info = typer.Option(
         flag if not is_flag or option is MEMORY else f"{flag}/--no-{flag[2:]}",
+        *also,
         metavar=None if is_flag else option.kind.metavar,
         help=option.help,
         # A text: shown, though the option has no default on the command line itself.

@@ -25,15 +25,28 @@ Count = Annotated[
     int | None, typer.Option("--count", metavar="N", min=1, help="Messages at most; all that are ready otherwise.")
 ]
 Create = Annotated[bool, typer.Option("--create", help="Make the queue TO if there is none.")]
+KeepHistory = Annotated[
+    bool | None,
+    typer.Option(
+        "--keep-history/--strip-history",
+        help="Whether headers that say what messages have died of stay; unless told, only what goes back to where it died loses them.",
+    ),
+]
 
 
 @admin_command(VERB)
 async def move(
-    administration: Administration, source: Source, target: Target, count: Count = None, create: Create = False
+    administration: Administration,
+    source: Source,
+    target: Target,
+    count: Count = None,
+    create: Create = False,
+    keep_history: KeepHistory = None,
 ) -> None:
     """Move the messages that are ready, the oldest first, with their ids, keys and headers.
 
     What receivers hold, and what waits for a delay, stays. TO takes no more than it has room for. Ctrl-C ends between two steps.
+    What goes back to the queue in which it died is tried as if it were new.
     """
     shown = _Progress()
     signals: list[signal.Signals] = []
@@ -44,6 +57,7 @@ async def move(
                 target,
                 count,
                 create=create,
+                keep_history=keep_history,
                 progress=shown.show,
                 stopped=lambda: bool(signals),
             )

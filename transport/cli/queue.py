@@ -109,6 +109,7 @@ def _alter(
     exclusive: bool | None = None,
     durable: bool | None = None,
     single_active_consumer: bool | None = None,
+    max_priority: str | None = None,
     **where: Any,
 ) -> None:
     """Give a queue that is there other settings. What is not said stays as it is; what it holds stays too."""
@@ -117,6 +118,7 @@ def _alter(
         ("exclusive", exclusive),
         ("durable", durable),
         ("single_active_consumer", single_active_consumer),
+        ("max_priority", max_priority),
     ):
         if said is not None:
             tell("queue alter", f"{name} cannot change, for {UNALTERABLE[name]}: delete the queue and create it anew")
@@ -158,8 +160,9 @@ def _set(
 WHICH = {"queue": (QueueArgument, REQUIRED), **CONNECTING}
 app.command("create")(queue_settings_command(_create, WHICH))
 REFUSED = {
-    name: (Annotated[bool | None, typer.Option(f"--{name}/--no-{name}", hidden=True)], None) for name in UNALTERABLE
-}
+    name: (Annotated[bool | None, typer.Option(f"--{name}/--no-{name}", hidden=True)], None)
+    for name in ("exclusive", "durable")
+} | {"max_priority": (Annotated[str | None, typer.Option("--max-priority", hidden=True)], None)}
 """Known to be refused with the reason."""
 app.command("alter")(queue_settings_command(_alter, WHICH | REFUSED, unsaid="as it is", without=frozenset(UNALTERABLE)))
 

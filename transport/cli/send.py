@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from actors.limits import MAX_PRIORITY
 from transport.cli._access import STDIN
 from transport.cli._options import (
     ConnectTimeout,
@@ -115,6 +116,12 @@ async def send(
     ttl: Annotated[
         str | None, typer.Option(metavar="TIME", help="After how long they are of no use.", callback=_time)
     ] = None,
+    priority: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, max=MAX_PRIORITY, help="What has a higher one is received first, where it has levels."
+        ),
+    ] = None,
     no_create: NoCreate = False,
     quiet: Quiet = False,
     connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
@@ -141,6 +148,7 @@ async def send(
             access=access,
             delay=_seconds(delay),
             ttl=_seconds(ttl),
+            priority=priority,
             create=not no_create,
             on_wait=untold if quiet else wait_teller(VERB),
             **target.options(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from typing import Protocol as TypingProtocol
 
 from actors.batch import ID_BYTES, OFFSET_BYTES, BinaryColumn, HeaderValue, MessageBatch, unpack_headers
@@ -13,6 +14,9 @@ from transport.wire.field_checks import MAX_REASON_BYTES
 from transport.wire.messages import Deliver
 from transport.wire.names import AMQP_HEADER
 from transport.wire.timing import check_answer_time
+
+if TYPE_CHECKING:
+    from transport.clients.deaths import Death
 
 NO_COLUMNS = MessageBatch(BinaryColumn(memoryview(bytes(OFFSET_BYTES)).cast("i"), memoryview(b"")))
 """What is left of a batch without ids, keys and headers when its payloads were handed over."""
@@ -67,6 +71,7 @@ class DeliveredBatch:
         possibly_replayed: whether they may have been delivered before.
         exchange: where they were published: a name, empty for the default exchange; None where they were sent to the queue itself.
         routing_key: of those that have no key of their own, where they were published to an exchange; else None.
+        failures: how often they have come back because somebody failed to handle them, as far as the broker knows.
         generation: the connection they came on; answers on a later one are void.
         unsettled: how many of them are not answered yet.
         answered: a byte for each, 1 where it is answered by itself.
@@ -84,6 +89,7 @@ class DeliveredBatch:
         "enqueued_us",
         "exchange",
         "extended",
+        "failures",
         "first",
         "generation",
         "nbytes",
@@ -105,6 +111,7 @@ class DeliveredBatch:
         self.possibly_replayed = frame.possibly_replayed
         self.exchange = frame.exchange
         self.routing_key = frame.routing_key
+        self.failures = frame.failures
         self.generation = generation
         self.nbytes = frame.batch.nbytes
         self.unsettled = self._count = len(frame.batch)
@@ -372,6 +379,18 @@ class Delivery:
     def delivery_count(self) -> int:
         """How often it has been delivered, this time included."""
         return self._batch.delivery_count
+
+    @property
+    def failures(self) -> int:
+        """How often it has come back because somebody failed to handle it, as far as the broker knows."""
+        return self._batch.failures
+
+    @property
+    def deaths(self) -> tuple[Death, ...]:
+        """All that a dead letter has died of, the latest first; empty for what is none. See `deaths_in`."""
+        from transport.clients.deaths import deaths_in  # noqa: PLC0415 - few programs receive dead letters
+
+        return deaths_in(self.headers, self.enqueued_us, self.key or (self.routing_key or "").encode())
 
     @property
     def possibly_replayed(self) -> bool:

@@ -78,9 +78,14 @@ class HandlerFailures:
 
     Args:
         on_failure: ``stop`` leaves them to the stream, ``return`` and ``reject`` answer for the message.
-        retry_delay: seconds until what was returned can be received again, or how they grow with each delivery.
+        retry_delay: seconds until what was returned can be received again, or how they grow with each delivery. `DEFAULT_RETRY_DELAY`
+            itself gives way to what the queue has what has failed wait.
         clock: seconds that only go on.
         chance: a number in 0..1.
+
+    Attributes:
+        on_failure: as given.
+        queue_delays: whether the queue has what has failed wait, as the broker says.
 
     Raises:
         LocalProtocolError: no such ``on_failure``.
@@ -98,6 +103,7 @@ class HandlerFailures:
             raise LocalProtocolError(f"on_failure is {on_failure!r:.40}, not {STOP!r}, {RETURN!r} or {REJECT!r}")
         check_answer_time("retry_delay", retry_delay.maximum if isinstance(retry_delay, Backoff) else retry_delay)
         self.on_failure = on_failure
+        self.queue_delays = False
         self._retry_delay = retry_delay
         self._clock = clock
         self._chance = chance
@@ -122,8 +128,9 @@ class HandlerFailures:
             self._last = error
             self._returned += 1
             delay = self._delay(message.delivery_count)
+            when = "when the queue has it wait no longer" if self._leaves_it else f"in {delay:.3g} s"
             back = (
-                f"given back to the queue after try {message.delivery_count}, for a new one in {delay:.3g} s unless it has failed "
+                f"given back to the queue after try {message.delivery_count}, for a new one {when} unless it has failed "
                 "max_receives times"
             )
             self._log(message, error, back)
@@ -141,7 +148,14 @@ class HandlerFailures:
         """What has failed so far."""
         return ReceiverStatistics(self._returned, self._rejected, None if self._last is None else reason_of(self._last))
 
+    @property
+    def _leaves_it(self) -> bool:
+        """Whether the queue says when a message is tried again: nobody has told this receiver."""
+        return self.queue_delays and self._retry_delay is DEFAULT_RETRY_DELAY
+
     def _delay(self, deliveries: int) -> float:
+        if self._leaves_it:
+            return 0.0
         if isinstance(self._retry_delay, Backoff):
             return min(self._retry_delay.delay(max(0, deliveries - 1), self._chance()), MAX_VISIBILITY_SECONDS)
         return self._retry_delay

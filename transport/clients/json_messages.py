@@ -15,15 +15,19 @@ from actors.batch import ID_BYTES, MAX_HEADERS_PER_MESSAGE, HeaderValue, Message
 from actors.errors import BatchError
 from transport.clients.sender_batches import MAX_BATCH_BYTES
 from transport.config.units import parse_duration
-from transport.errors import ImpossibleTimeError
+from transport.errors import ImpossibleTimeError, LocalProtocolError
 from transport.wire.amqp_headers import told_headers
 from transport.wire.timing import NO_TIMING, Timing
 
 MUCH_LONGER: Final = 2
 """A text that takes more than so many times its bytes is written in base64: of control characters each takes six."""
 HEX: Final = re.compile(rf"[0-9a-fA-F]{{{2 * ID_BYTES}}}")
-TAKEN: Final = frozenset({"payload", "payload_base64", "key", "key_base64", "headers", "id", "delay", "ttl"})
+TAKEN: Final = frozenset(
+    {"payload", "payload_base64", "key", "key_base64", "headers", "id", "delay", "ttl", "priority"}
+)
 """What a message is made of."""
+TIMES: Final = frozenset({"delay", "ttl", "priority"})
+"""Of that, what holds for its batch."""
 TOLD: Final = frozenset(
     {"queue", "number", "deliveries", "possibly_replayed", "enqueued", "receipt", "exchange", "routing_key"}
 )
@@ -151,11 +155,11 @@ def _id(found: object) -> bytes | None:
 
 
 def _timing(found: dict[str, Any]) -> Timing:
-    if "delay" not in found and "ttl" not in found:
+    if not TIMES & found.keys():
         return NO_TIMING
     try:
-        return Timing(_seconds(found.get("delay")), _seconds(found.get("ttl")))
-    except ImpossibleTimeError as error:
+        return Timing(_seconds(found.get("delay")), _seconds(found.get("ttl")), found.get("priority"))
+    except (ImpossibleTimeError, LocalProtocolError) as error:
         raise ValueError(str(error)) from None
 
 

@@ -49,19 +49,22 @@ class MessageCommands(ABC):
         count: int | None = None,
         *,
         create: bool = False,
+        keep_history: bool | None = None,
         progress: Callable[[int], object] | None = None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> int:
         """Move what can be received now, the oldest first, from one queue to another. Returns how many messages.
 
         Each message leaves the one queue and enters the other in one instant, with its id, key and headers. In the other it is new: its
-        time to live begins, and it was never delivered. What is delayed, held, reserved or staged stays.
+        time to live begins, and it was never delivered, nor has it failed. What is delayed, held, reserved or staged stays.
 
         Args:
             source: the queue that they leave.
             target: the queue that they enter.
             count: messages at most; None for all that are there when it begins.
             create: whether the target is made where there is none.
+            keep_history: whether the headers that say what a message has died of stay. None keeps them, but for what goes back to the
+                queue in which it died last: that begins anew there, with the key that it had.
             progress: told now and then how many were moved.
             stopped: asked between two steps, whether to end there.
 
@@ -72,7 +75,10 @@ class MessageCommands(ABC):
         """
         from transport.clients.moving import move  # noqa: PLC0415 - of few programs
 
-        names = {"from": check_name(source, "queue"), "to": check_name(target, "queue"), "create": create}
+        names: Facts = {"from": check_name(source, "queue"), "to": check_name(target, "queue"), "create": create}
+        if keep_history is not None:
+            # Not said otherwise: a broker of before refuses what it does not know.
+            names["keep_history"] = keep_history
         return await move(lambda more: self._command("queue.move", names | more), count, progress, stopped)
 
     async def peek(

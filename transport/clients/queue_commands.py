@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from actors.queue.vocabulary.settings import UNALTERABLE
+from actors.queue.vocabulary.settings import UNALTERABLE, by_own_names
 from transport.clients.message_commands import Facts, count_of
-from transport.errors import BrokerError
+from transport.errors import BrokerError, LocalProtocolError
 from transport.wire.arguments import CHECK, DECLARED_WITH, SETTING_ARGUMENTS, say_settings
 from transport.wire.names import check_name
 
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SETTING_NAMES: Final = tuple(each.name for each in SETTING_ARGUMENTS.values())
+
+
+def _named(settings: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return by_own_names(settings)
+    except ValueError as error:
+        raise LocalProtocolError(str(error)) from None
 
 
 class QueueCommands(ABC):
@@ -62,7 +69,7 @@ class QueueCommands(ABC):
             InvalidNameError: no queue can have the name.
             ImpossibleTimeError: a time is no number of 0 or more.
         """
-        said = say_settings(dict.fromkeys(SETTING_NAMES) | dict(settings))
+        said = say_settings(dict.fromkeys(SETTING_NAMES) | _named(settings))
         command = "queue.alter" if alter else "queue.create"
         answer = await self._command(command, {"name": check_name(name, "queue"), **said, CHECK: True})
         if not isinstance(answer, dict):
@@ -90,21 +97,27 @@ class QueueCommands(ABC):
         dead_letter_routing_key: str | None = None,
         expires: float | None = None,
         single_active_consumer: bool | None = None,
+        retry_delay: float | None = None,
+        retry_max_delay: float | None = None,
+        drop_failed: bool | None = None,
+        max_priority: int | None = None,
         declared_with: bytes = b"",
+        max_failures: int | None = None,
     ) -> None:
         """Declare a queue with settings of `QueueSettings`; what is None is the broker's. docs/configuration.md has what each does.
 
-        0 is never for ``max_receives``, ``ttl``, ``subscription_expiry`` and ``expires``, and no limit for ``max_messages`` and
-        ``max_bytes``; a ``ttl`` of -1 is one of 0: what nobody can receive as it comes expires. An empty
+        0 is never for ``max_receives``, ``ttl``, ``subscription_expiry`` and ``expires``, no limit for ``max_messages`` and
+        ``max_bytes``, and none for ``max_priority``; a ``ttl`` of -1 is one of 0: what nobody can receive as it comes expires. An empty
         ``dead_letter_queue`` is the queue's own, an empty ``dead_letter_exchange`` none, and with an empty ``dead_letter_routing_key`` each
-        message has its own. ``declared_with`` is kept with a queue that is made: what another protocol declares it with.
+        message has its own. ``max_failures`` is another name for ``max_receives``. ``declared_with`` is kept with
+        a queue that is made: what another protocol declares it with.
 
         Raises:
             BrokerError: ``already-exists`` with other settings, a limit, or ``protocol-error`` for a setting that cannot be.
             InvalidNameError: no queue can have the name.
             ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
         """
-        settings = say_settings(locals())  # its parameters have the names of the table
+        settings = say_settings(_named(locals()))  # its parameters have the names of the table
         if declared_with:
             # Not said otherwise: a broker of before refuses what it does not know.
             settings[DECLARED_WITH] = b64encode(declared_with).decode()
@@ -128,20 +141,24 @@ class QueueCommands(ABC):
         dead_letter_exchange: str | None = None,
         dead_letter_routing_key: str | None = None,
         expires: float | None = None,
+        retry_delay: float | None = None,
+        retry_max_delay: float | None = None,
+        drop_failed: bool | None = None,
+        max_failures: int | None = None,
     ) -> None:
         """Give a queue that is there other settings; what is None stays as it is. docs/configuration.md has what follows when.
 
         0 is never for ``max_receives``, ``ttl``, ``subscription_expiry`` and ``expires``, and no limit for ``max_messages`` and
         ``max_bytes``; a ``ttl`` of -1 is one of 0: what nobody can receive as it comes expires. An empty
         ``dead_letter_queue`` is the queue's own, an empty ``dead_letter_exchange`` none, and with an empty ``dead_letter_routing_key`` each
-        message has its own.
+        message has its own. ``max_failures`` is another name for ``max_receives``.
 
         Raises:
             BrokerError: ``not-found``, or ``protocol-error`` for a setting that cannot be, and where none is given.
             InvalidNameError: no queue can have the name.
             ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
         """
-        settings = say_settings(locals() | dict.fromkeys(UNALTERABLE))  # as in `create_queue`
+        settings = say_settings(_named(locals()) | dict.fromkeys(UNALTERABLE))  # as in `create_queue`
         await self._command("queue.alter", {"name": check_name(name, "queue"), **settings})
 
     async def delete_queue(self, name: str) -> int | None:

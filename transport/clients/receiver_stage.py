@@ -19,7 +19,7 @@ from transport.clients.handler_failures import HandlerFailures
 from transport.clients.link import UNHEARD, BrokerLink, somebody_listens
 from transport.clients.receiver_session import ReceiverSession
 from transport.errors import BrokerError, LocalProtocolError, OldBrokerError, RemoteProtocolError
-from transport.wire.messages import VERSION, Because, Cancel, Deliver, Error, Frame, Hello, Options, Welcome
+from transport.wire.messages import RETRIES, VERSION, Because, Cancel, Deliver, Error, Frame, Hello, Options, Welcome
 
 if TYPE_CHECKING:
     from transport.clients.at_work import AtWork
@@ -208,6 +208,7 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
         if self._receiver.owns_queue and isinstance(name := welcome.options.get("queue"), str):
             self.session.queue = name
         self.session.dead_letters = welcome.options.get("dead_letters") is True
+        self._receiver.handler_failures.queue_delays = welcome.options.get(RETRIES) is True
         lacking = self._receiver.handler_failures.refusal(self._receiver.queue_name, self.session.dead_letters)
         if lacking is not None:
             self.link.abort()

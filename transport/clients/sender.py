@@ -85,6 +85,8 @@ class Sender:
         delay: seconds until what is sent can be received, at most 12 hours; None for what the queue declares. A `Timed` element
             has its own.
         ttl: seconds after which it is of no use, at most 3660 days, 0 for at once or never; None likewise.
+        priority: of messages that say none (`Message.priority`, `Timed.priority`), 0 to 255. In a queue with ``max_priority`` what has a
+            higher one is received first; elsewhere it makes no difference. None for 0.
         on_rejected: ``fail`` the stream when the queue rejects a batch, or ``drop`` what is rejected and go on: the summary counts
             it, and a flow's `Confirmation` says why.
         access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.
@@ -120,6 +122,7 @@ class Sender:
         create: bool = True,
         on_wait: OnWait | None = None,
         tracing: Tracing | None = None,
+        priority: int | None = None,
     ) -> None:
         if on_rejected not in (FAIL, DROP):
             raise LocalProtocolError(f"on_rejected is {on_rejected!r:.40}, not {FAIL!r} or {DROP!r}")
@@ -141,7 +144,7 @@ class Sender:
         self.max_batch_bytes = max_batch_bytes
         self.max_in_flight = max_in_flight
         self.reconnect = reconnect or Backoff()
-        self.timing = Timing(delay, ttl)
+        self.timing = Timing(delay, ttl, priority)
         self.credentials = Credentials(access)
         self.creates_queue = create
         self.on_wait = on_wait

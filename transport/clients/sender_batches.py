@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from actors.batch import ID_BYTES, Message, MessageBatch, pack_headers
 from transport.errors import LocalProtocolError, MessageTooLargeError
 from transport.wire.frames import MAX_BODY_BYTES
-from transport.wire.timing import Timed, Timing
+from transport.wire.timing import Timed, Timing, check_priority
 
 DEFAULT_BATCH_MESSAGES = 1000
 DEFAULT_BATCH_BYTES = 1024 * 1024
@@ -30,6 +30,9 @@ Sendable: TypeAlias = Untimed | Timed[Untimed]
 class BatchBuilder:
     """Gathers elements into batches within limits.
 
+    A batch has one priority. Where the queue keeps messages apart by it a batch of each priority is open, and what comes with one goes on
+    in that: whatever their order, those of one priority keep theirs, and a batch stays a batch. Elsewhere another priority begins the next.
+
     Args:
         max_messages: messages in one batch at most.
         max_bytes: payload bytes in one batch at most, one message at least.
@@ -40,7 +43,19 @@ class BatchBuilder:
         LocalProtocolError: limits that cannot be.
     """
 
-    __slots__ = ("_closed", "_max_bytes", "_max_messages", "_open", "_own_timing", "_plain", "_timing", "open_bytes")
+    __slots__ = (
+        "_closed",
+        "_max_bytes",
+        "_max_messages",
+        "_open",
+        "_own_timing",
+        "_parked",
+        "_parked_messages",
+        "_plain",
+        "_timing",
+        "by_priority",
+        "open_bytes",
+    )
 
     def __init__(
         self, max_messages: int, max_bytes: int, timing: Timing, closed: Callable[[MessageBatch, Timing], None]
@@ -58,10 +73,15 @@ class BatchBuilder:
         self._plain = True
         self.open_bytes = 0
         """Bytes in the open batch, nearly: payloads are counted bare."""
+        self.by_priority = False
+        """Whether a batch of each priority is open: the queue keeps them apart."""
+        # The open batches of other priorities by their timing, each with its bytes and whether it is of payloads alone.
+        self._parked: dict[Timing, tuple[list[Any], int, bool]] = {}
+        self._parked_messages = 0
 
     def __len__(self) -> int:
-        """Messages in the open batch."""
-        return len(self._open)
+        """Messages in the open batch, and in those of other priorities."""
+        return len(self._open) + self._parked_messages
 
     def offer_payload(self, payload: bytes) -> None:
         """Take one bare payload with the sender's own timing; the hot path."""
@@ -85,6 +105,8 @@ class BatchBuilder:
         timing, plain = self._own_timing, element
         if isinstance(element, Timed):
             timing, plain = element.timing.or_else(timing), element.element
+        if isinstance(plain, Message) and plain.priority is not None:
+            timing = Timing(timing.delay, timing.ttl, plain.priority)
         if timing != self._timing:
             self._change_timing(timing)
         if isinstance(plain, Message):
@@ -101,7 +123,27 @@ class BatchBuilder:
             )
 
     def seal(self) -> None:
-        """Close the open batch, full or not."""
+        """Close the open batch, full or not, and those of other priorities; the highest first."""
+        if self._parked:
+            self._park(self._timing)
+            parked, self._parked, self._parked_messages = self._parked, {}, 0
+            last = self._timing
+            for timing, kept in sorted(parked.items(), key=lambda item: -(item[0].priority or 0)):
+                self._timing = timing
+                self._open, self.open_bytes, self._plain = kept
+                self._seal_open()
+            self._timing = last
+        else:
+            self._seal_open()
+
+    def _park(self, timing: Timing) -> None:
+        """Put the open batch aside."""
+        if self._open:
+            self._parked[timing] = self._open, self.open_bytes, self._plain
+            self._parked_messages += len(self._open)
+            self._open, self.open_bytes, self._plain = [], 0, True
+
+    def _seal_open(self) -> None:
         if not self._open:
             return
         taken, plain = self._open, self._plain
@@ -118,25 +160,32 @@ class BatchBuilder:
         """The open batch is full with ``payload``; a very large one goes alone, so that no frame overflows."""
         if len(payload) > self._max_bytes and len(self._open) > 1:
             self._open.pop()
-            self.seal()
+            self._seal_open()
             self._open.append(payload)
         if len(payload) > MAX_BATCH_BYTES:
             raise MessageTooLargeError(len(payload), MAX_BATCH_BYTES)
-        self.seal()
+        self._seal_open()
 
     def _offer_message(self, message: Message) -> None:
         size = _checked_size(message)
         if self.open_bytes + size > self._max_bytes:
-            self.seal()
+            self._seal_open()
         self._open.append(message)
         self._plain = False
         self.open_bytes += size
         if len(self._open) >= self._max_messages or self.open_bytes >= self._max_bytes:
-            self.seal()
+            self._seal_open()
 
     def _change_timing(self, timing: Timing) -> None:
-        """What comes next has another timing than the open batch, so it begins a batch of its own."""
-        self.seal()
+        """What comes next has another timing than the open batch, so it begins a batch of its own, or goes on in one."""
+        before = self._timing
+        if self.by_priority and (timing.delay, timing.ttl) == (before.delay, before.ttl):
+            self._park(before)
+            if (kept := self._parked.pop(timing, None)) is not None:
+                self._open, self.open_bytes, self._plain = kept
+                self._parked_messages -= len(self._open)
+        else:
+            self.seal()
         # The very object, where it is the sender's own: the hot path compares by identity.
         self._timing = self._own_timing if timing == self._own_timing else timing
 
@@ -171,6 +220,8 @@ def _checked_size(message: Message) -> int:
         raise LocalProtocolError(f"a message's id has {ID_BYTES} bytes, not {len(message.id)}")
     if message.routing_key is not None:
         _check_routing_key(message)
+    if message.priority is not None:
+        check_priority(message.priority)
     size = len(message.payload) + len(message.key_column) + len(pack_headers(message.headers))
     if size > MAX_BATCH_BYTES:
         raise MessageTooLargeError(size, MAX_BATCH_BYTES)

@@ -91,6 +91,7 @@ class SenderSession:
         rejected_messages: messages the queue rejected.
         resent: messages sent again after a reconnect.
         returned_messages: messages that no queue took, of what is published with ``mandatory``.
+        priorities: whether priorities make a difference where they go; see `takes_priorities`.
         numbered: whether the broker tells the queue's numbers of what it has stored, as it does of what is sent to one queue.
         next_number: the number that the next message to be sent gets.
         unsent_bytes: bytes taken and not yet sent.
@@ -113,6 +114,7 @@ class SenderSession:
     resent: int = 0
     returned_messages: int = 0
     numbered: bool = True
+    priorities: bool = False
     next_number: int = 0
     _builder: BatchBuilder = field(init=False)
     _ready: deque[_Ready] = field(default_factory=deque)
@@ -132,6 +134,11 @@ class SenderSession:
         self._builder = BatchBuilder(max_batch_messages, max_batch_bytes, timing, self._closed)
         self.offer = self._builder.offer
         self.offer_payload = self._builder.offer_payload
+
+    def takes_priorities(self, says: bool) -> None:
+        """Whether priorities make a difference where the messages go. In one queue with levels what has another need not be in order."""
+        self.priorities = says
+        self._builder.by_priority = says and self.numbered
 
     @property
     def unsent_messages(self) -> int:
@@ -173,7 +180,7 @@ class SenderSession:
             self.unconfirmed_messages += count
             self.unconfirmed_bytes += size
             self._unconfirmed.append(_UnderWay(self.next_number, batch, timing, resent))
-            frames.append(Send(self.next_number, timing.to_properties(), batch))
+            frames.append(Send(self.next_number, timing.to_properties(priorities=self.priorities), batch))
             self.next_number += count
             # Before anything is written: who is interrupted between two frames may have sent the first.
             self._highest = max(self._highest or 0, self.next_number)

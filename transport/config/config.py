@@ -119,6 +119,10 @@ class BrokerConfig:
         dead_letter_routing_key: what that routes them by; None for the key that each has.
         expires: seconds after which a queue that nobody uses is deleted, with what it holds; None for never.
         single_active_consumer: one receiver of a queue gets everything, and the others wait to go on.
+        retry_delay: seconds until what has failed once is receivable again; each time twice as long.
+        retry_max_delay: seconds to which that grows.
+        drop_failed: whether what has failed ``max_receives`` times is dropped, and no dead letter.
+        max_priority: the highest priority of a message; None for queues that take no notice of priorities.
         transaction_timeout: seconds after which what was staged is discarded, without a connection that stages it and without a commit.
         disk_floor: free bytes of the journal's file system under which senders wait; 0 never lets them.
         drain: seconds that a broker which is told to stop has for an end in good order; 0 tells its clients at once.
@@ -182,6 +186,10 @@ class BrokerConfig:
     dead_letter_routing_key: str | None = _QUEUE.dead_letter_routing_key
     expires: float | None = _QUEUE.expires
     single_active_consumer: bool = _QUEUE.single_active_consumer
+    retry_delay: float = _QUEUE.retry_delay
+    retry_max_delay: float = _QUEUE.retry_max_delay
+    drop_failed: bool = _QUEUE.drop_failed
+    max_priority: int | None = _QUEUE.max_priority
     transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT
     drain: float = DEFAULT_DRAIN
     log_level: str = LOG_LEVELS[2]

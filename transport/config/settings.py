@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from actors import QueueSettings
-from actors.queue.vocabulary.settings import BLOCK, NO_LIMIT, QUEUE_SETTINGS, REJECT, Setting, Unit
 from actors.queue.vocabulary.settings import NEVER as NEVER  # noqa: PLC0414 - given here too
+from actors.queue.vocabulary.settings import NO_LIMIT, OVERFLOWS, QUEUE_SETTINGS, Setting, Unit
 from transport.config.config import (
     CLIENT_CERTIFICATES,
     DEFAULT_DIRECTORY,
@@ -137,7 +137,7 @@ CLIENTS = _text("|".join(CLIENT_CERTIFICATES))
 SYNC = _text("|".join(SYNC_POLICIES))
 LEVEL = _text("|".join(LOG_LEVELS))
 FORMAT = _text("|".join(LOG_FORMATS))
-OVERFLOW = _text(f"{BLOCK}|{REJECT}")
+OVERFLOW = _text("|".join(OVERFLOWS))
 QUEUE_NAME = Kind("Q", "a text in quotes", (), True, lambda text: text or None, lambda name: name or "")
 EXCHANGE_NAME = Kind("X", "a text in quotes", (), True, lambda text: text or None, lambda name: name or "")
 ROUTING_KEY = Kind("KEY", "a text in quotes", (), True, lambda text: text or None, lambda key: key or "")

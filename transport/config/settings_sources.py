@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from actors import QueueSettings
-from actors.queue.vocabulary.settings import dead_letter_settings
+from actors.queue.vocabulary.settings import ALIASES, dead_letter_settings
 from transport.config.config import DEFAULT_DIRECTORY, DEFAULT_HTTP_ADDRESS, BrokerConfig
 from transport.config.exposure import problems_together
 from transport.config.settings import (
@@ -121,7 +121,7 @@ def resolve(
     problems: list[str] = []
     layers = [
         _file_layer(file, problems),
-        _text_layer("environment", lambda o: (o.variable, environment.get(o.variable) or None), problems),
+        _text_layer("environment", lambda o: _from_environment(environment, o), problems),
         _text_layer("command line", lambda o: (o.flag, command_line.get(o.name)), problems),
     ]
     given = {name: value for layer in layers for name, value in layer.items()}
@@ -135,7 +135,11 @@ def resolve(
     if config is None or problems:
         raise SettingsError(problems)
     # Those of a client are none of the broker's, but where they lie side by side nobody is to take them for a slip.
-    known = {option.variable for option in OPTIONS} | {CONFIG_VARIABLE, QUEUES_VARIABLE, *VARIABLES.values()}
+    known = {name for option in OPTIONS for name in _variables(option)} | {
+        CONFIG_VARIABLE,
+        QUEUES_VARIABLE,
+        *VARIABLES.values(),
+    }
     ignored = tuple(sorted(name for name in environment if name.startswith(ENVIRONMENT_PREFIX) and name not in known))
     return Resolved(config, tuple(_in_force(config, given, declared)), ignored)
 
@@ -155,6 +159,25 @@ def closest(word: str, known: Iterable[str], alike: float = SLIP) -> str:
 # One layer: what one source says, by option
 
 
+def _also(option: Option) -> str | None:
+    """What a setting of queues may be called as well."""
+    return next(
+        (alias for alias, name in ALIASES.items() if option.section == QUEUE_DEFAULTS and option.key == name), None
+    )
+
+
+def _variables(option: Option) -> tuple[str, ...]:
+    """Of the environment, that say it."""
+    also = _also(option)
+    return (option.variable,) if also is None else (option.variable, ENVIRONMENT_PREFIX + also.upper())
+
+
+def _from_environment(environment: Mapping[str, str], option: Option) -> tuple[str, str | None]:
+    """The variable that says a setting, and its text."""
+    said = [name for name in _variables(option) if environment.get(name)]
+    return (said[-1], environment[said[-1]]) if said else (option.variable, None)
+
+
 def _text_layer(source: str, said: Callable[[Option], tuple[str, str | None]], problems: list[str]) -> dict[str, Given]:
     layer = {}
     for option in OPTIONS:
@@ -170,6 +193,7 @@ def _text_layer(source: str, said: Callable[[Option], tuple[str, str | None]], p
 def _file_layer(file: SettingsFile | None, problems: list[str]) -> dict[str, Given]:
     layer: dict[str, Given] = {}
     by_keys: dict[Keys, Option] = {(option.section, option.key): option for option in OPTIONS}
+    by_keys |= {(option.section, also): option for option in OPTIONS if (also := _also(option)) is not None}
     for item, origin in _items(file):
         if item.keys[0] == QUEUES or (item.is_table and len(item.keys) == 1 and item.keys[0] in SECTIONS):
             continue
@@ -182,6 +206,8 @@ def _file_layer(file: SettingsFile | None, problems: list[str]) -> dict[str, Giv
             continue
         value = _judged(option, option.kind.convert, item.value, origin, problems)
         if value is not None:
+            if option.name in layer:
+                problems.append(f"{origin}: {option.path} is said already, as {layer[option.name].origin}")
             if option is DATA or (option.kind is FILE and value.value):
                 # Beside the file, wherever the broker is started from.
                 value = Given(os.path.join(os.path.dirname(origin.name), os.path.expanduser(value.value)), origin)
@@ -308,14 +334,17 @@ class _Declared:
         self.origins[name] = origin
 
     def _set(self, name: str, key: str, raw: Any, origin: Origin, *, from_file: bool) -> None:
-        option = QUEUE_OPTIONS.get(key)
         path = quoted((QUEUES, name, key))
+        key = ALIASES.get(key, key)
+        option = QUEUE_OPTIONS.get(key)
         if option is None:
             hint = closest(key, QUEUE_OPTIONS) or f"; there are {', '.join(QUEUE_OPTIONS)}"
             self._problems.append(f"{origin}: unknown key {path}{hint}")
             return
         read = option.kind.convert if from_file else option.kind.parse
         if (value := _judged(option, read, raw, origin, self._problems, path)) is not None:
+            if from_file and key in self.queues[name]:
+                self._problems.append(f"{origin}: {path} is said already, as {self.queues[name][key].origin}")
             self.queues[name][key] = value
 
 

@@ -40,6 +40,7 @@ class CarriedMessage:
         possibly_replayed: whether it may have been delivered before.
         exchange: where it was published, if it was.
         routing_key: with which key.
+        failures: how often it has come back because somebody failed to handle it.
     """
 
     payload: bytes
@@ -53,6 +54,7 @@ class CarriedMessage:
     possibly_replayed: bool
     exchange: str | None
     routing_key: str | None
+    failures: int = 0
 
     @classmethod
     def of(cls, delivery: Delivery) -> CarriedMessage:
@@ -69,6 +71,7 @@ class CarriedMessage:
             delivery.possibly_replayed,
             delivery.exchange,
             delivery.routing_key,
+            delivery.failures,
         )
 
     def delivery(self) -> Delivery:
@@ -80,7 +83,7 @@ class CarriedMessage:
             BinaryColumn.from_values([self.headers]) if self.headers else None,
         )
         facts = self.sequence, self.enqueued_us, self.delivery_count, self.possibly_replayed
-        frame = Deliver(*facts, batch, self.exchange, self.routing_key)
+        frame = Deliver(*facts, batch, self.exchange, self.routing_key, self.failures)
         return Delivery(DeliveredBatch(frame, self.queue, _Elsewhere()), 0, self.payload)
 
 

@@ -17,6 +17,7 @@ COUNTED: Final = {
     "dead_lettered": "Messages that went to a dead-letter queue",
     "moved": "Messages that somebody moved to another queue",
     "discarded": "Messages staged by transactions and not published",
+    "dropped": "Messages dropped because their queue was over its limit",
     "delivered": "Messages handed out, each time that they were",
     "redelivered": "Messages handed out that had been before",
     "rejected": "Messages that senders were refused",

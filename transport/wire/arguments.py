@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, TypeVar
 
-from actors.queue.vocabulary.settings import NO_LIMIT, QUEUE_SETTINGS, Setting, Unit
+from actors.queue.vocabulary.settings import ALIASES, NO_LIMIT, QUEUE_SETTINGS, Setting, Unit, by_own_names
 from transport.errors import RemoteProtocolError
 from transport.wire.field_checks import MAX_INTEGER
 from transport.wire.messages import Options, brief
@@ -58,6 +58,16 @@ def argument_of(setting: Setting) -> str:
 
 
 SETTING_ARGUMENTS = {argument_of(setting): setting for setting in QUEUE_SETTINGS}
+
+
+def settings_by_own_names(arguments: Options) -> Options:
+    """The same with each setting by its own name; raises RemoteProtocolError where one is said by both of its names."""
+    if ALIASES.keys().isdisjoint(arguments):
+        return arguments
+    try:
+        return by_own_names(arguments)
+    except ValueError as error:
+        raise RemoteProtocolError(str(error)) from None
 
 
 DECLARED_WITH: Final = "declared_with"
@@ -116,6 +126,7 @@ def read_settings(arguments: Options, *unsaid: str) -> dict[str, Any]:
         RemoteProtocolError: a value of another type, or an argument that is none: it would leave a queue other than it was asked for.
         InvalidNameError: the dead-letter queue, or exchange, cannot be named so.
     """
+    arguments = settings_by_own_names(arguments)
     check_known(arguments, ("name", *SETTING_ARGUMENTS), (CHECK, *unsaid))
     given: dict[str, Any] = {}
     for argument, setting in SETTING_ARGUMENTS.items():

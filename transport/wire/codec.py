@@ -29,8 +29,11 @@ def encode(frame: Frame) -> list[Part]:
         batch = header.pop()
         header += batch.descriptor()
         body = batch.buffers()
-        if layout.has_more is not None and layout.has_more(frame) is not None:
-            header += [getattr(frame, name) for name, _ in layout.behind]
+        if layout.behind and layout.more(frame) != layout.nothing_more:
+            more = [*layout.more(frame)]
+            while more[-1] == layout.nothing_more[len(more) - 1]:
+                more.pop()
+            header += more
     elif layout.has_ranges:
         header[1] = [number for pair in header[1] for number in pair]
     elif layout.frame is Result:
@@ -149,6 +152,10 @@ def _impossible() -> RemoteProtocolError:
     return RemoteProtocolError(f"a range that holds no message or ends beyond {MAX_INTEGER}")
 
 
+def _nothing(_frame: Any) -> tuple[Any, ...]:
+    return ()
+
+
 class _Layout:
     """What encode and decode need of one frame class, read from its fields once."""
 
@@ -157,9 +164,10 @@ class _Layout:
         "checks",
         "frame",
         "has_batch",
-        "has_more",
         "has_ranges",
         "header_items",
+        "more",
+        "nothing_more",
         "numbers",
         "others",
         "plain",
@@ -175,7 +183,9 @@ class _Layout:
         self.has_batch = "batch" in names
         behind = declared[names.index("batch") + 1 :] if self.has_batch else ()
         self.behind = [(each.name, check_of(each.name, str(each.type))) for each in behind]
-        self.has_more: Callable[[Any], Any] | None = attrgetter(behind[0].name) if behind else None
+        # Two or more, so that it is a tuple.
+        self.more: Callable[[Any], Any] = attrgetter(*(each.name for each in behind)) if behind else _nothing
+        self.nothing_more = tuple(each.default for each in behind)
         declared = declared[: len(declared) - len(behind)]
         names = names[: len(declared)]
         self.has_ranges = names[0] == "ranges"

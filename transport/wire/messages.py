@@ -23,6 +23,8 @@ MAX_ERROR_TEXT = 1000
 
 EXPLAINS = "explains"
 """WELCOME's option of a broker that answers WHY."""
+RETRIES = "retries"
+"""WELCOME's option of a receiver whose queue has what has failed wait before it is tried again."""
 
 Name = str
 """A field that names something: checked where its frame is decoded, so that nobody behind has to."""
@@ -30,8 +32,7 @@ Options = dict[str, Any]
 Ranges = list[tuple[int, int]]
 """(first sequence number, count) pairs."""
 MAY_LACK = {"may lack": True}
-"""Of a field that older peers do not know: it stands last, and its default is not written. Those behind a batch are written together, or
-not, where the first is None."""
+"""Of a field that older peers do not know: it stands last, and its default is not written, unless something behind it is."""
 
 
 FRAMES: dict[int, type[Frame]] = {}
@@ -217,7 +218,7 @@ class Deliver(Frame):
     """Messages with consecutive sequence numbers from ``first`` on.
 
     ``exchange`` is where they were published, None where they were sent to the queue. ``routing_key`` is of those without a key of their
-    own. Both are there or neither is.
+    own. Both are there or neither is. ``failures`` is how often they have come back as failed.
     """
 
     first: int
@@ -227,6 +228,7 @@ class Deliver(Frame):
     batch: MessageBatch
     exchange: str | None = field(default=None, metadata=MAY_LACK)
     routing_key: str | None = field(default=None, metadata=MAY_LACK)
+    failures: int = field(default=0, metadata=MAY_LACK)
 
 
 @frame(34)

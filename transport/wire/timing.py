@@ -1,6 +1,6 @@
-"""When a message can be received and how long it is of use: SEND's properties, and how a program states them.
+"""When a message can be received, before which others, and how long it is of use: SEND's properties, and how a program states them.
 
-docs/protocol.md, section "Sending". Both are counted from when the queue stores the message, and belong to a batch: a sender puts
+docs/protocol.md, section "Sending". Times are counted from when the queue stores the message. All belong to a batch: a sender puts
 messages that differ in them into different batches.
 """
 
@@ -10,16 +10,18 @@ import math
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
-from transport.errors import ImpossibleTimeError, RemoteProtocolError
+from actors.limits import MAX_PRIORITY, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from transport.errors import ImpossibleTimeError, LocalProtocolError, RemoteProtocolError
 from transport.wire.messages import Options, brief
 
 MAX_DELAY_MS = round(MAX_VISIBILITY_SECONDS * 1000)
 MAX_TTL_MS = round(MAX_TTL_SECONDS * 1000)
 TWELVE_HOURS = f"0 to {MAX_VISIBILITY_SECONDS:.0f} (12 hours)"
 TEN_YEARS = f"0 to {MAX_TTL_SECONDS:.0f} (3660 days, ten years)"
-DELAY, TTL = "delay_ms", "ttl_ms"
+DELAY, TTL, PRIORITY = "delay_ms", "ttl_ms", "priority"
 """The properties of SEND, by their names on the wire."""
+MAX_PRIORITY_OPTION = "max_priority"
+"""In WELCOME to a sender: the highest priority that makes a difference where it sends. Without it none does."""
 
 E_co = TypeVar("E_co", covariant=True)
 
@@ -55,38 +57,62 @@ def setting_milliseconds(what: str, seconds: float | None) -> int | None:
     return _milliseconds(seconds)
 
 
+def check_priority(priority: object) -> None:
+    """Judge the priority of a message.
+
+    Raises:
+        LocalProtocolError: it is no whole number from 0 to 255, or None.
+    """
+    if priority is not None and (type(priority) is not int or not 0 <= priority <= MAX_PRIORITY):
+        raise LocalProtocolError(f"priority is {priority!r:.60}; whole numbers from 0 to {MAX_PRIORITY} are possible")
+
+
+def takes_priorities(options: Options) -> bool:
+    """Whether a broker's WELCOME says that priorities make a difference."""
+    most = options.get(MAX_PRIORITY_OPTION)
+    return type(most) is int and most > 0
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What a batch says about time; whole milliseconds arrive, and of what is more than nothing at least one.
+    """What a batch says about its turn; whole milliseconds arrive, and of what is more than nothing at least one.
 
     Attributes:
         delay: seconds until its messages can be received, at most 12 hours; None for what the queue declares.
         ttl: seconds after which they are of no use to anybody, at most ten years (3660 days); None for what the queue declares. With 0 they
             go to who can receive them as they come, or expire.
+        priority: before what has a lower one they are received, where the queue has priorities (``max_priority``); None for 0.
 
     Raises:
-        ImpossibleTimeError: a value that is no number or out of its range.
+        ImpossibleTimeError: a time that is no number or out of its range.
+        LocalProtocolError: a priority that cannot be.
     """
 
     delay: float | None = None
     ttl: float | None = None
+    priority: int | None = None
 
     def __post_init__(self) -> None:
         _check("delay", self.delay, MAX_VISIBILITY_SECONDS, TWELVE_HOURS)
         _check("ttl", self.ttl, MAX_TTL_SECONDS, TEN_YEARS)
+        check_priority(self.priority)
 
     def or_else(self, other: Timing) -> Timing:
         """This timing, with what it leaves open as in ``other``."""
         return Timing(
             other.delay if self.delay is None else self.delay,
             other.ttl if self.ttl is None else self.ttl,
+            other.priority if self.priority is None else self.priority,
         )
 
-    def to_properties(self) -> Options | None:
-        """SEND's properties; None where it leaves everything open."""
-        if self.delay is None and self.ttl is None:
+    def to_properties(self, *, priorities: bool = False) -> Options | None:
+        """SEND's properties; None where it leaves everything open. They say a priority where the broker takes ``priorities``."""
+        priority = self.priority if priorities else None
+        if self.delay is None and self.ttl is None and not priority:
             return None
         properties: Options = {}
+        if priority:
+            properties[PRIORITY] = priority
         if self.delay is not None:
             properties[DELAY] = _milliseconds(self.delay)
         if self.ttl is not None:
@@ -102,14 +128,15 @@ class Timing:
         """
         if not properties:
             return NO_TIMING
-        unknown = properties.keys() - {DELAY, TTL}
+        unknown = properties.keys() - {DELAY, TTL, PRIORITY}
         if unknown:
             raise RemoteProtocolError(
-                f"SEND has unknown properties {', '.join(map(brief, sorted(unknown)[:5]))}; there are {DELAY} and {TTL}"
+                f"SEND has unknown properties {', '.join(map(brief, sorted(unknown)[:5]))}; there are {DELAY}, {TTL} and {PRIORITY}"
             )
         delay_ms = _whole(DELAY, properties.get(DELAY), 0, MAX_DELAY_MS)
         ttl_ms = _whole(TTL, properties.get(TTL), 0, MAX_TTL_MS)
-        return cls(None if delay_ms is None else delay_ms / 1000, None if ttl_ms is None else ttl_ms / 1000)
+        priority = _whole(PRIORITY, properties.get(PRIORITY), 0, MAX_PRIORITY)
+        return cls(None if delay_ms is None else delay_ms / 1000, None if ttl_ms is None else ttl_ms / 1000, priority)
 
 
 NO_TIMING = Timing()
@@ -124,22 +151,24 @@ class Timed(Generic[E_co]):
         element: bytes, a `Message` or a `MessageBatch`.
         delay: seconds until it can be received; None for what the sender, then the queue, declares.
         ttl: seconds after which it is of no use; None likewise.
+        priority: before what has a lower one it is received; None for what the sender declares, then 0.
 
     Raises:
-        ImpossibleTimeError: as `Timing`.
+        ImpossibleTimeError, LocalProtocolError: as `Timing`.
     """
 
     element: E_co
     delay: float | None = None
     ttl: float | None = None
+    priority: int | None = None
 
     def __post_init__(self) -> None:
-        Timing(self.delay, self.ttl)
+        Timing(self.delay, self.ttl, self.priority)
 
     @property
     def timing(self) -> Timing:
-        """Both as one value."""
-        return Timing(self.delay, self.ttl)
+        """All as one value."""
+        return Timing(self.delay, self.ttl, self.priority)
 
 
 def _milliseconds(seconds: float) -> int:

@@ -65,6 +65,7 @@ def describe(core: QueueCore, now: float, *, parties: bool = True) -> QueueStati
         transactions=len({key[:2] for key in log.stages}),
         total_discarded=log.total_discarded,
         total_moved=log.total_moved,
+        total_dropped=log.total_dropped,
         attached_senders=len(core.senders),
         attached_receivers=len(core.receivers) + len(core.subscribers),
         waiting_senders=core.capacity.waits_for_room + core.staged.capacity.waits_for_room,

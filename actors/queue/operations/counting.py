@@ -19,6 +19,7 @@ class Counters(NamedTuple):
     dead_lettered: int = 0
     moved: int = 0
     discarded: int = 0
+    dropped: int = 0
     delivered: int = 0
     redelivered: int = 0
     rejected: int = 0
@@ -45,7 +46,7 @@ class Figures(NamedTuple):
     paused: str | None
 
 
-RECOVERED = Counters._fields[:7]
+RECOVERED = Counters._fields[:8]
 """Those that are in the journal, so that a start finds them; the others begin with the queue's state."""
 
 
@@ -59,6 +60,7 @@ def recovered_of(log: QueueLog) -> Counters:
         log.total_dead_lettered,
         log.total_moved,
         log.total_discarded,
+        log.total_dropped,
     )
 
 
@@ -73,6 +75,7 @@ def counters_of(core: QueueCore) -> Counters:
         log.total_dead_lettered,
         log.total_moved,
         log.total_discarded,
+        log.total_dropped,
         core.total_out,
         core.total_redelivered,
         core.total_rejected,

@@ -20,18 +20,27 @@ from actors.errors import BatchError
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.message_tables import may_have_further
 from actors.limits import MAX_NAME_BYTES
+from actors.queue.state.entries import OVER_LIMIT
 from actors.queue.structures.deadlines import each_due
+from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.deaths import (
+    BEFORE,
     DEATH_BYTES,
+    DEATH_HEADERS,
+    ERROR,
+    EXCHANGE,
     HISTORY,
-    MAX_REASON_BYTES,
+    KEY,
+    NAMES,
+    QUEUE,
+    REASON,
     Death,
     History,
-    history_of,
+    deaths_of,
 )
-from actors.queue.vocabulary.events import MessagesAdded, MessagesExpired, MessagesMoved
-from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, REJECTED, DeadLetter, Tell
+from actors.queue.vocabulary.events import MessagesAdded, MessagesDropped, MessagesExpired, MessagesMoved
+from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, MAXLEN, REJECTED, UNTRIED, DeadLetter, Tell
 from actors.queue.vocabulary.settings import (
     DEAD_LETTER_PART_BYTES,
     DEAD_LETTER_TIMEOUT,
@@ -48,34 +57,15 @@ if TYPE_CHECKING:
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.commands import StoreDeadLetters
     from actors.queue.vocabulary.published import Published
+    from actors.queue.vocabulary.settings import QueueSettings
 
-REASON = "penstock-dead-reason"
-"""``max-receives``, ``expired`` or ``rejected``."""
-QUEUE = "penstock-dead-queue"
-"""The queue that it was in."""
-SENT = "penstock-dead-sent-us"
-"""When that queue had stored it, microseconds since the epoch, in decimal digits."""
-DELIVERIES = "penstock-dead-deliveries"
-"""How often it had been delivered there, in decimal digits."""
-NAMES = (REASON, QUEUE, SENT, DELIVERIES)
-ERROR = "penstock-dead-error"
-"""What the receiver said that has refused it; only with ``rejected``, and only where no restart came between."""
-
-EXCHANGE = "penstock-dead-exchange"
-"""The exchange to which it had been published; only where it came through one, be it the default one, whose name is empty."""
-KEY = "penstock-dead-key"
-"""The key that it had, in bytes; only where a dead-letter exchange has given it another, or the same in place of what may be several."""
-BEFORE = "penstock-dead-before"
-"""Only with ``expired``: the queues in which it has expired before, if nobody has tried it since; with blanks between their names."""
 MOST_BEFORE = 16
-"""Of them, at most. A dead letter that has expired in so many goes to no exchange any more."""
+"""Of them, at most. A dead letter that has died so in so many goes to no exchange any more."""
 
 _REASON_KEY: bytes = msgpack.packb(REASON)
 _PACKED_KEY: bytes = msgpack.packb(KEY)
 _PACKED_BEFORE: bytes = msgpack.packb(BEFORE)
 _PACKED_HISTORY: bytes = msgpack.packb(HISTORY)
-DEATH_HEADERS = frozenset((*NAMES, ERROR, EXCHANGE, KEY, BEFORE, HISTORY))
-"""Headers that say something of a death: the next one's take their place."""
 FIXMAP, FIXMAP_MOST = 0x80, 15
 MAP16, MAP16_BYTES = 0xDE, 3
 
@@ -87,7 +77,7 @@ class Facts:
     Attributes:
         names: how many there are.
         packed: they, without the map that is around them.
-        expired: whether nobody has tried it before its time was over.
+        expired: whether nobody has tried it before its time was over, or it was too much.
         death: the same among all deaths of what has died before; its key is that of messages without a key of their own.
         sent_us: when the queue that they leave had stored them.
         keyed: whether a message's own key is what it was routed by.
@@ -118,7 +108,7 @@ def packed_facts(
         headers[EXCHANGE] = exchange
     packed = b"".join(packed for item in headers.items() for packed in map(msgpack.packb, item))
     death = Death(queue, reason, exchange, key.encode())
-    return Facts(len(headers), packed, reason == EXPIRED, death, sent_us, published is not None)
+    return Facts(len(headers), packed, reason in UNTRIED, death, sent_us, published is not None)
 
 
 def with_facts(batch: MessageBatch, facts: Facts) -> MessageBatch:
@@ -183,31 +173,6 @@ def _added(packed: bytes, key: bytes, facts: Facts) -> bytes:
     return _extended(rest, Facts(names, more))
 
 
-def deaths_of(headers: Mapping[str, HeaderValue], key: bytes) -> History | None:
-    """All deaths of a dead letter; None for what is none.
-
-    Args:
-        headers: its own.
-        key: by which it was routed to the queue that it is in.
-    """
-    found = history_of(headers)
-    reason, queue = headers.get(REASON), headers.get(QUEUE)
-    if not isinstance(reason, str) or not isinstance(queue, str):
-        return None
-    before = headers.get(KEY)
-    if found is not None:
-        return found if before is None else found._replace(own_keys=False)
-    exchange = headers.get(EXCHANGE)
-    if not isinstance(exchange, str):
-        exchange, key = "", queue.encode()
-    elif isinstance(before, bytes):
-        key = before
-    if max(len(queue.encode()), len(exchange.encode())) > MAX_NAME_BYTES or len(reason.encode()) > MAX_REASON_BYTES:
-        return None
-    death = Death(queue, reason, exchange, key[:MAX_ROUTING_KEY_BYTES], first=True)
-    return History((death,), own_keys=before is None)
-
-
 def _history(headers: Mapping[str, HeaderValue], key: bytes, facts: Facts, death: Death) -> History | None:
     """All deaths of what has died before, this one too; ``key`` is its own."""
     routed_by = key if key and facts.keyed else death.key
@@ -227,9 +192,9 @@ def _extended(packed: bytes, facts: Facts) -> bytes:
 
 
 def _before(headers: Mapping[str, HeaderValue]) -> str:
-    """Where a message has expired, by the headers of an earlier death, if nobody has tried it since."""
+    """Where a message has expired, or was too much, by the headers of an earlier death, if nobody has tried it since."""
     queue = headers.get(QUEUE)
-    if headers.get(REASON) != EXPIRED or not isinstance(queue, str) or len(queue) > MAX_NAME_BYTES:
+    if headers.get(REASON) not in UNTRIED or not isinstance(queue, str) or len(queue) > MAX_NAME_BYTES:
         return ""
     return " ".join([*expired_before(headers), queue][-MOST_BEFORE:])
 
@@ -263,7 +228,7 @@ def comes_round(span: Span, queue: str) -> bool:
         return False
 
 
-def _leading(batch: MessageBatch, queue: str) -> tuple[int, bool]:
+def leading(batch: MessageBatch, queue: str) -> tuple[int, bool]:
     """How many of the first of these, which expire, are alike: have expired in a queue, and nobody has tried them since, or have not.
 
     Returns:
@@ -291,9 +256,22 @@ AGAIN_BYTES = len(_PACKED_HISTORY) + 16 + 2 * DEATH_BYTES
 
 
 def hand_over(core: QueueCore, now: float) -> None:
-    """Ask for what leaves to be stored in the dead-letter queue, as much as may be under way."""
+    """Ask for what leaves to be stored in the dead-letter queue, as much as may be under way; where it is dropped, drop it."""
+    if core.settings.drop_failed:
+        _drop(core)
+        return
     while (span := core.outbox.next_to_send()) is not None:
         hand_over_span(core, span, now)
+
+
+def _drop(core: QueueCore) -> None:
+    """What leaves goes nowhere: it has failed too often, and nobody has named a place."""
+    dropped: list[Range] = []
+    while (span := core.outbox.next_to_send()) is not None:
+        dropped.append((span.start, span.stop))
+    if dropped:
+        core.commit(MessagesDropped(merged(dropped)))
+        core.grant()
 
 
 def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
@@ -303,20 +281,18 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
     """
     # What was once said of a failure has nothing to do with a time that is over.
     reason, error = EXPIRED, None
-    if core.settings.worn_out(span.failures):
+    if span.reason is OVER_LIMIT:
+        reason = MAXLEN
+    elif core.settings.worn_out(span.failures):
         reason, error = REJECTED if span.failures == REJECTED_FAILURES else MAX_RECEIVES, span.reason
     entry, to = span.entry, core.settings.dead_letter_queue
     batch = entry.part(span.start, span.stop)
     facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries, error, entry.published)
     settings = core.settings
-    more = len(facts.packed) + MAP_BYTES + (KEY_BYTES if to or settings.dead_letter_routing_key is not None else 0)
-    # What it says of earlier deaths is in the batch but for the last of them.
-    if batch.headers is not None and _REASON_KEY in bytes(batch.headers.data):
-        more += AGAIN_BYTES + (BEFORE_BYTES if facts.expired else 0)
-    count, again = fitting(batch, more), False
-    if facts.expired and to is not None and entry.ttl_us != 0:
+    count, again = fitting(batch, more_bytes(settings, batch, facts)), False
+    if facts.expired and to is not None and (entry.ttl_us != 0 or reason == MAXLEN):
         # It would come round for ever, and nobody would have tried it. What has no time is dropped where it has come round.
-        count, again = _leading(batch.slice(0, count), to)
+        count, again = leading(batch.slice(0, count), to)
     if count < len(batch):
         core.outbox.add(span.part(span.start + count, span.stop))
         span, batch = span.part(span.start, span.start + count), batch.slice(0, count)
@@ -332,8 +308,20 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
             settings.dead_letter_routing_key,
             facts.expired,
             again,
+            reason == MAXLEN,
+            entry.level,
         )
     )
+
+
+def more_bytes(settings: QueueSettings, batch: MessageBatch, facts: Facts) -> int:
+    """How many bytes more each message of a batch takes as a dead letter, at most."""
+    keyed = settings.dead_letter_queue or settings.dead_letter_routing_key is not None
+    more = len(facts.packed) + MAP_BYTES + (KEY_BYTES if keyed else 0)
+    # What it says of earlier deaths is in the batch but for the last of them.
+    if batch.headers is not None and _REASON_KEY in bytes(batch.headers.data):
+        more += AGAIN_BYTES + (BEFORE_BYTES if facts.expired else 0)
+    return more
 
 
 def fitting(batch: MessageBatch, more: int) -> int:
@@ -354,7 +342,8 @@ def store_dead_letters(core: QueueCore, command: StoreDeadLetters, now: float) -
     # It is a part of what the other queue stores, and outlives that here.
     batch = command.batch.compact()
     # In one instant they are here and not there.
-    added = MessagesAdded(first, batch, wall_us, ttl_us=ttl_us, published=command.published)
+    level = core.settings.level_of(command.priority)
+    added = MessagesAdded(first, batch, wall_us, ttl_us=ttl_us, published=command.published, priority=level)
     core.commit(added, {origin.queue: MessagesMoved(origin.ranges)})
     core.ready.add(log.next_sequence, len(batch))
     if ttl_us is not None:
@@ -379,6 +368,8 @@ def room_for_letters(core: QueueCore, batch: MessageBatch) -> int:
         return 0
     log, settings = core.log, core.settings
     count = len(batch)
+    if core.drops:
+        return count
     if settings.max_messages is not None:
         count = min(count, settings.max_messages - log.stored_messages - core.incoming_messages)
     if settings.max_bytes is not None:
@@ -391,7 +382,7 @@ def take_back(core: QueueCore, start: int, stop: int) -> None:
     """Have what was handed over, and is stored nowhere, be judged by the settings that there are now: it leaves again, or stays."""
     for span in core.outbox.sent.cut(start, stop):
         for part in core.log.acknowledged.gaps(span.start, span.stop):
-            core.put_back(span.part(*part), None)
+            core.put_back(span.part(*part).taken_back(), None)
 
 
 def dead_letters_moved(core: QueueCore, command: DeadLettersMoved, now: float) -> None:
@@ -403,9 +394,9 @@ def dead_letters_moved(core: QueueCore, command: DeadLettersMoved, now: float) -
     core.grant()
 
 
-def drop_letters(core: QueueCore, ranges: tuple[Range, ...], now: float) -> None:
-    """What was handed over, and is stored nowhere, goes nowhere: it has just expired."""
-    core.commit(MessagesExpired(ranges))
+def drop_letters(core: QueueCore, ranges: tuple[Range, ...], now: float, *, over_limit: bool = False) -> None:
+    """What was handed over, and is stored nowhere, goes nowhere: it has just expired, or was too much."""
+    core.commit(MessagesDropped(ranges) if over_limit else MessagesExpired(ranges))
     for start, stop in ranges:
         core.outbox.drop(start, stop)
     hand_over(core, now)
@@ -418,7 +409,12 @@ def hand_over_again(core: QueueCore, now: float) -> None:
     for span in each_due(core.outbox.sent.pop_due, now, TIMER_BUDGET):
         parts = core.log.acknowledged.gaps(span.start, span.stop)
         for start, stop in parts:
-            hand_over_span(core, span.part(start, stop), now)
+            if core.settings.drop_failed:
+                # The place that it was handed to is none any more.
+                core.outbox.add(span.part(start, stop))
+                hand_over(core, now)
+            else:
+                hand_over_span(core, span.part(start, stop), now)
         if parts != [(span.start, span.stop)]:
             hand_over(core, now)
             core.grant()

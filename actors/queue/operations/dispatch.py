@@ -8,11 +8,13 @@ receiver holds does not expire; if it comes back too late, it does then.
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
 from actors.queue.operations.dead_letters import comes_round, hand_over
 from actors.queue.operations.judging import judge_on
+from actors.queue.state.leveled_ready import LeveledReady
 from actors.queue.state.priority_ring import PriorityRing
 from actors.queue.state.receivers import Receiver, Take
 from actors.queue.structures.deadlines import US_PER_SECOND
@@ -23,6 +25,8 @@ from actors.queue.vocabulary.settings import DISPATCH_BUDGET, EXPIRY_BUDGET
 from actors.queue.vocabulary.takes import MAX_TAKEN_MESSAGES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Entry, Span
@@ -35,28 +39,42 @@ ALREADY: Final = 0.0
 """Before anything on the clock of deadlines."""
 
 
-def next_ready(core: QueueCore, now: float, minimum: int = 0) -> Span | None:
+def next_ready(core: QueueCore, now: float, minimum: int = 0, below: int | None = None) -> Span | None:
     """The first span that can be delivered, with numbers of ``minimum`` or more; what expires before it is dropped.
+
+    With ``below`` it is the first that begins with a lower number, where a queue with levels has others before it. Otherwise the caller
+    looks.
 
     None where nothing can be: nothing is ready, an exclusive queue waits for a delay, there is more to drop than may be at once, or what
     is ready is being judged.
     """
     if core.judging is not None:
         return None
-    span = core.ready.first(minimum)
+    span = core.ready.first(minimum) if below is None else core.ready.first_below(minimum, below)
     if span is None or (core.settings.exclusive and core.ready.skips(span)):
         return None
     expires = _expires(core, span)
-    return span if expires is None or expires > now else _drop_expired(core, now, minimum)
+    if expires is None or expires > now:
+        return span
+    ready = core.ready
+    first = partial(ready.first, minimum) if below is None else partial(ready.first_below, minimum, below)
+    return _drop_expired(core, now, first)
 
 
 def next_expiry(core: QueueCore) -> float | None:
-    """When the message that is next expires; None if it does not, or cannot leave yet."""
+    """When the message that is next expires, or of a queue with levels the first that is next in one; None if none does, or can leave."""
     if not core.ttl_below or core.judging is not None or core.parcels:
         return None
     if _has_dead_letter_queue(core) and core.outbox.waiting:
         return None
-    span = core.ready.first()
+    ready = core.ready
+    if isinstance(ready, LeveledReady):
+        found = [_expiry(core, ready.head(number)) for number in ready.heads()]
+        return min((each for each in found if each is not None), default=None)
+    return _expiry(core, ready.first())
+
+
+def _expiry(core: QueueCore, span: Span | None) -> float | None:
     if span is None or (core.settings.exclusive and core.ready.skips(span)):
         return None
     expires = _expires(core, span)
@@ -87,14 +105,31 @@ def _expires(core: QueueCore, span: Span) -> float | None:
     return (core.clocks.instant_us(entry.first, entry.enqueued_us) + entry.ttl_us) / US_PER_SECOND
 
 
-def _drop_expired(core: QueueCore, now: float, minimum: int) -> Span | None:
-    """Drop spans that are expired until one is not, which is returned."""
+def _expire_heads(core: QueueCore, now: float) -> None:
+    """Drop what is expired at the head of the queue, or of each level of it."""
+    next_ready(core, now)
+    ready = core.ready
+    if not isinstance(ready, LeveledReady) or core.judging is not None:
+        return
+    for number in ready.heads():
+        span = ready.head(number)
+        if core.unfinished_at is not None:
+            return
+        if span is None or (core.settings.exclusive and ready.skips(span)):
+            continue
+        expires = _expires(core, span)
+        if expires is not None and expires <= now:
+            _drop_expired(core, now, partial(ready.head, number))
+
+
+def _drop_expired(core: QueueCore, now: float, first: Callable[[], Span | None]) -> Span | None:
+    """Drop spans that are expired, as ``first`` gives them, until one is not, which is returned."""
     ready = core.ready
     gone: list[Range] = []
     found: Span | None = None
     moves = _has_dead_letter_queue(core)
     for _ in range(EXPIRY_BUDGET):
-        span = ready.first(minimum)
+        span = first()
         if span is None or (core.settings.exclusive and ready.skips(span)):
             break
         expires = _expires(core, span)
@@ -183,12 +218,12 @@ def _dispatch_below(core: QueueCore, ring: DemandRing | PriorityRing, now: float
 
 def _dispatch_timed(core: QueueCore, now: float) -> None:
     """As `dispatch`, and what is expired is dropped though nobody waits for it."""
-    next_ready(core, now)
+    _expire_heads(core, now)
     dispatch(core, now, within=True)
     if core.unfinished_at is None and core.arrived_from < core.ready.known:
         # Whoever could take what has come has it.
         core.arrived_from = core.ready.known
-        next_ready(core, now)
+        _expire_heads(core, now)
 
 
 def resume(core: QueueCore, now: float) -> None:
@@ -233,7 +268,9 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
         receiver.demand -= count
         receiver.byte_credit -= size
         receiver.messages += count
-        messages = ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published)
+        messages = ReceivedMessages(
+            start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published, span.failures
+        )
         effects.append(Tell(receiver.connection, messages, max(entry.event, core.barrier)))
 
 
@@ -269,7 +306,11 @@ def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
             core.total_out += count
             if span.deliveries > 1:
                 core.total_redelivered += count
-        taken.append(ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published))
+        taken.append(
+            ReceivedMessages(
+                start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published, span.failures
+            )
+        )
         after = max(after, entry.event)
         share -= count
         room -= batch.nbytes
@@ -277,7 +318,7 @@ def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
         end_wait(core, asked)
         if core.ttl_below:
             # What is behind it and has expired is not counted.
-            next_ready(core, now)
+            _expire_heads(core, now)
         answer = MessagesTaken(asked.request, tuple(taken), ready.messages)
         core.effects.append(Tell(receiver.connection, answer, after))
     return len(taken)
@@ -300,7 +341,7 @@ def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -
     room = reservation.bytes
     ranges: list[ReservedRange] = []
     while share > 0:
-        span = next_ready(core, now, ledger.min_sequence)
+        span = next_ready(core, now, ledger.min_sequence, reservation.below)
         if span is None:
             break
         entry, start = span.entry, span.start

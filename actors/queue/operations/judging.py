@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 def judge_anew(core: QueueCore) -> None:
     """Begin to judge what nobody holds, and what waits to leave; what was handed over is the dead-letter queue's."""
     core.outbox.doubt()
-    # Where nobody counts failures, nothing that is ready is worn out.
-    core.judging = Judging(None if core.settings.max_receives is None else 0)
+    # Where nobody counts failures and nothing is kept that is refused, nothing that is ready is worn out.
+    settings = core.settings
+    core.judging = Judging(0 if settings.max_receives is not None or settings.keeps_dead_letters else None)
 
 
 def judge_on(core: QueueCore, now: float) -> None:
@@ -55,5 +56,5 @@ def _step(core: QueueCore, judging: Judging) -> bool:
             return False
         left -= 1
         # If its time to live is over, the dispatch sees that.
-        core.put_back(doubted, None)
+        core.put_back(doubted.taken_back(), None)
     return True

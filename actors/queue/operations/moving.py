@@ -14,6 +14,7 @@ from actors.batch import ID_BYTES, MessageBatch
 from actors.errors import QueueError, QueueGoneError
 from actors.queue.operations.dead_letters import fitting
 from actors.queue.operations.dispatch import dispatch, next_ready
+from actors.queue.operations.dropping import drop_over
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.moves import MOVE_BATCHES, MOVE_BYTES, NoRoomError, Parcel, ParcelsStored, PausedError
 from actors.queue.vocabulary.replies import Tell
@@ -39,7 +40,7 @@ def take_parcels(core: QueueCore, below: int, most: int | None, id_prefix: bytes
     parcels: list[Parcel] = []
     size = 0
     while len(parcels) < MOVE_BATCHES and size < MOVE_BYTES and most != 0:
-        span = next_ready(core, now)
+        span = next_ready(core, now, 0, below)
         if span is None or span.start >= below:
             break
         entry, start = span.entry, span.start
@@ -48,7 +49,7 @@ def take_parcels(core: QueueCore, below: int, most: int | None, id_prefix: bytes
         # Together with what a dead letter gets later, it fits a frame.
         if (fits := fitting(batch, 0)) < count:
             count, batch = fits, batch.slice(0, fits)
-        parcel = Parcel(core.number, start, batch, entry.published)
+        parcel = Parcel(core.number, start, batch, entry.published, priority=entry.level)
         core.parcels[parcel] = core.ready.take(span, count)
         parcels.append(parcel)
         size += batch.nbytes
@@ -98,6 +99,8 @@ def settle(core: QueueCore, parcel: Parcel) -> int:
 def settle_all(core: QueueCore, parcels: tuple[Parcel, ...], now: float) -> int:
     """The same of several, of which nothing more is to be heard; what came back and the room that is left are for those who wait."""
     moved = sum(settle(core, parcel) for parcel in parcels)
+    if core.drops:
+        drop_over(core, now)
     # What is expired at the head may have waited for these to leave.
     dispatch(core, now)
     core.grant()
@@ -124,6 +127,8 @@ def store_parcels(core: QueueCore, command: StoreParcels, now: float) -> None:
             break
     core.effects.append(Tell(command.source, ParcelsStored(command.parcels, refusal)))
     dispatch(core, now)
+    if core.drops:
+        drop_over(core, now)
 
 
 def _store(core: QueueCore, parcel: Parcel, count: int) -> None:
@@ -134,7 +139,8 @@ def _store(core: QueueCore, parcel: Parcel, count: int) -> None:
     moved = MessagesMoved(((start, start + count),), dead=False)
     before = core.log.next_sequence
     # In one instant they are here and not there.
-    added = MessagesAdded(before, batch, core.wall_us, ttl_us=ttl_us, published=parcel.published)
+    level = core.settings.level_of(parcel.priority)
+    added = MessagesAdded(before, batch, core.wall_us, ttl_us=ttl_us, published=parcel.published, priority=level)
     core.commit(added, {parcel.source: moved})
     parcel.stored, parcel.event = count, core.last_event
     core.ready.add(core.log.next_sequence, count)

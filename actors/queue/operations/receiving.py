@@ -13,22 +13,20 @@ from typing import TYPE_CHECKING
 from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
 from actors.queue.operations import in_line
-from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
+from actors.queue.operations.failing import give_back
 from actors.queue.operations.in_line import consume_no_more, join_ring, waits_in_line
 from actors.queue.state.receivers import Receiver
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
 from actors.queue.vocabulary import commands
-from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesReturned, QueuePurged
+from actors.queue.vocabulary.events import MessagesAcknowledged, QueuePurged
 from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand, ReturnedForMore
 from actors.queue.vocabulary.replies import NothingHeld, ReceiverAttached
 from actors.queue.vocabulary.settings import (
     MAX_DELAYED,
     MAX_EXPIRED_RANGES,
-    MAX_RECEIVES_LIMIT,
     PURGE_BUDGET,
-    REJECTED_FAILURES,
     TIMER_BUDGET,
 )
 
@@ -55,7 +53,9 @@ def attach_receiver(core: QueueCore, command: commands.AttachReceiver, _now: flo
     receiver = core.receivers[connection] = Receiver(connection, visibility=visibility, priority=command.priority)
     core.use.come()
     in_line.come(core, receiver)
-    core.tell(connection, ReceiverAttached(waits_in_line(core, receiver), core.settings.max_receives is not None))
+    settings = core.settings
+    attached = ReceiverAttached(waits_in_line(core, receiver), settings.keeps_dead_letters, settings.retry_delay > 0)
+    core.tell(connection, attached)
 
 
 def is_new_receiver(core: QueueCore, connection: Connection) -> Connection:
@@ -103,7 +103,7 @@ def reject(core: QueueCore, command: commands.Rejected, now: float) -> None:
     Whether the queue has a place for dead letters is asked here alone: whoever rejects may have heard of it before that
     changed, or not yet.
     """
-    if command.drops and core.settings.max_receives is None:
+    if command.drops and not core.settings.keeps_dead_letters:
         acknowledge(core, commands.Acknowledged(command.ranges, command.connection), now)
         return
     delay = command.delay
@@ -127,7 +127,7 @@ def return_for_more(core: QueueCore, command: ReturnedForMore, now: float) -> No
     receiver = core.receiver(command.connection)
     ranges = checked_ranges(command.ranges)
     core.leases.check(receiver, ranges)
-    give_back(core, _taken_back(core, receiver, ranges), now, failed=False)
+    give_back(core, _taken_back(core, receiver, ranges), now, failed=None)
     core.ring.want_more(receiver, command.messages)
     join_ring(core, receiver)
     dispatch(core, now)
@@ -182,8 +182,8 @@ def limit_demand(core: QueueCore, command: LimitDemand, now: float) -> None:
         dispatch(core, now)
 
 
-def detach_receiver(core: QueueCore, connection: Connection, now: float, failed: bool = True) -> None:
-    """Forget a receiver, if it is one; what it holds is ready again at once, in its old place."""
+def detach_receiver(core: QueueCore, connection: Connection, now: float, failed: bool | None = True) -> None:
+    """Forget a receiver, if it is one; what it holds is ready again, in its old place, and has ``failed`` as of ``give_back``."""
     receiver = core.receivers.pop(connection, None)
     if receiver is None:
         return
@@ -196,52 +196,6 @@ def detach_receiver(core: QueueCore, connection: Connection, now: float, failed:
     consume_no_more(core, receiver, now)
     in_line.leave_line(core, receiver)
     dispatch(core, now)
-
-
-def give_back(
-    core: QueueCore,
-    spans: list[Span],
-    now: float,
-    delay: float = 0.0,
-    failed: bool = True,
-    reason: str | None = None,
-    error: str | None = None,
-) -> None:
-    """Make spans receivable again, after ``delay`` seconds; those that failed ``max_receives`` times leave for the dead-letter queue.
-
-    What comes back has failed unless its receiver says that nobody tried to handle it. So it counts if the receiver went away before
-    it said anything: that may be what the message did to it. Where failures count, what comes with a ``reason`` leaves at once. Of an
-    ``error`` nothing is kept but with what leaves: a queue that gets everything back remembers no text for it.
-    """
-    if not spans:
-        return
-    counts = core.settings.max_receives is not None
-    if failed:
-        for span in spans:
-            if counts and reason is not None:
-                span.failures, span.reason = REJECTED_FAILURES, reason
-            else:
-                span.failures = min(span.failures + 1, MAX_RECEIVES_LIMIT)
-                if core.settings.worn_out(span.failures):
-                    span.reason = error
-        if counts:
-            _remember(core, spans)
-    for span in spans:
-        span.replayed = True
-        core.put_back(span, now + delay if delay > 0 else None)
-    if counts:
-        hand_over(core, now)
-
-
-def _remember(core: QueueCore, spans: list[Span]) -> None:
-    """Have it survive a restart how often these have failed."""
-    joined: list[tuple[int, int, int]] = []
-    for start, stop, failures in sorted((span.start, span.stop, span.failures) for span in spans):
-        if joined and joined[-1][1:] == (start, failures):
-            joined[-1] = (joined[-1][0], stop, failures)
-        else:
-            joined.append((start, stop, failures))
-    core.commit(MessagesReturned(tuple(joined)))
 
 
 def expire_leases(core: QueueCore, now: float) -> None:
@@ -271,6 +225,8 @@ def end_delays(core: QueueCore, now: float) -> None:
     """Make receivable what was sent or returned with a delay that is over."""
     for span in each_due(core.ready.release_due, now, TIMER_BUDGET):
         core.log.delay_ended(span.entry.first)
+        if core.log.retries:
+            core.log.retries.forget(span.start, span.stop)
 
 
 def purge_step(core: QueueCore, below: int) -> int:
@@ -289,7 +245,7 @@ def purge_step(core: QueueCore, below: int) -> int:
         core.ready.drop(start, stop)
         ranges.append((start, stop))
     if ranges:
-        core.commit(QueuePurged(merged(ranges)))
+        core.commit(QueuePurged(merged(sorted(ranges))))
         core.grant()
     return sum(stop - start for start, stop in ranges)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.errors import (
@@ -13,6 +14,8 @@ from actors.errors import (
 )
 from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS, time_text
 from actors.queue.operations.dispatch import dispatch
+from actors.queue.operations.dropping import drop_over, in_record, let_go
+from actors.queue.operations.refusing import NoRoom, lets_die, refuse
 from actors.queue.state.capacity import GRANTED_AT_ONCE
 from actors.queue.state.catching_up import catch_up
 from actors.queue.state.senders import Incoming, Sender, groups, joined, producers_of, shape_of
@@ -52,7 +55,7 @@ def attach_sender(core: QueueCore, command: AttachSender, now: float) -> None:
     if command.shared is not None:
         sender.permits.queue = command.shared
     else:
-        core.tell(connection, SenderAttached(last))
+        core.tell(connection, SenderAttached(last, max_priority=core.settings.max_priority or 0))
 
 
 def request_capacity(core: QueueCore, command: RequestCapacity, _now: float) -> None:
@@ -69,7 +72,7 @@ def request_capacity(core: QueueCore, command: RequestCapacity, _now: float) -> 
 
 def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
     """Take a batch in, to be stored by the next ``store``: no other command may come between."""
-    client_sequence, batch, delay, ttl, connection = command
+    client_sequence, batch, delay, ttl, connection, priority = command
     sender = _sender(core, connection)
     stage, expected = sender.stage, sender.expected
     plain = delay is None and ttl is None and batch.ids is None and batch.keys is None and batch.headers is None
@@ -118,8 +121,9 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
             core.total_rejected += count
             if not behind:
                 sender.expected = client_sequence
-    shape = None if plain and stage is None else shape_of(batch, stage, delay_us, ttl_us)
-    core.incoming.append(Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected, shape))
+    level = core.settings.level_of(priority)
+    shape = None if plain and stage is None and not level else shape_of(batch, stage, delay_us, ttl_us, level)
+    core.incoming.append(Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected, shape, level))
 
 
 def used_beside(core: QueueCore, connection: Connection, messages: int, size: int) -> None:
@@ -159,11 +163,16 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
             Tell(item.sender.connection, SentMessages(item.up_to, number, item.rejected), core.last_event)
         )
         first += item.new
-        if item.rejected is not None and item.sender.stage is not None:
-            refuse_sender(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
+        if item.rejected is not None:
+            if item.sender.stage is not None:
+                refuse_sender(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
+            elif lets_die(core, item.rejected):
+                refuse(core, item.batch, None, wall_us, item.level)
     for sender, (_, error) in refused.items():
         refuse_sender(core, sender, error, now)
     dispatch(core, now)
+    if core.drops:
+        drop_over(core, now)
     core.grant()
 
 
@@ -199,7 +208,11 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
     first = log.next_sequence
     stage = group[0].sender.stage
     before = log.staged_bytes
-    core.commit(MessagesAdded(first, joined(group), wall_us, known, delay_us, ttl_us, stage, passing))
+    batch, level = joined(group), group[0].level
+    if core.drops and stage is None and not delay_us:
+        _store_dropping(core, MessagesAdded(first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level))
+        return
+    core.commit(MessagesAdded(first, batch, wall_us, known, delay_us, ttl_us, stage, passing, priority=level))
     count = log.next_sequence - first
     if stage is not None:
         numbers = first, log.next_sequence
@@ -211,6 +224,21 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
         core.ready.add(log.next_sequence, count)
     if ttl_us is not None:
         core.ttl_below = log.next_sequence
+
+
+def _store_dropping(core: QueueCore, added: MessagesAdded) -> None:
+    """Store what can be received at once in a queue that drops, and let go in the same instant of what that is too much for."""
+    dropped = in_record(core, len(added.batch), added.batch.nbytes, added.ttl_us)
+    core.commit(replace(added, dropped=dropped.ranges) if dropped.ranges else added)
+    let_go(core, dropped)
+    first, stop = added.first, core.log.next_sequence
+    if dropped.ranges and dropped.ranges[-1][1] > first:
+        # Some of its own are gone as they come.
+        first = dropped.ranges[-1][1]
+        core.ready.add_staged(first, first - added.first)
+    core.ready.add(stop, stop - first)
+    if added.ttl_us is not None:
+        core.ttl_below = core.log.next_sequence
 
 
 def _check_stage_open(core: QueueCore, stage: StageKey, delay: float | None, ttl: float | None) -> None:
@@ -302,12 +330,12 @@ def _no_room(core: QueueCore, count: int, size: int) -> str | None:
         if most is None:
             continue
         if amount > most:
-            return (
+            return NoRoom(
                 f"a batch of {amount} {unit}{with_overhead} is larger than queue {core.name!r} may hold, max_{unit} {most}: "
                 f"send smaller batches (max_batch_{unit})"
             )
         if there + amount > most:
-            return (
+            return NoRoom(
                 f"queue {core.name!r} is full: {there} of max_{unit} {most} {unit} are stored, "
                 f"and a batch of {amount}{with_overhead} does not fit"
             )

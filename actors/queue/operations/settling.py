@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch
+from actors.queue.operations.dropping import drop_over
+from actors.queue.operations.failing import put_back_beside, returned_beside
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesReturned
 from actors.queue.vocabulary.settings import REJECTED_FAILURES
@@ -25,32 +27,35 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.events import Event
 
 
-def settled_events(core: QueueCore, settlements: Iterable[Settlement]) -> list[Event]:
-    """What will have happened to the queue when these are settled; nothing has yet. What is only returned leaves no event.
+def settled_events(core: QueueCore, settlements: Iterable[Settlement], now: float) -> list[Event]:
+    """What will have happened to the queue when these are settled; nothing has yet. What is returned leaves an event where that counts.
 
     Raises:
         UnknownAcknowledgementError, InvalidRequestError: a receiver does not hold what it is said to hold.
     """
     acknowledged: list[Range] = []
     refused: list[Range] = []
+    returned: list[Event] = []
     for each in settlements:
         receiver = core.receiver(each.receiver)
         for ranges in (each.acknowledged, each.refused, each.returned):
             core.leases.check(receiver, ranges)
         acknowledged += each.acknowledged
         # Whether the queue has a place for dead letters is asked here alone.
-        (acknowledged if core.settings.max_receives is None else refused).extend(each.refused)
+        (refused if core.settings.keeps_dead_letters else acknowledged).extend(each.refused)
+        if each.returned and (event := returned_beside(core, receiver, each.returned, now)) is not None:
+            returned.append(event)
     events: list[Event] = []
     if acknowledged:
         events.append(MessagesAcknowledged(merged(sorted(acknowledged))))
     if refused:
         events.append(MessagesReturned(tuple((*part, REJECTED_FAILURES) for part in merged(sorted(refused)))))
-    return events
+    return events + returned
 
 
-def settle(core: QueueCore, settlement: Settlement) -> None:
+def settle(core: QueueCore, settlement: Settlement, now: float) -> None:
     """Have a receiver hold no more what is settled, which has happened to the log. It has no deadline for that, so all of it is there."""
-    receiver, leaves = core.receiver(settlement.receiver), core.settings.max_receives is not None
+    receiver, leaves = core.receiver(settlement.receiver), core.settings.keeps_dead_letters
     for part in settlement.acknowledged:
         core.leases.take(receiver, *part)
     for part in settlement.refused:
@@ -59,14 +64,14 @@ def settle(core: QueueCore, settlement: Settlement) -> None:
                 span.failures, span.reason, span.replayed = REJECTED_FAILURES, settlement.reason, True
                 core.put_back(span, None)
     for part in settlement.returned:
-        for span in core.leases.take(receiver, *part):
-            span.replayed = True
-            core.put_back(span, None)
+        put_back_beside(core, core.leases.take(receiver, *part), now)
 
 
 def settled_beside(core: QueueCore, _command: SettledBeside, now: float) -> None:
     """Hand over what leaves, deliver what came back, and grant the room that there is."""
     hand_over(core, now)
+    if core.drops:
+        drop_over(core, now)
     dispatch(core, now)
     core.grant()
 

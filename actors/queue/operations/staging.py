@@ -15,6 +15,7 @@ from actors.errors import (
     TransactionCommittedError,
 )
 from actors.queue.operations.dispatch import dispatch
+from actors.queue.operations.dropping import drop_over
 from actors.queue.operations.sending import detach_sender, refuse_sender
 from actors.queue.state.entries import spans_of, stored_entry
 from actors.queue.state.senders import Sender
@@ -70,7 +71,8 @@ def attach_stage(core: QueueCore, command: AttachSender, now: float) -> None:
     if command.shared is not None:
         sender.permits.queue = command.shared
     else:
-        core.tell(connection, SenderAttached(messages or None, core.is_committed(key)))
+        levels = core.settings.max_priority or 0
+        core.tell(connection, SenderAttached(messages or None, core.is_committed(key), max_priority=levels))
 
 
 def _check_way(core: QueueCore, key: StageKey, sender: Sender | None, *, through_exchange: bool) -> None:
@@ -128,6 +130,8 @@ def end_stages(core: QueueCore, command: EndStages, now: float) -> None:
             if key not in winners and core.versions.covers(key.writer, key.version):
                 refuse_sender(core, sender, TransactionCommittedError(key.writer, key.version), now)
     dispatch(core, now)
+    if core.drops:
+        drop_over(core, now)
     core.grant()
 
 

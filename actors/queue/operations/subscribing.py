@@ -16,6 +16,7 @@ from actors.queue.operations.browsing import lowest_stored
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
 from actors.queue.operations.dispatch import reserve as reserve_now
+from actors.queue.operations.dropping import drop_over
 from actors.queue.state.entries import spans_of
 from actors.queue.state.subscriptions import Absence, Ledger, Ownership, Reservation, Subscriber, pieces
 from actors.queue.structures.deadlines import each_due
@@ -184,6 +185,8 @@ def _give_back(core: QueueCore, ledger: Ledger, event: events.Event, now: float)
                 # It may have become worn out meanwhile, by other settings.
                 core.put_back(span, None)
     hand_over(core, now)
+    if core.drops:
+        drop_over(core, now)
     dispatch(core, now)
     return released
 

@@ -9,8 +9,10 @@ from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
 from actors.queue.operations import in_line
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
+from actors.queue.operations.dropping import drop_over
+from actors.queue.operations.failing import give_back
 from actors.queue.operations.in_line import consume_no_more, takes_wait
-from actors.queue.operations.receiving import give_back, is_new_receiver, tell_if_idle
+from actors.queue.operations.receiving import is_new_receiver, tell_if_idle
 from actors.queue.state.receivers import Receiver, Take
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import MessagesAcknowledged
@@ -136,6 +138,8 @@ def give_back_unseen(core: QueueCore, command: takes.GiveBackUnseen, now: float)
         core.put_back(span, None)
     # By settings that were altered meanwhile some may leave in place of coming back.
     hand_over(core, now)
+    if core.drops:
+        drop_over(core, now)
     tell_if_idle(core, receiver)
     dispatch(core, now)
 

@@ -91,6 +91,7 @@ class Capacity:
         waiting: who is to be granted more where there is room, in the order of their turns; to be looked at only.
         promised: what a queue that rejects has said yes to.
         put_off: since when there is something to be granted that a sender has left; None where there is not.
+        holds_back: whether nothing is granted though all that is asked for would be.
     """
 
     max_messages: InitVar[int | None]
@@ -99,6 +100,7 @@ class Capacity:
     waiting: OrderedDict[Permits, None] = field(default_factory=OrderedDict)
     promised: Promised = field(default_factory=Promised)
     put_off: float | None = None
+    holds_back: bool = False
     # Those of the waiting who hold nothing: looked at first, and alone when there is no room, so that a thousand
     # waiting senders cost nothing while there is none.
     _stuck: OrderedDict[Permits, None] = field(default_factory=OrderedDict)
@@ -259,7 +261,7 @@ class Capacity:
         """Grant what there is room for, in turns and in equal shares; once full, only when a good piece is free again."""
         self.note_stored(stored_messages, stored_bytes)
         if self.unlimited:
-            for permits in list(self.waiting):
+            for permits in () if self.holds_back else list(self.waiting):
                 self._give(permits, permits.wanted_messages, permits.wanted_bytes, effects)
             return
         if self._full:

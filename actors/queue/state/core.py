@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
+from actors.queue.state.counted import counted_or_not
 from actors.queue.state.line import line_of
 from actors.queue.state.log import QueueLog
-from actors.queue.state.ready import Outbox, unheld
+from actors.queue.state.ready import Outbox
 from actors.queue.state.receivers import DemandRing, LeaseTable, Receiver
-from actors.queue.state.restoring import remembered
+from actors.queue.state.restoring import ready_of, remembered
 from actors.queue.state.staged import CommittedVersions, Staged
 from actors.queue.state.subscriptions import Ownership, await_use
 from actors.queue.state.use import Use
@@ -21,7 +22,8 @@ from actors.queue.vocabulary.events import LAZY, MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.replies import Refused, Tell
 from actors.queue.vocabulary.settings import (
     DEFAULT_TRANSACTION_TIMEOUT,
-    REJECT,
+    DROP_HEAD,
+    REJECTING,
     QueueSettings,
 )
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from actors.errors import QueueError
     from actors.queue.state.entries import Span
+    from actors.queue.state.leveled_ready import LeveledReady
     from actors.queue.state.line import Line
     from actors.queue.state.permits import Permits
     from actors.queue.state.priority_ring import PriorityRing
@@ -96,6 +99,7 @@ class QueueCore:
         takes_all: whether a batch is stored whatever room there is, and can be received at once, where its sender asks for nothing else.
         batch_overhead: bytes that each stored batch counts for beside its size.
         rejects: whether the queue refuses what it has no room for, rather than granting nothing.
+        drops: whether it takes everything, and drops its oldest instead.
         paused: why senders may send nothing, whatever room there is; None while they may.
         unfinished_at: when a dispatch or a judging used up its budget; None while none is under way.
         judging: how far it is in judging anew, by other settings, what it holds; None while it is not.
@@ -108,7 +112,7 @@ class QueueCore:
     settings: QueueSettings
     log: QueueLog
     versions: CommittedVersions
-    ready: ReadyRanges
+    ready: ReadyRanges | LeveledReady
     leases: LeaseTable
     outbox: Outbox
     ring: DemandRing | PriorityRing
@@ -143,6 +147,7 @@ class QueueCore:
     judging: Judging | None
     paused: str | None
     rejects: bool
+    drops: bool
     takes_all: bool
     batch_overhead: int
     total_out: int
@@ -189,19 +194,35 @@ class QueueCore:
     def take_settings(self, settings: QueueSettings) -> None:
         """Have other settings, and what is only another form of them."""
         self.settings = settings
-        self.rejects = settings.overflow == REJECT
-        self.takes_all = not (self.rejects or settings.delay)
+        self.rejects = settings.overflow in REJECTING
+        self.drops = settings.overflow == DROP_HEAD
+        self.takes_all = not (self.rejects or settings.delay or settings.max_priority)
         self.usual_timing = (microseconds(settings.delay), None if settings.ttl is None else microseconds(settings.ttl))
+
+    def senders_limits(self) -> tuple[int | None, int | None]:
+        """What holds senders back of messages and bytes: not the limits of a queue that drops."""
+        return (None, None) if self.drops else (self.settings.max_messages, self.settings.max_bytes)
+
+    def counted(self, ready: ReadyRanges | LeveledReady) -> ReadyRanges | LeveledReady:
+        """What is ready, with its bytes where these count."""
+        return counted_or_not(ready, counts=self.drops and self.settings.max_bytes is not None)
+
+    def _may_be_over(self) -> bool:
+        """Whether there may be something to drop."""
+        most, most_bytes = self.settings.max_messages, self.settings.max_bytes
+        return (most is not None and self.ready.messages > most) or (
+            most_bytes is not None and self.log.stored_bytes > most_bytes
+        )
 
     def _begin(self, now: float) -> None:
         """Make the volatile state anew from the log: nobody is connected, and all that is not reserved is ready, after its delay."""
         self._withdraw_parcels()
-        self.ready = unheld(self.log)
+        self.ready = self.counted(ready_of(self.log))
         self.outbox = Outbox(now)
         self.leases = LeaseTable()
         self.ring = DemandRing()
         self.line = line_of(self.settings)
-        self.capacity = Capacity(self.settings.max_messages, self.settings.max_bytes, unlimited=self.rejects)
+        self.capacity = Capacity(*self.senders_limits(), unlimited=self.rejects)
         self.staged = Staged(
             self.name,
             self.settings,
@@ -233,9 +254,12 @@ class QueueCore:
             self.wait_deadlines,
             *(() if self.line is None else (self.line,)),
         )
-        counts = self.settings.max_receives is not None
+        counts = self.settings.counts_failures or self.settings.keeps_dead_letters
         for span, due in remembered(self.log, self.ready, self.clocks, now, counts=counts):
             self.put_back(span, due)
+        if self.drops and self._may_be_over():
+            # What says that it was dropped may be lost.
+            self.unfinished_at = now
         for ledger in self.log.ledgers.values():
             self.owners[ledger.name] = owner = Ownership(ledger)
             if ledger.left_us:

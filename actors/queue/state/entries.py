@@ -47,6 +47,8 @@ class Entry:
 
     large = False
     """Whether it takes so long to read that this is done beside the loop: see ``EntryTable.at_hand``."""
+    level = 0
+    """The level of the queue that its messages are of; 0 where the queue has none."""
 
     def __init__(self, first: int, stop: int, table: EntryTable) -> None:
         self.first = first
@@ -85,6 +87,11 @@ class Entry:
     @property
     def most_bytes(self) -> int:
         """Bytes of the whole batch's body, or a little more where only what stores it was measured."""
+        return self.size
+
+    @property
+    def extent_bytes(self) -> int:
+        """Its size as ``EntryTable.extents`` gives it."""
         return self.size
 
     @property
@@ -130,6 +137,16 @@ class Entry:
         return self.batch.slice(start - first, stop - first)
 
 
+class _OverLimit(str):
+    """No text of a receiver is the same object."""
+
+    __slots__ = ()
+
+
+OVER_LIMIT = _OverLimit("maxlen")
+"""The reason of a span that leaves because its queue is over its limit."""
+
+
 @dataclass(eq=False, slots=True)
 class Span:
     """Consecutive messages of one entry with one delivery history: ready, delayed, leased or reserved.
@@ -143,7 +160,8 @@ class Span:
         deadline: when its lease or delay ends, in seconds; None while no heap of deadlines has it, which is ``heap``.
         holder: the receiver that leases it, or None.
         since: when its holder got it, seconds; of a lease only.
-        reason: what the receiver said that has refused it for good, or has failed on it for the last time; a restart forgets it.
+        reason: what the receiver said that has refused it for good, or has failed on it for the last time; a restart forgets it. It is
+            `OVER_LIMIT` of one that leaves for that.
     """
 
     start: int
@@ -169,6 +187,12 @@ class Span:
         return Span(
             start, stop, self.entry, self.deliveries, self.replayed, self.failures, reason=self.reason, since=self.since
         )
+
+    def taken_back(self) -> Span:
+        """The same, which was about to leave and may stay: whether its queue is over its limit is looked at anew."""
+        if self.reason is OVER_LIMIT:
+            self.reason = None
+        return self
 
     def continues(self, other: Span) -> bool:
         """Whether it begins where ``other`` ends and the two can be delivered as one."""
@@ -243,7 +267,7 @@ class MemoryEntryTable:
     def add(self, event: MessagesAdded, number: int) -> int:
         """See ``EntryTable``."""
         first = event.first
-        entry = Entry(first, first + event.batch.count, _NEVER_ASKED)
+        entry = Entry(first, first + event.batch.count, NEVER_ASKED)
         entry.know(
             event.batch,
             event=number,
@@ -297,7 +321,7 @@ class MemoryEntryTable:
         raise AssertionError(f"{entry} is in memory and does not know its messages")
 
 
-_NEVER_ASKED = MemoryEntryTable(0)
+NEVER_ASKED = MemoryEntryTable(0)
 """What entries in memory have for a table. With a way back to their own, a queue that is deleted would stay until the collector looks
 at everything, which may be never."""
 

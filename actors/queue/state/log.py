@@ -10,9 +10,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from actors.queue.state.entries import MemoryEntryTable
+from actors.queue.state.retries import Retries
 from actors.queue.state.subscriptions import Ledger
 from actors.queue.structures.ranges import Range, RangeSet
 from actors.queue.vocabulary import events
@@ -132,6 +134,7 @@ class QueueLog:
         returns: how often what was given back has failed.
         delayed: batches that could not be received at once: first number to the number after the last and microseconds since the epoch.
             Whoever knows that a delay is over says so with ``delay_ended``; what is left of those that are is no part of the fold.
+        retries: what has failed and waits to be tried again; of those whose time is over as of ``delayed``.
         stages: what is held back for transactions that are not committed; ``staged_messages`` and ``staged_bytes`` are the
             sums over it, counted as those of what is stored.
         published_by: the number of the last commit that published something.
@@ -154,6 +157,7 @@ class QueueLog:
     returns: Returns = field(default_factory=Returns)
     # Two logs of the same events may differ in these: delays end with time, which a log knows nothing of, and events may be numbered anew.
     delayed: dict[int, tuple[int, int]] = field(default_factory=dict, compare=False)
+    retries: Retries = field(default_factory=Retries, compare=False)
     published_by: int = field(default=0, compare=False)
     added_by: int = field(default=0, compare=False)
     ttl_below: int = field(default=0, compare=False)
@@ -167,6 +171,7 @@ class QueueLog:
     total_dead_lettered: int = 0
     total_discarded: int = 0
     total_moved: int = 0
+    total_dropped: int = 0
 
     def apply(self, event: events.Event, number: int = 0) -> None:
         """Take in an event with its number; one that was taken in before changes nothing."""
@@ -214,6 +219,8 @@ class QueueLog:
             _note(event.producers, self.producers, MAX_PRODUCERS, self.temporary)
         if event.temporary:
             _note(event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers)
+        if event.dropped:
+            self.total_dropped += self._remove(event.dropped)
 
     def last_number(self, producer: str) -> int | None:
         """The number after the last one stored of a producer; None where nothing is known of it."""
@@ -280,12 +287,20 @@ class QueueLog:
         self.total_acknowledged += self._remove(event.ranges)
 
     def _returned(self, event: events.MessagesReturned, _number: int) -> None:
-        for start, stop, failures in event.returns:
+        delays = event.delays or repeat(0)
+        for (start, stop, failures), delay_us in zip(event.returns, delays, strict=False):
             for part_start, part_stop in self.acknowledged.gaps(start, stop):
                 self.returns.note(part_start, part_stop, failures)
+                if delay_us:
+                    self.retries.note(part_start, part_stop, event.returned_us + delay_us, delay_us)
+                elif self.retries:
+                    self.retries.forget(part_start, part_stop)
 
     def _expired(self, event: events.MessagesExpired, _number: int) -> None:
         self.total_expired += self._remove(event.ranges)
+
+    def _over_limit(self, event: events.MessagesDropped, _number: int) -> None:
+        self.total_dropped += self._remove(event.ranges)
 
     def _moved(self, event: events.MessagesMoved, _number: int) -> None:
         removed = self._remove(event.ranges)
@@ -365,6 +380,8 @@ class QueueLog:
             removed += acknowledged.add(start, stop)
             if self.returns:
                 self.returns.forget(start, stop)
+                if self.retries:
+                    self.retries.forget(start, stop)
             # A batch with two of the parts counts once.
             counted = -1
             for part_start, part_stop in parts:
@@ -399,6 +416,7 @@ _APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
     events.MessagesAcknowledged: QueueLog._acknowledged,
     events.MessagesReturned: QueueLog._returned,
     events.MessagesExpired: QueueLog._expired,
+    events.MessagesDropped: QueueLog._over_limit,
     events.MessagesMoved: QueueLog._moved,
     events.QueuePurged: QueueLog._purged,
     events.SubscriptionOwned: QueueLog._opened,

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from actors.queue.state.entries import Span, spans_of, stored_entry
+from actors.queue.state.receivable import Receivable
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.structures.spans import SpanMap, TimedSpans
 from actors.queue.vocabulary.settings import DEAD_LETTER_BATCHES, DEAD_LETTER_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from actors.queue.state.entries import Entry, EntryTable
     from actors.queue.state.log import QueueLog
     from actors.queue.structures.ranges import Range
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class ReadyRanges:
+class ReadyRanges(Receivable):
     """Fresh messages, returned spans, delayed spans.
 
     Fresh is what has not been delivered since the start. It is one range of numbers, however many there are. It has holes where somebody
@@ -134,6 +138,10 @@ class ReadyRanges:
         self._offered = span = self._fresh_span(position)
         return span
 
+    def first_below(self, minimum: int, below: int) -> Span | None:  # noqa: ARG002 - what has levels looks on
+        """As `first`; where there are levels and its first has no lower number than ``below``, the first that has."""
+        return self.first(minimum)
+
     def take(self, span: Span, count: int) -> Span:
         """Take the first ``count`` messages of ``span``, which ``first`` has just returned."""
         start = span.start
@@ -192,6 +200,13 @@ class ReadyRanges:
         found += islice(self._holes.each_gap(self._fresh_start, self.known), 1)
         start, stop = min(found, default=(below, below))
         return (start, min(stop, below)) if start < below else None
+
+    def in_order(self) -> Iterator[Range]:
+        """What can be received now, ascending, piece by piece; it must not change meanwhile."""
+        fresh = self._holes.each_gap(self._fresh_start, self.known) if self._fresh_start < self.known else ()
+        if not self._returned:
+            return iter(fresh)
+        return merge(((span.start, span.stop) for span in self._returned), fresh)
 
     def drop(self, start: int, stop: int) -> None:
         """Take out everything of a range, delayed messages too."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.queue.state.entries import spans_of, stored_entry
+from actors.queue.state.leveled_log import LeveledLog
+from actors.queue.state.leveled_ready import LeveledReady
+from actors.queue.state.ready import ReadyRanges, unheld
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary.settings import REJECTED_FAILURES
 
@@ -13,13 +16,17 @@ if TYPE_CHECKING:
 
     from actors.queue.state.entries import EntryTable, Span
     from actors.queue.state.log import QueueLog
-    from actors.queue.state.ready import ReadyRanges
     from actors.queue.structures.deadlines import Clocks
     from actors.queue.structures.ranges import Range
 
 
+def ready_of(log: QueueLog) -> ReadyRanges | LeveledReady:
+    """All of it that nobody has reserved, as fresh."""
+    return LeveledReady(log) if isinstance(log, LeveledLog) else unheld(log)
+
+
 def remembered(
-    log: QueueLog, ready: ReadyRanges, clocks: Clocks, now: float, *, counts: bool
+    log: QueueLog, ready: ReadyRanges | LeveledReady, clocks: Clocks, now: float, *, counts: bool
 ) -> Iterator[tuple[Span, float | None]]:
     """What is more than fresh: taken out of what is ready, span by span, each with when its delay is over.
 
@@ -31,8 +38,14 @@ def remembered(
         ready: all of it that nobody has reserved, as fresh; whoever asks puts back what comes before it asks for more.
         clocks: of the queue.
         now: the time of the start.
-        counts: whether the queue counts failures. Where nobody counts, a history is that of settings that are no more.
+        counts: whether the queue counts failures, or keeps what is refused. Where nobody does, a history is that of settings that are no
+            more.
     """
+    for start, stop, due in _remaining_retries(log, clocks, now):
+        for part in ready.carve(start, stop):
+            for piece, failures in log.returns.over(*part):
+                for span in _failed(log, piece, failures):
+                    yield span, due
     for first, due in _remaining_delays(log, clocks, now):
         for part in ready.carve(first, log.delayed[first][0]):
             # Some of it may have been delivered before a time of day that came twice.
@@ -44,6 +57,21 @@ def remembered(
             for part in ready.carve(start, stop):
                 for span in _failed(log, part, failures):
                     yield span, None
+
+
+def _remaining_retries(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[int, int, float]]:
+    """What waits to be tried again, each with until when; never longer than it was to."""
+    remaining: list[tuple[int, int, float]] = []
+    if not (retries := log.retries):
+        return remaining
+    wall_us = clocks.time_us(now)
+    for each in list(retries):
+        left_us = min(each.due_us - wall_us, each.delay_us)
+        if left_us > 0:
+            remaining.append((each.start, each.stop, now + left_us / US_PER_SECOND))
+        else:
+            retries.forget(each.start, each.stop)
+    return remaining
 
 
 def _remaining_delays(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[int, float]]:

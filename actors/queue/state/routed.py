@@ -24,7 +24,7 @@ from actors.queue.state.senders import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from actors.batch import Buffer, MessageBatch
     from actors.queue.state.senders import Producer
@@ -48,6 +48,7 @@ class Routed(NamedTuple):
         exchange: where they were published.
         routing_key: of those that have no key of their own.
         stage: where they are held back; None for what can be received at once.
+        priority: the level that they are of in the queue that has most; 0 where none has any.
     """
 
     sender: Producer
@@ -61,12 +62,21 @@ class Routed(NamedTuple):
     exchange: str = ""
     routing_key: str = ""
     stage: StageKey | None = None
+    priority: int = 0
 
     @property
     def shape(self) -> Shape:
         """What those have in common that are stored as one batch, beside their queues. Keys may differ, or be there or not."""
         batch = self.batch
-        return (batch.ids is None, batch.headers is None, self.exchange, self.delay, self.ttl, self.stage)
+        return (
+            batch.ids is None,
+            batch.headers is None,
+            self.exchange,
+            self.delay,
+            self.ttl,
+            self.stage,
+            self.priority,
+        )
 
     @property
     def first(self) -> int:
@@ -142,8 +152,18 @@ def grouped(routed: Iterable[Routed]) -> list[Group]:
     return groups
 
 
-def grouping(routed: Iterable[Routed], groups: list[Group]) -> Iterator[None]:
-    """Find the groups, as `grouped` has them: each step is one part."""
+def grouping(
+    routed: Iterable[Routed], groups: list[Group], level_in: Callable[[str, int], int | None] | None = None
+) -> Iterator[None]:
+    """Find the groups, as `grouped` has them: each step is one part.
+
+    With ``level_in``, which says of which level of a queue something is, what is of different levels of a queue need not stay in order:
+    messages of priorities that alternate are a group of each. A sender with a name is the exception, and so is one that stages: the
+    numbers that its queues remember only grow.
+    """
+    if level_in is not None:
+        yield from _by_level(routed, groups, level_in)
+        return
     # The last group that goes to exactly these queues, and the last that goes to each queue.
     by_queues: dict[Queues, Group] = {}
     last: dict[str, Group] = {}
@@ -158,6 +178,28 @@ def grouping(routed: Iterable[Routed], groups: list[Group]) -> Iterator[None]:
             groups.append(group)
             for queue in queues:
                 last[queue] = group
+        yield
+
+
+def _by_level(
+    routed: Iterable[Routed], groups: list[Group], level_in: Callable[[str, int], int | None]
+) -> Iterator[None]:
+    by_queues: dict[tuple[Queues, int], Group] = {}
+    # The last group of each level of a queue, and the last of all its levels, or where it has none.
+    last: dict[str | tuple[str, int], Group] = {}
+    for part in routed:
+        queues, level = part.queues, part.priority
+        levels = [(queue, each) for queue in queues if (each := level_in(queue, level)) is not None]
+        places: Iterable[str | tuple[str, int]] = queues
+        if levels and not part.name_bytes and part.stage is None:
+            leveled = {queue for queue, _ in levels}
+            places = [*levels, *(queue for queue in queues if queue not in leveled)]
+        group = by_queues.get((queues, level))
+        open_still = group is not None and all(last[place].number <= group.number for place in places)
+        if group is None or not open_still or not group.takes(part):
+            group = by_queues[queues, level] = Group(len(groups), part)
+            groups.append(group)
+            last.update(dict.fromkeys((*queues, *levels), group))
         yield
 
 

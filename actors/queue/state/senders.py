@@ -82,7 +82,7 @@ class Incoming(NamedTuple):
     """A batch that was accepted of ``sender``, whose numbers end before ``up_to``.
 
     ``known`` messages of it were stored before, ``new`` are to be; ``size`` is the bytes of all of it. ``rejected`` is why none are.
-    What has the same ``shape`` may be stored together.
+    What has the same ``shape`` may be stored together. ``level`` is that of the queue that it is of.
     """
 
     sender: Sender
@@ -95,6 +95,7 @@ class Incoming(NamedTuple):
     ttl_us: int | None
     rejected: str | None
     shape: Shape
+    level: int = 0
 
     @property
     def stored(self) -> MessageBatch:

@@ -69,7 +69,6 @@ class OfferBatch(NamedTuple):
     """Store ``batch``, whose first message has the sender's number ``sequence``. Reply: SentMessages.
 
     What comes in one turn is stored together: the batch is taken in at once, and stored and confirmed by the queue's ``store``.
-
     A queue that rejects stores all of a batch or nothing. What it rejects is confirmed with the reason, in its turn. So is all that the
     sender sent behind it: its messages stay in order. That ends when a batch comes with the number of the first one that was rejected, be
     it that one again or another. So the numbers of what is stored have no gaps, and nothing about a rejection needs to be remembered: sent
@@ -77,8 +76,8 @@ class OfferBatch(NamedTuple):
 
     Attributes:
         delay: until its messages can be received; None for what the queue declares.
-        ttl: from when it is stored, after which its messages are not delivered any more; None for what the queue declares, and where that
-            is less, that holds. It does not stop for a delay.
+        ttl: from when it is stored, after which they are not delivered any more, delayed or not; None for what the queue declares at most.
+        priority: in a queue with levels all are of that level, of the highest where it has none so high.
 
     Raises:
         DemandExceededError: it is more than was granted.
@@ -93,6 +92,7 @@ class OfferBatch(NamedTuple):
     delay: float | None = None
     ttl: float | None = None
     connection: Ref | None = None
+    priority: int = 0
 
 
 # --- from receivers
@@ -141,9 +141,10 @@ class Acknowledged(NamedTuple):
 class Rejected:
     """Messages come back, receivable again after ``delay`` in their old place; they have ``failed`` unless nobody tried them.
 
-    Those that have failed ``max_receives`` times leave for the dead-letter queue instead, with the ``error`` of the last time. With a
-    ``reason`` they leave at once, however seldom they have failed; in a queue without ``max_receives`` they come back as any others, or
-    are gone, where that ``drops`` them.
+    ``failed`` is None where the receiver leaves that to the queue: they have where failures count. What has failed waits for as long as
+    the queue has it wait, unless a ``delay`` is given. Those that have failed ``max_receives`` times leave for the dead-letter queue
+    instead, with the ``error`` of the last time. With a ``reason`` they leave at once, however seldom they have failed; in a queue that
+    keeps no dead letters they come back as any others, or are gone, where that ``drops`` them.
 
     Raises:
         UnknownAcknowledgementError: as of ``Acknowledged``.
@@ -152,7 +153,7 @@ class Rejected:
 
     ranges: Pairs
     delay: float = 0.0
-    failed: bool = True
+    failed: bool | None = True
     connection: Ref | None = None
     reason: str | None = None
     error: str | None = None
@@ -172,10 +173,10 @@ class Extended:
 class Left:
     """A connection ends, with its actor at the latest; known or not, it is forgotten.
 
-    What it held is receivable again at once, and has ``failed`` unless it says otherwise; its permits return, its reservations stay.
+    What it held is receivable again, and has ``failed`` as of ``Rejected``; its permits return, its reservations stay.
     """
 
-    failed: bool = True
+    failed: bool | None = True
     connection: Ref | None = None
 
 
@@ -286,7 +287,7 @@ class BrowseRequested:
 
     Stored is what is not acknowledged: ready, delayed, held, reserved or leaving. It changes nothing, not even what is known of the
     messages' deliveries. That is what they come with. Of one that is held or reserved it is how often it was delivered; of one that came
-    back likewise, where the queue counts (``max_receives``). Otherwise it is none, and not replayed.
+    back likewise, where the queue counts (``max_receives``, ``retry_delay``). Otherwise it is none, and not replayed.
 
     Raises:
         InvalidRequestError: the range is backwards.
@@ -313,13 +314,14 @@ class StoreDeadLetters:
     """Messages of the queue ``source`` that nobody could deal with. Reply, to ``source``: DeadLettersMoved, once they are durable here.
 
     They are stored whatever the limits: there is nowhere else for them. The queue's time to live holds for them; its delay, which is for
-    what is sent, does not. They stay ``published`` as they were.
+    what is sent, does not. They stay ``published`` as they were, and of their ``priority``.
     """
 
     source: Ref
     origin: Origin
     batch: MessageBatch
     published: Published | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ class OfferCopies(NamedTuple):
     delay: float | None
     ttl: float | None
     connection: Ref | None
+    priority: int
     further: tuple[str, ...]
 
 
@@ -129,6 +130,15 @@ class StageTallied:
 
     request: int
     held: tuple[tuple[str, int], ...]
+
+
+class LettersRefused:
+    """To the queue itself: some of what it has refused is to be published as dead letters."""
+
+    __slots__ = ()
+
+
+REFUSED = LettersRefused()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ class MessagesAdded:
         temporary: of those who sent it those whose name was made up for one run, as ``producers``.
         numbers: where the stage is written through an exchange, how far this queue has it with this batch.
         published: to which exchange, and with which routing key; None for what was sent to the queue itself.
+        dropped: what is dropped for it, as the queue is over its limit with it: the oldest, and some of its own where it is more than that.
+        priority: the level of the queue that they are of; 0 in a queue without levels. It is recorded by which stream has them.
     """
 
     first: int
@@ -50,6 +52,8 @@ class MessagesAdded:
     temporary: tuple[tuple[str, int], ...] = ()
     numbers: StageNumbers | None = None
     published: Published | None = None
+    dropped: tuple[Range, ...] = ()
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +67,30 @@ class MessagesAcknowledged:
 class MessagesReturned:
     """Messages came back that somebody failed to handle: ``returns`` has ranges, each with how often that has happened.
 
-    Happens only to queues that count failures (``max_receives``); others remember nothing of a delivery. In journals from before there
-    were two counters it is how often they were delivered, for every delivery was taken for a failure.
+    Happens only to queues that count failures (``max_receives``, ``retry_delay``), and where some are refused for good; others remember
+    nothing of a delivery. In journals from before there were two counters it is how often they were delivered, for every delivery was
+    taken for a failure.
+
+    Attributes:
+        returned_us: when, microseconds since the epoch; 0 where nothing waits.
+        delays: of each range the microseconds from then on for which it waits; empty where nothing does.
     """
 
     returns: tuple[tuple[int, int, int], ...]
+    returned_us: int = 0
+    delays: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MessagesExpired:
     """Nobody received these messages in their time, and no dead-letter queue wants them."""
+
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesDropped:
+    """These messages were the oldest of a queue over its limit, or had failed too often, and no dead-letter queue wants them."""
 
     ranges: tuple[Range, ...]
 
@@ -200,6 +218,7 @@ Event: TypeAlias = (
     | MessagesAcknowledged
     | MessagesReturned
     | MessagesExpired
+    | MessagesDropped
     | MessagesMoved
     | QueuePurged
     | SubscriptionOwned
@@ -213,7 +232,7 @@ Event: TypeAlias = (
 )
 
 LAZY: frozenset[type[Event]] = frozenset(
-    {MessagesAcknowledged, MessagesReturned, MessagesExpired, MessagesMoved, SubscriptionLeft}
+    {MessagesAcknowledged, MessagesReturned, MessagesExpired, MessagesDropped, MessagesMoved, SubscriptionLeft}
 )
-"""Nothing waits for these to be durable: if they are lost, messages are delivered again, possibly replayed, or expire again, and a
-subscription is forgotten later."""
+"""Nothing waits for these to be durable: if they are lost, messages are delivered again, possibly replayed, or expire or are
+dropped again, and a subscription is forgotten later."""

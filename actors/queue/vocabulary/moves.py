@@ -80,6 +80,7 @@ class Parcel:
         start: the number of the first of them there.
         batch: the messages with their ids.
         published: through which exchange they came; None for none. All of a parcel are of one stored batch, and have this in common.
+        priority: the level that they were of.
         stored: how many of the first are in the other queue, and here no more; None while it has not looked at them.
         withdrawn: they are the source's again, and the other queue must leave them.
         event: the number of the event by which the other queue has them.
@@ -92,6 +93,7 @@ class Parcel:
     stored: int | None = None
     withdrawn: bool = False
     event: int = 0
+    priority: int = 0
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -107,8 +109,8 @@ class MoveMessages:
     """Move what can be received now, the oldest first, to another queue. Answer: MessagesHandedOver, once what was moved is durable.
 
     What waits for a delay, is held, reserved, staged or leaving stays. In the other queue each message has its own id, which one that was
-    generated stays, its key and its headers. It is new there otherwise: stored now, delivered never. The queue's time to live holds for
-    it from now on; the queue's delay, which is for what is sent, does not.
+    generated stays, its key and its headers. It is new there otherwise: stored now, delivered never, and has never failed. The queue's
+    time to live holds for it from now on; the queue's delay, which is for what is sent, does not.
 
     Attributes:
         target: the other queue.
@@ -116,6 +118,9 @@ class MoveMessages:
         count: messages at most; None for all.
         below: only messages with lower numbers; None for those that are here now.
         seconds: when to answer, be there more or not.
+        keep_history: whether what dead letters say of their deaths stays in their headers. None keeps it, but for what goes back to the
+            queue in which it died last: that begins anew there, with the key that it had.
+        name: of the other queue, for the latter.
     """
 
     target: Ref
@@ -123,6 +128,8 @@ class MoveMessages:
     count: int | None = None
     below: int | None = None
     seconds: float = MOVE_SECONDS
+    keep_history: bool | None = True
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

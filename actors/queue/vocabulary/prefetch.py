@@ -41,7 +41,7 @@ class LimitDemand:
 
 @dataclass(frozen=True, slots=True)
 class ReturnedForMore:
-    """Messages come back as they are, and have not failed; with that the receiver demands so many ``messages``, before anybody is served.
+    """Messages come back, and have failed where that counts; so many ``messages`` are demanded with it, before anybody is served.
 
     Said one behind the other, what came back would go to whoever has demand in between, be it of a lower priority.
 

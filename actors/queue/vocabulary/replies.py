@@ -24,11 +24,13 @@ class SenderAttached:
         last_sequence: the sender's number after its last stored message; None if nothing is known of it.
         committed: whether its stage's version is committed already, so that nothing more can be sent.
         next_sequence: of a sender to an exchange, from where it numbers if it begins anew: above all that any queue has of it.
+        max_priority: the highest priority that makes a difference in this queue.
     """
 
     last_sequence: int | None
     committed: bool = False
     next_sequence: int | None = None
+    max_priority: int = 0
 
 
 class CapacityGranted(NamedTuple):
@@ -69,18 +71,20 @@ class ReceiverAttached:
     """The queue knows the receiver.
 
     ``waiting`` says that one receiver has the queue at a time, and another has it now: this one stands in line, and gets messages once it
-    is its turn.
-    ``dead_letters`` says that the queue counts failures, and so that what is refused for good leaves for a dead-letter queue.
+    is its turn. ``dead_letters`` says that the queue keeps what is refused for good. ``retries`` says that it has what has failed wait
+    before it is tried again.
     """
 
     waiting: bool = False
     dead_letters: bool = False
+    retries: bool = False
 
 
 class ReceivedMessages(NamedTuple):
     """Messages with the queue's numbers ``first``, ``first + 1``, ... and one delivery history.
 
-    ``published`` says to which exchange, and with which routing key; None for what was sent to the queue itself.
+    ``published`` says to which exchange, and with which routing key; None for what was sent to the queue itself. ``failures`` is how
+    often they have come back because somebody failed to handle them, as far as that is known.
     """
 
     first: int
@@ -89,6 +93,7 @@ class ReceivedMessages(NamedTuple):
     delivery_count: int
     possibly_replayed: bool
     published: Published | None = None
+    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +293,10 @@ Reply: TypeAlias = (
 
 Connection: TypeAlias = Hashable
 
-MAX_RECEIVES, EXPIRED, REJECTED = "max-receives", "expired", "rejected"
-"""Why messages become dead letters: failed so often, not received in their time, or refused for good by a receiver."""
+MAX_RECEIVES, EXPIRED, REJECTED, MAXLEN = "max-receives", "expired", "rejected", "maxlen"
+"""Why messages become dead letters: failed so often, not received in their time, refused for good by a receiver, or over a limit."""
+UNTRIED = frozenset({EXPIRED, MAXLEN})
+"""Those for which no receiver has tried them: where such messages come round, nobody stops them."""
 
 
 class Tell(NamedTuple):
@@ -315,8 +322,10 @@ class DeadLetter:
         ranges: their numbers here.
         published: through which exchange they came here; None for none.
         exchange: where they are published instead, by ``routing_key`` or the key of each; None where they go to the queue.
-        expired: whether they have expired, and no receiver has refused them.
+        expired: whether they have expired, or were too much, and no receiver has refused them.
         again: whether they would come round to where they have expired before: then they go to no declared queue.
+        over_limit: whether they were too much.
+        priority: the level that they were of.
     """
 
     queue: str | None
@@ -328,6 +337,8 @@ class DeadLetter:
     routing_key: str | None = None
     expired: bool = False
     again: bool = False
+    over_limit: bool = False
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actors.limits import (
     MAX_NAME_BYTES,
+    MAX_PRIORITY,
     MAX_QUEUE_EXPIRY_SECONDS,
     MAX_SUBSCRIPTION_EXPIRY_SECONDS,
     MAX_TTL_SECONDS,
@@ -15,6 +16,9 @@ from actors.limits import (
     time_text,
 )
 from actors.queue.vocabulary.stages import MAX_ENLISTED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DEFAULT_MAX_QUEUES = 10_000
 """Queues of one broker; a client that makes up names cannot make up memory."""
@@ -64,6 +68,10 @@ TIMER_BUDGET = 4_096
 """Expired leases or due delays handled in one tick; the next deadline is then at once."""
 EXPIRY_BUDGET = 256
 """Batches past their time to live that are dropped in one go; each may have to be read from the disk to know its time."""
+DROP_BUDGET = 256
+"""Batches, or parts of them, that a queue over its limit drops in one go."""
+COUNT_BUDGET = 512
+"""Batches whose bytes a queue counts in one go that is to drop what is over its limit of bytes."""
 PURGE_BUDGET = 256
 """Batches, or parts of batches that are left of them, that a purge drops in one go: some milliseconds of work."""
 JUDGE_BUDGET = 512
@@ -79,10 +87,21 @@ DEAD_LETTER_PART_BYTES = 4 * 1024 * 1024
 """Bytes of messages, and of headers that say why they are dead, in one batch of dead letters: together they fit a frame."""
 
 
-BLOCK, REJECT = "block", "reject"
-"""What a queue at its limit does: grants its senders nothing, or refuses what they send."""
+BLOCK, REJECT, REJECT_DEAD_LETTER, DROP_HEAD = "block", "reject", "reject-dead-letter", "drop-head"
+"""What a queue at its limit does: grants its senders nothing, refuses what they send, or does so and has it be a dead letter, or drops
+its oldest messages."""
+OVERFLOWS = (BLOCK, REJECT, REJECT_DEAD_LETTER, DROP_HEAD)
+REJECTING = frozenset({REJECT, REJECT_DEAD_LETTER})
+LETTING_GO = frozenset({REJECT_DEAD_LETTER, DROP_HEAD})
+"""Those for which messages are dead letters where a queue or an exchange is named for these."""
 MAX_RECEIVES_LIMIT = 1_000
 """The largest ``max_receives``: a message that failed so often will not succeed. Failures are not counted beyond it."""
+MAX_FAILURES = "max_failures"
+"""What ``max_receives`` may be called as well, wherever settings are said: it counts failures."""
+ALIASES = {MAX_FAILURES: "max_receives"}
+"""Other names of settings, wherever they are said; shown and stored they are by their own."""
+DEFAULT_RETRY_MAX_DELAY = 60.0
+"""Seconds to which the time between two tries grows, unless ``retry_delay`` itself is longer."""
 REJECTED_FAILURES = MAX_RECEIVES_LIMIT + 1
 """What stands in the place of a message's failures when a receiver has refused it for good: worn out, whatever ``max_receives`` is."""
 
@@ -96,8 +115,9 @@ class QueueSettings:
             broker's watermarks.
         max_bytes: bytes stored and granted together, each stored batch with ``ENTRY_OVERHEAD_BYTES``; None likewise.
         visibility_timeout: seconds until a message that was delivered and not acknowledged can be received again.
-        overflow: at a limit, ``block`` grants senders nothing; ``reject`` refuses what they send.
-        max_receives: a message that has failed so often goes to the dead-letter queue; None for never.
+        overflow: at a limit, ``block`` grants senders nothing; ``reject`` refuses what they send, and ``reject-dead-letter`` has it be a
+            dead letter besides; ``drop-head`` drops the oldest that are ready, and only what is ready counts towards its limits.
+        max_receives: a message that has failed so often goes to the dead-letter queue; None for never. ``max_failures`` is the same.
         dead_letter_queue: its name; None for the queue's own with ``.dead`` after it.
         delay: seconds until a message that was sent can be received, unless its sender says otherwise.
         ttl: seconds after which a message nobody received is of no use, unless its sender says less; None for never. Of 0 it goes to who
@@ -114,6 +134,12 @@ class QueueSettings:
             never. They count anew from each start.
         single_active_consumer: one receiver gets everything as long as it receives, and the others wait. An ``exclusive`` queue is
             stricter: it passes nothing over, and who has it keeps it until it has left.
+        retry_delay: seconds until what has failed once can be received again, where its receiver says nothing else; 0 for at once. With
+            each failure it is twice as long.
+        retry_max_delay: seconds to which that grows.
+        drop_failed: whether what has failed ``max_receives`` times is dropped, and no dead letter.
+        max_priority: its highest level. What has a higher priority is received before what has a lower one, and of one in order; above
+            this counts as this. None for a queue without levels, which takes no notice of priorities.
 
     Raises:
         ValueError: a value that cannot be; the text names it.
@@ -136,6 +162,10 @@ class QueueSettings:
     dead_letter_routing_key: str | None = None
     expires: float | None = None
     single_active_consumer: bool = False
+    retry_delay: float = 0.0
+    retry_max_delay: float = DEFAULT_RETRY_MAX_DELAY
+    drop_failed: bool = False
+    max_priority: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_messages", "max_bytes", "max_staged_messages", "max_staged_bytes"):
@@ -147,8 +177,8 @@ class QueueSettings:
                 f"a visibility timeout of {time_text(self.visibility_timeout)} is not above 0 and at most "
                 f"{time_text(MAX_VISIBILITY_SECONDS)}"
             )
-        if self.overflow not in (BLOCK, REJECT):
-            raise ValueError(f"overflow is {self.overflow!r:.40}, not {BLOCK!r} or {REJECT!r}")
+        if self.overflow not in OVERFLOWS:
+            raise ValueError(f"overflow is {self.overflow!r:.40}, not one of {', '.join(OVERFLOWS)}")
         if self.max_receives is not None and not 1 <= self.max_receives <= MAX_RECEIVES_LIMIT:
             raise ValueError(f"max_receives is {self.max_receives}, not between 1 and {MAX_RECEIVES_LIMIT}")
         if not 0 <= self.delay <= MAX_VISIBILITY_SECONDS:
@@ -167,9 +197,21 @@ class QueueSettings:
             raise ValueError(
                 f"the queue expires after {time_text(self.expires)}, which is not above 0 and at most {time_text(most)}"
             )
-        if self.dead_letter_queue is not None and self.max_receives is None and self.ttl is None:
-            raise ValueError("a dead-letter queue is given, but neither max_receives nor ttl sends anything there")
+        self._check_retries()
+        if self.max_priority is not None and not 1 <= self.max_priority <= MAX_PRIORITY:
+            raise ValueError(f"max_priority is {self.max_priority}, not between 1 and {MAX_PRIORITY}")
         self._check_dead_letter_exchange()
+
+    def _check_retries(self) -> None:
+        for name in ("retry_delay", "retry_max_delay"):
+            if not 0 <= (value := getattr(self, name)) <= MAX_VISIBILITY_SECONDS:
+                raise ValueError(
+                    f"a {name} of {time_text(value)} is not between 0 and {time_text(MAX_VISIBILITY_SECONDS)}"
+                )
+        if self.drop_failed and self.dead_letters_named:
+            raise ValueError(
+                "drop_failed is set, and a place for dead letters is named: what has failed too often goes there or is dropped"
+            )
 
     def _check_dead_letter_exchange(self) -> None:
         if self.dead_letter_exchange is None:
@@ -188,12 +230,10 @@ class QueueSettings:
             raise ValueError(
                 "a dead-letter queue and a dead-letter exchange are given: dead letters go to one of them, so leave the other empty"
             )
-        if self.max_receives is None and self.ttl is None:
-            raise ValueError("a dead-letter exchange is given, but neither max_receives nor ttl sends anything there")
 
     @property
     def dead_letters_named(self) -> bool:
-        """Whether a queue or an exchange is named for dead letters: what expires goes there too, and is dropped otherwise."""
+        """Whether a queue or an exchange is named for dead letters: what expires or is over a limit goes there, and is gone otherwise."""
         return self.dead_letter_queue is not None or self.dead_letter_exchange is not None
 
     def nearer_in_messages(self, messages: int, size: int) -> bool:
@@ -202,8 +242,25 @@ class QueueSettings:
             return self.max_bytes is None
         return messages * self.max_bytes >= size * self.max_messages
 
+    @property
+    def keeps_dead_letters(self) -> bool:
+        """Whether what a receiver refuses for good is kept somewhere: where a place is named, or the queue's own is used."""
+        return self.dead_letters_named or (self.max_receives is not None and not self.drop_failed)
+
+    @property
+    def counts_failures(self) -> bool:
+        """Whether it is recorded how often a message has failed: for a limit, or for when it comes again."""
+        return self.max_receives is not None or self.retry_delay > 0
+
+    def level_of(self, priority: int) -> int:
+        """The level that messages of a priority are of; 0 where there are none."""
+        most = self.max_priority
+        return 0 if most is None or not priority else min(priority, most)
+
     def worn_out(self, failures: int) -> bool:
         """Whether messages that have failed so often may not be delivered again."""
+        if failures == REJECTED_FAILURES and self.keeps_dead_letters:
+            return True
         return self.max_receives is not None and failures >= self.max_receives
 
 
@@ -222,6 +279,9 @@ def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
         dead_letter_routing_key=None,
         expires=None,
         single_active_consumer=False,
+        retry_delay=0.0,
+        drop_failed=False,
+        max_priority=None,
     )
 
 
@@ -234,7 +294,7 @@ AT_ONCE = -1
 class Unit(Enum):
     """What a setting of a queue counts or names."""
 
-    COUNT = "messages, or failures of one"
+    COUNT = "messages, failures of one, or priorities"
     BYTES = "bytes"
     SECONDS = "seconds"
     FLAG = "true or false"
@@ -280,7 +340,7 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
         "After which an unacknowledged message is delivered again.",
         label="visibility s",
     ),
-    Setting("overflow", Unit.CHOICE, "What a full queue does: let senders wait, or refuse."),
+    Setting("overflow", Unit.CHOICE, "What a full queue does: let senders wait, refuse, or drop."),
     Setting("max_receives", Unit.COUNT, "Failures of a message until it is dead-lettered.", none=0),
     Setting(
         "dead_letter_queue",
@@ -314,12 +374,33 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("expires", Unit.SECONDS, "After which a queue that nobody uses is deleted, with what it holds.", none=0),
     Setting("single_active_consumer", Unit.FLAG, "One receiver gets everything; the others wait to go on."),
+    Setting("retry_delay", Unit.SECONDS, "Until what has failed comes again; each time twice as long."),
+    Setting("retry_max_delay", Unit.SECONDS, "To which that grows."),
+    Setting("drop_failed", Unit.FLAG, "What has failed max_receives times is dropped, and no dead letter."),
+    Setting(
+        "max_priority", Unit.COUNT, "The highest priority; messages of a higher one go first.", none=0, word=NO_LIMIT
+    ),
 )
 """Every setting of a queue, in the order of ``QueueSettings``."""
+
+
+def by_own_names(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as they are said, each by its own name; raises ValueError where one is said by both of its names."""
+    found = {name: value for name, value in said.items() if name not in ALIASES}
+    for alias, name in ALIASES.items():
+        if said.get(alias) is None:
+            continue
+        if found.get(name) is not None:
+            raise ValueError(f"{alias} and {name} are one setting, and both are said: leave one of them out")
+        found[name] = said[alias]
+    return found
+
+
 UNALTERABLE = {
     "exclusive": "its receivers rely on it",
     "durable": "what was confirmed was so for it",
     "single_active_consumer": "its receivers rely on it",
+    "max_priority": "what it holds is stored by its levels",
 }
 """Settings that a queue keeps as long as it is there, each with why."""
 

@@ -89,6 +89,7 @@ class QueueStatistics:
         transactions: how many transactions these are.
         total_discarded: messages ever staged and not published.
         total_moved: messages that somebody moved to another queue.
+        total_dropped: messages dropped because the queue was over its limit.
         attached_senders: how many connections send.
         attached_receivers: how many connections receive, take or own subscriptions.
         waiting_senders: how many of those who send can send nothing for want of room.
@@ -125,6 +126,7 @@ class QueueStatistics:
     transactions: int = 0
     total_discarded: int = 0
     total_moved: int = 0
+    total_dropped: int = 0
     attached_senders: int = 0
     attached_receivers: int = 0
     waiting_senders: int = 0

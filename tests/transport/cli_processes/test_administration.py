@@ -145,8 +145,10 @@ def test_open_transactions_are_listed_and_aborted(broker: BrokerProcess, queue: 
 
 
 def test_a_setting_that_cannot_be_beside_the_brokers_is_wrong_usage(broker: BrokerProcess, queue: str) -> None:
-    told = broker.run("queue create", queue, "--dead-letter-queue", "elsewhere")
-    text = "a dead-letter queue is given, but neither max_receives nor ttl sends anything there"
+    told = broker.run("queue create", queue, "--dead-letter-queue", "elsewhere", "--drop-failed")
+    text = (
+        "drop_failed is set, and a place for dead letters is named: what has failed too often goes there or is dropped"
+    )
     assert told == (2, b"", f"penstock queue create: {text}\n")
     code, _, err = broker.run("queue create", queue, "--dead-letter-queue", queue, "--max-receives", "3")
     assert (code, "its own dead-letter queue" in err) == (2, True)

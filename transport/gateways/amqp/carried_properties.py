@@ -20,7 +20,7 @@ from actors.batch import (
     readable_headers,
 )
 from actors.exchanges.message_tables import carry
-from actors.queue.operations.dead_letters import deaths_of
+from actors.queue.vocabulary.deaths import deaths_of
 from transport.errors import LocalProtocolError
 from transport.gateways.amqp.deaths import is_dead, others_of, with_deaths
 from transport.gateways.amqp.errors import AmqpError
@@ -41,6 +41,8 @@ MAX_REMEMBERED: Final = 256
 MAX_REMEMBERED_BYTES: Final = 1_024
 """those of more bytes are not."""
 
+DELIVERY_COUNT: Final = "x-delivery-count"
+"""The header by which a queue with a limit says how often a message has failed."""
 SMALL_BYTES: Final = MAX_TABLE_BYTES // 4 // (MAX_HEADERS_PER_MESSAGE + MORE_HEADERS)
 """Of a header that is small: as many as a message may have fit a table, whatever characters they have."""
 
@@ -73,6 +75,11 @@ def delivered_properties(messages: ReceivedMessages, shown: Callable[[str], str]
         messages: these.
         shown: what a queue or an exchange of the broker's is called in their consumer's virtual host.
     """
+    if messages.failures:
+        # Of few messages: the others go on without a step for each.
+        return [
+            _with_failures(raw, messages.failures) for raw in delivered_properties(messages._replace(failures=0), shown)
+        ]
     batch, published = messages.batch, messages.published
     if batch.headers is None:
         return list(repeat(NO_PROPERTIES, len(batch)))
@@ -91,6 +98,16 @@ def delivered_properties(messages: ReceivedMessages, shown: Callable[[str], str]
         raw or _dead_properties(each, key or common, messages.enqueued_us, shown)
         for raw, each, key in zip(found, headers, keys, strict=True)
     ]
+
+
+def _with_failures(raw: bytes, failures: int) -> bytes:
+    """The properties of a message that has failed so often; where its own headers leave no room for that, nothing is said of it."""
+    properties = Properties(raw)
+    entries = [entry for entry in properties.headers or () if entry.name != DELIVERY_COUNT]
+    try:
+        return properties.replaced(headers=Table([*entries, Entry(DELIVERY_COUNT, "l", failures)])).raw
+    except LocalProtocolError:
+        return raw
 
 
 def _dead_properties(headers: bytes, key: bytes, stored_us: int, shown: Callable[[str], str]) -> bytes:

@@ -68,7 +68,7 @@ class Channel:
         self.number = number
         self.link = link
         self.names = link.names
-        self.publishing = Publishing(self)
+        self.publishing = Publishing(self, link.operations.has_levels)
         self.consuming: Receiving | None = None
         self.last_queue = ""
         self.declaring = Declaring(self)

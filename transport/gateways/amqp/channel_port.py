@@ -112,8 +112,10 @@ class Link(Protocol):
         lines: as of `channel_publishing.Connected`.
         owner: what the connection's own queues go with; None where it has none.
         receivers: the actors that receive for it.
+        broker_ends: as of `departures.Connected`.
     """
 
+    broker_ends: bool
     claims: Claims
     departures: Departures
     receivers: Receivers

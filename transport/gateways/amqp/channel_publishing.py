@@ -19,7 +19,7 @@ from transport.gateways.amqp.carried_properties import headers_column
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.events import Published
 from transport.gateways.amqp.further_keys import FLAGGED, IN_BOTH, Keys, further_keys, may_name_more
-from transport.gateways.amqp.published import ttl_of
+from transport.gateways.amqp.published import PRIORITY_BIT, priority_of, ttl_of
 from transport.gateways.amqp.publishing_line import WHY_BLOCKED, Host, Line, Piece
 from transport.gateways.amqp.reply_codes import ReplyCode
 
@@ -37,8 +37,8 @@ MOST_LINES_OF_CONNECTION: Final = 4_096
 
 NO_FURTHER: Final[Keys] = ()
 
-Way = tuple[str, bool, float | None, Keys]
-"""Exchange, ``mandatory``, time to live, and the routing keys beside the message's own."""
+Way = tuple[str, bool, float | None, Keys, int]
+"""Exchange, ``mandatory``, time to live, the routing keys beside the message's own, and the priority, where some queue has levels."""
 
 
 class _Looked(NamedTuple):
@@ -92,6 +92,7 @@ class Publishing:
 
     Args:
         host: the channel.
+        has_levels: whether priorities make a difference to any queue.
 
     Attributes:
         confirms: what the client is to be told; None where it does not ask for confirms.
@@ -99,8 +100,9 @@ class Publishing:
         waiting_bytes: of what waits for room.
     """
 
-    def __init__(self, host: OnConnection) -> None:
+    def __init__(self, host: OnConnection, has_levels: Callable[[], bool] = lambda: False) -> None:
         self.confirms: Confirms | None = None
+        self._has_levels = has_levels
         self.transacted = False
         self.waiting_bytes = 0
         self._host = host
@@ -117,7 +119,7 @@ class Publishing:
         """
         ways, all_keys, all_properties, refused = self._looked_at(event)
         start = 0
-        for (exchange, mandatory, ttl, further), group in groupby(ways):
+        for (exchange, mandatory, ttl, further, priority), group in groupby(ways):
             line = self._line(exchange, mandatory=mandatory)
             if line is None:
                 raise NoLineError(_rest(event, start))
@@ -128,7 +130,7 @@ class Publishing:
             column = BinaryColumn.from_values(keys) if any(keys) else None
             batch = MessageBatch(payloads, None, column, headers)
             first = 0 if self.confirms is None else self.confirms.number(len(keys))
-            line.take(Piece(batch, ttl, first, further))
+            line.take(Piece(batch, ttl, first, further, priority))
             start = stop
         if refused is not None:
             raise refused
@@ -152,7 +154,8 @@ class Publishing:
                     # What waits for a line comes again as it was.
                     seen = list(seen) if seen is properties else seen
                     seen[at] = shown
-                ways.append((method.exchange, method.mandatory, ttl, further))
+                priority = priority_of(raw) if raw[0] & PRIORITY_BIT and self._has_levels() else 0
+                ways.append((method.exchange, method.mandatory, ttl, further, priority))
                 keys.append(method.routing_key.encode())
         except AmqpError as error:
             refused = self._first_refused(method.exchange, error)

@@ -80,7 +80,7 @@ class AmqpConnection(Served[Any]):
         self._channels: dict[int, Channel] = {}
         # Told to close, and not answered yet.
         self._closing: set[int] = set()
-        self._gone = self._holds = self._draining = self._leaving = False
+        self._gone = self._holds = self._draining = self._leaving = self.broker_ends = False
         self._blocked_word = BlockedWord(partial(self._say, 0), lambda: any_explains(self._channels.values()))
         # The client has said that it closes, or the broker ends; in so long it does, be all stored or not.
         self._leaves: asyncio.TimerHandle | None = None
@@ -140,7 +140,7 @@ class AmqpConnection(Served[Any]):
         if self._negotiation.state is not State.RUNNING:
             super().drain()
             return
-        self._draining = True
+        self._draining = self.broker_ends = True
         for receiving in all_consuming(self._channels.values()):
             receiving.stop()
         if self._leaves is not None:
@@ -157,6 +157,7 @@ class AmqpConnection(Served[Any]):
     def connection_ending(self, error: Exception | None) -> None:
         """What its channels hold goes back at once."""
         super().connection_ending(error)
+        self.broker_ends = self.broker_ends or self._connections.ending
         self._admission.stop()
         if self._leaves is not None:
             self._leaves.cancel()

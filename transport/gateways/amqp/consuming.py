@@ -154,12 +154,12 @@ class Consumer:
         """Messages are done with."""
         self._tell(Acknowledged(ranges, self.actor))
 
-    def give_back(self, ranges: Ranges, *, failed: bool) -> None:
-        """Messages are to be delivered again, to whomever."""
+    def give_back(self, ranges: Ranges, *, failed: bool | None) -> None:
+        """Messages are to be delivered again, to whomever; they have failed, or None: they have where the queue counts that."""
         self._tell(Rejected(ranges, 0.0, failed, self.actor))
 
     def give_back_for_more(self, ranges: Ranges, messages: int) -> int:
-        """So many messages are to be delivered again, and have not failed.
+        """So many messages are to be delivered again, and have failed where the queue counts that.
 
         How many of them it has asked for anew with that: who goes before others gets them again before those do.
         """
@@ -169,7 +169,7 @@ class Consumer:
         if again:
             self._tell(ReturnedForMore(ranges, again, self.actor))
         else:
-            self.give_back(ranges, failed=False)
+            self.give_back(ranges, failed=None)
         return again
 
     def refuse(self, ranges: Ranges, reason: str) -> None:
@@ -180,12 +180,12 @@ class Consumer:
         """The socket takes more, or not."""
         self._tell(Writable(writable))
 
-    def leave(self) -> None:
-        """It receives no more; what it holds goes back to its queue, and has not failed."""
+    def leave(self, *, failed: bool | None = False) -> None:
+        """It receives no more; what it holds goes back to its queue, and has failed as of `give_back`."""
         self.ended = True
         if self.actor is not None and self.actor.is_alive():
             inbox = self.actor.actor_inbox
-            if not inbox.handled(left := Left(failed=False)):
+            if not inbox.handled(left := Left(failed=failed)):
                 inbox.offer_beyond_bound(left)
             # At once where it can: what the queue is asked from now on is behind that.
             self.actor.stop_now()
@@ -262,7 +262,7 @@ def _refuse(consumer: Consumer, ranges: Ranges, _messages: int) -> int:
 
 
 def _give_back(consumer: Consumer, ranges: Ranges, messages: int) -> int:
-    # Nobody counts how often: a queue of AMQP has no limit unless told.
+    # A queue of AMQP has no limit unless told, and then nobody counts how often.
     return consumer.give_back_for_more(ranges, messages)
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from actors.queue.operations.dead_letters import DEATH_HEADERS, ERROR, REASON
 from actors.queue.structures.deadlines import US_PER_SECOND
+from actors.queue.vocabulary.deaths import DEATH_HEADERS, ERROR, REASON
 from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, REJECTED
 from transport.errors import LocalProtocolError
 from transport.gateways.amqp.tables import Entry, Field, Table

@@ -29,7 +29,7 @@ from transport.gateways.amqp.equivalence import DeclaredWith, check_queue, check
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.names import check_new, on_one_line
 from transport.gateways.amqp.plain_tables import plain
-from transport.gateways.amqp.queue_arguments import check_again, settings_of
+from transport.gateways.amqp.queue_arguments import settings_of
 from transport.gateways.amqp.reply_codes import ReplyCode
 
 if TYPE_CHECKING:
@@ -150,9 +150,7 @@ class Declaring:
         owner = self._channel.link.owner if method.exclusive else None
         if there.owner is not owner or (method.exclusive and there.owner is None):
             raise self._locked(name)
-        declared, present = DeclaredWith(method.auto_delete, method.arguments), DeclaredWith.of(there.arguments)
-        if present is not None:
-            check_again(method.arguments, present.arguments, self._names.queue_text(name))
+        declared = DeclaredWith(method.auto_delete, method.arguments)
         durable = method.durable and not method.exclusive
         wanted = partial(self._settings, name, method)
         check_queue(there, declared, durable, wanted, self._names.queue_text(name), self._names.shown_name)

@@ -24,12 +24,10 @@ from transport.gateways.amqp.definitions_policies import Policies
 from transport.gateways.amqp.equivalence import DeclaredWith
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.names import RESERVED, Names
-from transport.gateways.amqp.queue_arguments import LATER, ArgumentRefusedError, settings_of
+from transport.gateways.amqp.queue_arguments import ArgumentRefusedError, settings_of
 from transport.gateways.amqp.tables import Table
 from transport.wire.names import check_name
 
-LIMITS: Final = ("x-max-length", "x-max-length-bytes")
-"""Arguments that cannot stand where what a full queue does cannot be said."""
 SETTINGS: Final = (
     "max_messages",
     "max_bytes",
@@ -44,6 +42,8 @@ SETTINGS: Final = (
     "dead_letter_routing_key",
     "expires",
     "single_active_consumer",
+    "drop_failed",
+    "max_priority",
 )
 """Settings of a queue that its definition decides; the others are the broker's."""
 MOST_NAMED: Final = 3
@@ -201,9 +201,7 @@ class _Planning:
             effective, policies = self._policies.applied(defined._replace(arguments=kept))
             said = settings_of(Table.of(self._supported(effective, text, " of its policies")), text)
             settings = QueueSettings(**_named(said, names), durable=True)
-            # Its clients declare it with what is not there yet, and were not told to do otherwise.
-            later = {each: value for each, value in defined.arguments.items() if each in LATER}
-            declared_with = DeclaredWith(defined.auto_delete, Table.of(kept | later)).kept()
+            declared_with = DeclaredWith(defined.auto_delete, Table.of(kept)).kept()
         except (TransportError, ValueError) as error:
             self._leave(text, error.explanation if isinstance(error, AmqpError) else str(error))
             return None
@@ -217,13 +215,8 @@ class _Planning:
             try:
                 settings_of(Table.of(kept), text)
             except ArgumentRefusedError as error:
-                # What a full queue does was not said, and cannot be what RabbitMQ takes it to be: then it has no limit either.
-                names = [error.argument] if error.argument in kept else [name for name in LIMITS if name in kept]
-                if not names:
-                    raise
-                for name in names:
-                    self._leave(text, f"the argument {name}{whose} is left out: {error.why}")
-                    del kept[name]
+                self._leave(text, f"the argument {error.argument}{whose} is left out: {error.why}")
+                del kept[error.argument]
             else:
                 return kept
 

@@ -41,12 +41,14 @@ class Connected(Protocol):
         claims: who consumes from which queue.
         receivers: the actors that receive for it.
         departures: those that leave, of all connections.
+        broker_ends: whether the broker itself ends its clients' connections: then nothing that they hold has failed.
     """
 
     operations: Operations
     claims: Claims
     receivers: Receivers
     departures: Departures
+    broker_ends: bool
 
 
 class Steps(Protocol):
@@ -141,7 +143,7 @@ class Departing:
         """One has left: the broker's name of its queue."""
         queue = self._names.queue(consumer.queue)
         self._link.receivers.go(queue, consumer.actor)
-        consumer.leave()
+        consumer.leave(failed=False if self._link.broker_ends else None)
         return queue
 
 

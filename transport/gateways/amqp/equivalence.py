@@ -29,11 +29,15 @@ COMPARED: Final = (
     "x-dead-letter-routing-key",
     "x-max-length",
     "x-max-length-bytes",
+    "x-max-priority",
     "x-overflow",
     "x-single-active-consumer",
     "x-queue-type",
+    "x-delivery-limit",
 )
 """Arguments in which two declarations of one queue have to agree; the first in which they do not is told."""
+LIMIT: Final = "max_receives"
+"""Of failures: it is the number of the one that is too many, and `x-delivery-limit` the number of those that are not."""
 SETTINGS: Final = {
     "dead_letter_exchange": "x-dead-letter-exchange",
     "dead_letter_routing_key": "x-dead-letter-routing-key",
@@ -42,8 +46,10 @@ SETTINGS: Final = {
     "max_bytes": "x-max-length-bytes",
     "ttl": "x-message-ttl",
     "expires": "x-expires",
+    "max_priority": "x-max-priority",
     "overflow": "x-overflow",
     "single_active_consumer": "x-single-active-consumer",
+    LIMIT: "x-delivery-limit",
 }
 """Settings in which they have to where the queue was declared natively, and how they are said."""
 _NAMES: Final = frozenset({"dead_letter_exchange", "dead_letter_queue"})
@@ -111,7 +117,8 @@ def check_queue(
         return
     settings, said = wanted()
     for setting, name in SETTINGS.items():
-        if not there.declared and said.get(setting) is None:
+        # Of failures AMQP says nothing, unless it wants to.
+        if said.get(setting) is None and (not there.declared or setting == LIMIT):
             continue
         is_there, declares = _shown_setting(there.settings, setting, shown), _shown_setting(settings, setting, shown)
         if is_there != declares:
@@ -159,6 +166,8 @@ def _shown_setting(settings: QueueSettings, name: str, shown: Callable[[str], st
         return "none"
     if name in _NAMES:
         value = shown(value)
+    if name == LIMIT:
+        value -= 1
     return _shown(round(value * _MS) if name in ("ttl", "expires") else value)
 
 

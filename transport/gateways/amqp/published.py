@@ -14,6 +14,8 @@ from transport.gateways.amqp.reply_codes import ReplyCode
 
 LOOKED_AT: Final = EXPIRATION_FLAG | FLAGS["user_id"] | REPLY_TO_FLAG
 """Properties for which a message is looked at by itself; most have none of them."""
+PRIORITY_BIT: Final = FLAGS["priority"] >> 8
+"""Of the first octet of the properties of a message that has a priority."""
 _MS: Final = 1000
 _MOST: Final = int(MAX_TTL_SECONDS * _MS)
 _NUMBER: Final = re.compile("[+-]?[0-9]+")
@@ -45,6 +47,11 @@ def ttl_of(method: BasicPublish, raw: bytes, user: str | None) -> float | None:
         text = f"user_id property set to '{said}' but authenticated user was '{user}'"
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, BasicPublish.INDEX)
     return seconds
+
+
+def priority_of(raw: bytes) -> int:
+    """The priority that a message has by its properties; 0 where they say none."""
+    return Properties(raw).priority or 0
 
 
 def _seconds(expiration: str) -> float:

@@ -102,12 +102,14 @@ class Piece(NamedTuple):
         ttl: seconds; None for what their queues say.
         first: the number of the first among the channel's publishes; 0 where nothing is confirmed.
         further: routing keys that each has beside its own.
+        priority: of all of them.
     """
 
     batch: MessageBatch
     ttl: float | None
     first: int
     further: tuple[str, ...] = ()
+    priority: int = 0
 
     @property
     def size(self) -> int:
@@ -326,7 +328,7 @@ class Line:
         self._messages -= count
         self._bytes -= batch.nbytes
         self._sent.append(piece)
-        offer = OfferBatch(self._sequence, batch, None, piece.ttl, actor)
+        offer = OfferBatch(self._sequence, batch, None, piece.ttl, actor, piece.priority)
         self._sequence += count
         self._behind += 1
         actor.deliver(offer if not piece.further else OfferCopies(*offer, piece.further))

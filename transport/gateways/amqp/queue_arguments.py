@@ -1,7 +1,6 @@
 """Arguments of ``queue.declare`` as settings of a queue.
 
-What RabbitMQ's queues know of and there is nothing for here yet is refused, with what is there instead; what nobody
-knows is passed over. Texts are RabbitMQ's.
+What cannot be is refused; what nobody knows is passed over. Texts are RabbitMQ's.
 """
 
 from __future__ import annotations
@@ -10,28 +9,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from actors.limits import MAX_QUEUE_EXPIRY_SECONDS, MAX_TTL_SECONDS
-from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, REJECT
+from actors.limits import MAX_PRIORITY, MAX_QUEUE_EXPIRY_SECONDS, MAX_TTL_SECONDS
+from actors.queue.vocabulary.settings import BLOCK, DROP_HEAD, MAX_RECEIVES_LIMIT, REJECT, REJECT_DEAD_LETTER
 from transport.gateways.amqp.errors import AmqpError
-from transport.gateways.amqp.field_types import integer_of, type_of, unacceptable
+from transport.gateways.amqp.field_types import INTEGERS, integer_of, type_of, unacceptable
 from transport.gateways.amqp.plain_tables import is_text
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.tables import Field, Table
 
-LATER: Final = {
-    "x-max-priority": "priorities are not there yet: use a queue for each",
-    "x-delivery-limit": "it is not there yet: refuse without requeue what has failed too often",
-}
-"""What RabbitMQ knows and this broker does not yet, and what to do."""
-DROPS_HEAD: Final = "drop-head"
-"""What RabbitMQ's queues do at their limit unless told otherwise."""
-NO_DROP_HEAD: Final = "drop-head is not there yet: say x-overflow reject-publish, or block, which stops who publishes"
-NO_DLX: Final = "reject-publish-dlx is not there: say reject-publish, and publish what is refused to where you want it"
 NO_LIMIT_OF_ZERO: Final = "a queue of 0 would take nothing: say 1 or more, or leave it out for no limit"
 TYPES: Final = ("classic", "quorum")
 """Both are a journalled queue here."""
-OVERFLOWS: Final = {DROPS_HEAD: None, "reject-publish": REJECT, "block": BLOCK}
-"""What a queue at its limit does. ``block`` is this broker's own: it stops the reading of who publishes there."""
+OVERFLOWS: Final = {
+    "drop-head": DROP_HEAD,
+    "reject-publish": REJECT,
+    "reject-publish-dlx": REJECT_DEAD_LETTER,
+    "block": BLOCK,
+}
+"""What a queue at its limit does: the first unless it is told otherwise. ``block`` is this broker's own: it stops the reading of who
+publishes there."""
 _MS: Final = 1000
 
 
@@ -43,7 +39,7 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
         queue: how texts speak of the queue.
 
     Raises:
-        ArgumentRefusedError: PRECONDITION_FAILED: an argument that cannot be, or is not there yet.
+        ArgumentRefusedError: PRECONDITION_FAILED: an argument that cannot be.
     """
     settings: dict[str, Any] = {"max_messages": None, "max_bytes": None, "overflow": BLOCK}
     _check_type("x-dead-letter-exchange", arguments, queue)
@@ -53,9 +49,6 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
             settings.update(setter(field, partial(_refuse, name, queue)))
             if name == "x-dead-letter-routing-key" and "dead_letter_exchange" not in settings:
                 _refuse(name, queue, "routing_key_but_no_dlx_defined")
-    for name, _, _ in arguments:
-        if name in LATER:
-            _refuse(name, queue, LATER[name])
     if settings.get("dead_letter_exchange") == "":
         # The default exchange has one way for a key: to the queue of that name.
         del settings["dead_letter_exchange"]
@@ -63,36 +56,16 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
         if not settings["dead_letter_queue"]:
             why = "with the default exchange, say by x-dead-letter-routing-key which queue dead letters go to"
             _refuse("x-dead-letter-exchange", queue, why)
-    if "dead_letter_exchange" in settings or "dead_letter_queue" in settings:
-        # Nothing fails by itself: what leaves was refused, or has expired.
-        settings["max_receives"] = MAX_RECEIVES_LIMIT
+    if "max_receives" in settings and not ("dead_letter_exchange" in settings or "dead_letter_queue" in settings):
+        settings["drop_failed"] = True
     limited = settings["max_messages"] is not None or settings["max_bytes"] is not None
-    if settings["overflow"] is None or (limited and "x-overflow" not in arguments):
-        _refuse("x-overflow", queue, NO_DROP_HEAD)
+    if limited and "x-overflow" not in arguments:
+        settings["overflow"] = DROP_HEAD
     return settings
 
 
-def check_again(arguments: Table, there: Table, queue: str) -> None:
-    """Whether a queue that AMQP has declared may be declared with these: what is not there yet is refused as it was then.
-
-    Args:
-        arguments: these.
-        there: with which it was declared. What is not there yet is among them where it was imported, and whoever did that was told.
-        queue: how texts speak of the queue.
-
-    Raises:
-        ArgumentRefusedError: PRECONDITION_FAILED: an argument that is not there yet.
-    """
-    for name, _, value in arguments:
-        field = there.field(name)
-        if name in LATER and (field is None or field.value != value):
-            _refuse(name, queue, LATER[name])
-        if name == "x-overflow" and value == DROPS_HEAD:
-            _refuse(name, queue, NO_DROP_HEAD)
-
-
 class ArgumentRefusedError(AmqpError):
-    """An argument that cannot be, or is not there yet.
+    """An argument that cannot be.
 
     Args:
         argument: its name.
@@ -156,6 +129,16 @@ def _expires(field: Field, refuse: Refuse) -> dict[str, Any]:
     return {"expires": milliseconds / _MS}
 
 
+def _delivery_limit(field: Field, refuse: Refuse) -> dict[str, Any]:
+    """What has been delivered again so often, and fails once more, leaves; below 0 there is no limit."""
+    if field.kind in INTEGERS and isinstance(field.value, int) and field.value < 0:
+        return {}
+    limit = _integer(field, refuse)
+    if limit >= MAX_RECEIVES_LIMIT:
+        refuse(f"{{value_too_large,{limit}}}: say {MAX_RECEIVES_LIMIT - 1} or less, or -1 for none")
+    return {"max_receives": limit + 1}
+
+
 def _limit(setting: str) -> Callable[[Field, Refuse], dict[str, Any]]:
     def limit(field: Field, refuse: Refuse) -> dict[str, Any]:
         number = _integer(field, refuse)
@@ -166,10 +149,16 @@ def _limit(setting: str) -> Callable[[Field, Refuse], dict[str, Any]]:
     return limit
 
 
+def _max_priority(field: Field, refuse: Refuse) -> dict[str, Any]:
+    highest = _integer(field, refuse)
+    if highest > MAX_PRIORITY:
+        refuse(f"{{max_value_exceeded,{highest}}}")
+    # With none but the lowest there are no levels.
+    return {"max_priority": highest or None}
+
+
 def _overflow(field: Field, refuse: Refuse) -> dict[str, Any]:
     overflow = _text(field, refuse)
-    if overflow == "reject-publish-dlx":
-        refuse(NO_DLX)
     if overflow not in OVERFLOWS:
         refuse("invalid_overflow")
     return {"overflow": OVERFLOWS[overflow]}
@@ -198,7 +187,9 @@ _SETTERS: Final[dict[str, Callable[[Field, Refuse], dict[str, Any]]]] = {
     "x-dead-letter-routing-key": lambda field, refuse: {"dead_letter_routing_key": _text(field, refuse)},
     "x-max-length": _limit("max_messages"),
     "x-max-length-bytes": _limit("max_bytes"),
+    "x-max-priority": _max_priority,
     "x-overflow": _overflow,
     "x-single-active-consumer": _single_active_consumer,
+    "x-delivery-limit": _delivery_limit,
 }
 """In the order in which RabbitMQ looks at them: of two that are wrong it tells of the first."""

@@ -113,6 +113,8 @@ class Receiving:
     def end(self) -> Departing:
         """What the client holds goes back to its queues, of very many consumers in turns to come; returns those that leave."""
         if self.departing is None:
+            for waiting, messages in self._kept:  # the client never had these
+                waiting.give_back(((messages.first, len(messages.batch)),), failed=False)
             consumers, others = list(self._consumers.values()), [*self._getters.values(), *self._lingering]
             # They know this: without a cycle all are free at once.
             self._asks_of, self._held = None, Deliveries()

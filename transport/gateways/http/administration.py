@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.limits import (
+    MAX_PRIORITY,
     MAX_QUEUE_EXPIRY_SECONDS,
     MAX_SUBSCRIPTION_EXPIRY_SECONDS,
     MAX_TTL_SECONDS,
     MAX_VISIBILITY_SECONDS,
 )
-from actors.queue.vocabulary.settings import AT_ONCE, BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT, Unit
+from actors.queue.vocabulary.settings import ALIASES, AT_ONCE, MAX_RECEIVES_LIMIT, OVERFLOWS, QUEUE_SETTINGS, Unit
 from transport.gateways.http import described, requests
 from transport.gateways.http.answers import Answer
 from transport.gateways.http.commanding import command
@@ -43,7 +44,7 @@ _TYPES: Final = {Unit.COUNT: "integer", Unit.BYTES: "integer", Unit.SECONDS: "in
 _TWELVE_HOURS, _TEN_YEARS = round(MAX_VISIBILITY_SECONDS * 1000), round(MAX_TTL_SECONDS * 1000)
 _A_LEAP_YEAR = round(MAX_SUBSCRIPTION_EXPIRY_SECONDS * 1000)
 _LIMITS: Final[Mapping[str, Shape]] = {
-    "overflow": {"enum": [BLOCK, REJECT]},
+    "overflow": {"enum": list(OVERFLOWS)},
     "max_receives": {"minimum": 0, "maximum": MAX_RECEIVES_LIMIT},
     "visibility_timeout": {"minimum": 1, "maximum": _TWELVE_HOURS},
     "delay": {"minimum": 0, "maximum": _TWELVE_HOURS},
@@ -55,7 +56,11 @@ _LIMITS: Final[Mapping[str, Shape]] = {
     "dead_letter_exchange": {"maxLength": MAX_NAME_BYTES},
     "dead_letter_routing_key": {"maxLength": MAX_ROUTING_KEY_BYTES},
     "subscription_expiry": {"minimum": 0, "maximum": _A_LEAP_YEAR},
+    "max_priority": {"minimum": 0, "maximum": MAX_PRIORITY},
     "expires": {"minimum": 0, "maximum": round(MAX_QUEUE_EXPIRY_SECONDS * 1000)},
+    "retry_delay": {"minimum": 0, "maximum": _TWELVE_HOURS},
+    "retry_max_delay": {"minimum": 0, "maximum": _TWELVE_HOURS},
+    "drop_failed": {},
 }
 """Of settings; those that are not here are 1 or more, or 0 and more where 0 says something else."""
 SETTINGS: Final = {
@@ -66,6 +71,7 @@ SETTINGS: Final = {
     )
     for each in QUEUE_SETTINGS
 }
+SETTINGS.update({alias: SETTINGS[name]._replace(text=f"another name for {name}") for alias, name in ALIASES.items()})
 
 
 async def list_queues(call: Call) -> Answer:
@@ -149,6 +155,10 @@ MOVE: Final = {
     "count": Field("integer", "how many at most; all that is ready unless told", limits=_ONE_OR_MORE),
     "create": Field("boolean", "make the other queue where there is none"),
     "after": Field("string", "what the answer before gave as next"),
+    "keep_history": Field(
+        "boolean",
+        "whether headers that say what messages have died of stay; unless told, only what goes back to where it died loses them",
+    ),
 }
 RELEASE: Final = {"force": Field("boolean", "also while its owner is connected, which then gets the messages twice")}
 CLOSE: Final = {"reason": Field("string", "what the other side is told", limits={"maxLength": MAX_REASON})}

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from actors import BatchError, MessageBatch
 from actors.batch import ID_BYTES, Message
-from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from actors.limits import MAX_PRIORITY, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from actors.queue.vocabulary.replies import Lost
 from actors.queue.vocabulary.takes import MAX_TAKE_MESSAGES, MAX_TAKE_WAIT_SECONDS, Settlement
 from transport.broker.asked_to_publish import Piece
 from transport.broker.served import RefusalError
 from transport.clients.json_messages import TAKEN, TOLD, Given, json_of, kind_of, message_of
-from transport.errors import ImpossibleTimeError
+from transport.errors import ImpossibleTimeError, LocalProtocolError
 from transport.gateways.http import described, requests
 from transport.gateways.http import receipts as names
 from transport.gateways.http.answers import Answer
@@ -237,6 +237,7 @@ async def pieces_of(call: Call, given: Given = Given()) -> list[Piece]:  # noqa:
         timing = Timing(
             requests.seconds(query.get("delay"), "delay", None, MAX_VISIBILITY_SECONDS),
             requests.seconds(query.get("ttl"), "ttl", None, 2**40),
+            requests.whole_in_query(query.get("priority"), "priority", PUBLISH_QUERY["priority"]),
         )
         if request.content_type != requests.JSON:
             key = query.get("key")
@@ -246,7 +247,7 @@ async def pieces_of(call: Call, given: Given = Given()) -> list[Piece]:  # noqa:
                 if plain
                 else MessageBatch.from_messages([Message(body, str(key).encode())])
             )
-            return [Piece(batch, timing.delay, timing.ttl)]
+            return [Piece(batch, timing.delay, timing.ttl, timing.priority or 0)]
         found = _messages_of(await requests.parsed_aside(call, body))
         made, slices = [], Slices()
         for each in found:
@@ -255,15 +256,15 @@ async def pieces_of(call: Call, given: Given = Given()) -> list[Piece]:  # noqa:
         pieces = []
         for (when, _), alike in groupby(made, key=lambda each: (_timing(each[1], timing), each[0].id is not None)):
             batch = MessageBatch.from_messages([message for message, _ in alike])
-            pieces.append(Piece(batch, when.delay, when.ttl))
+            pieces.append(Piece(batch, when.delay, when.ttl, when.priority or 0))
             await slices.pause()
         return pieces
-    except (ValueError, BatchError, ImpossibleTimeError) as error:
+    except (ValueError, BatchError, ImpossibleTimeError, LocalProtocolError) as error:
         raise ProblemError("protocol-error", str(error)) from None
 
 
 def _timing(own: Timing, of_request: Timing) -> Timing:
-    return Timing(of_request.delay if own.delay is None else own.delay, of_request.ttl if own.ttl is None else own.ttl)
+    return own.or_else(of_request)
 
 
 def _messages_of(found: Any) -> list[Any]:
@@ -290,6 +291,7 @@ _RECEIPTS: Final = {
 }
 _ONE_OF_BOTH: Final = one_of("receipt", "receipts")
 _HELD: Final = seconds_to(MAX_VISIBILITY_SECONDS)
+_PRIORITY: Final = {"minimum": 0, "maximum": MAX_PRIORITY}
 MESSAGE: Final = {
     "payload": Field("string", "the payload, where it is text"),
     "payload_base64": Field("string", "the payload, where it is any bytes", limits=BASE64),
@@ -299,6 +301,9 @@ MESSAGE: Final = {
     "id": Field("string", "32 hexadecimal digits; without one the broker gives one"),
     "delay": Field(_DURATION, "until it can be received", limits=_HELD),
     "ttl": Field(_DURATION, "after which it is of no use", limits=seconds_to(MAX_TTL_SECONDS)),
+    "priority": Field(
+        "integer", "before what has a lower one it is received, where the queue has levels", limits=_PRIORITY
+    ),
 }
 assert MESSAGE.keys() == TAKEN, "what a message is made of"
 _MESSAGE: Final = {
@@ -343,6 +348,7 @@ PUBLISH_QUERY: Final = {
     "wait": Field(_DURATION, "for room in the queue; 0 unless told", limits=seconds_to(MAX_PUBLISH_WAIT)),
     "delay": Field(_DURATION, "of messages that have none of their own", limits=_HELD),
     "ttl": Field(_DURATION, "likewise", limits=seconds_to(MAX_TTL_SECONDS)),
+    "priority": Field("integer", "likewise", limits=_PRIORITY),
     "key": Field("string", "of the message, where the body is its bytes"),
 }
 ANY_BYTES: Final = {OCTETS: {**BYTES, "description": "one message, as it is; so is a body of any other type"}}

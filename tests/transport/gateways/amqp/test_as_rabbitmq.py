@@ -15,7 +15,7 @@ from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.method import Method
 from transport.gateways.amqp.properties import Properties
-from transport.gateways.amqp.queue_arguments import LATER, NO_DLX, NO_DROP_HEAD, NO_LIMIT_OF_ZERO
+from transport.gateways.amqp.queue_arguments import NO_LIMIT_OF_ZERO
 from transport.gateways.amqp.tables import Table
 
 Named = Callable[[str], str]
@@ -53,6 +53,8 @@ def with_arguments(queue: str, **arguments: Any) -> entity.QueueDeclare:
         ({"x_dead_letter_routing_key": "k"}, "invalid arg 'x-dead-letter-routing-key' for {}: routing_key_but_no_dlx_defined"),
         # Of two that cannot be, the one that RabbitMQ looks at first.
         ({"x_max_length": -1, "x_message_ttl": -1}, "invalid arg 'x-message-ttl' for {}: {{value_negative,-1}}"),
+        ({"x_delivery_limit": "3"}, "invalid arg 'x-delivery-limit' for {}: \"expected integer, got longstr\""),
+        ({"x_delivery_limit": 1000}, "invalid arg 'x-delivery-limit' for {}: {{value_too_large,1000}}: say 999 or less, or -1 for none"),
         ({"x_message_ttl": -1, "x_queue_type": "odd"}, "invalid arg 'x-queue-type' for {}: \"unsupported queue type 'odd'\""),
     ],
 )  # fmt: skip
@@ -104,38 +106,11 @@ def test_of_two_ends_of_a_binding_that_are_missing_the_exchange_is_told(client: 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ({"x-max-priority": 5}, LATER["x-max-priority"]),
-        ({"x-delivery-limit": 5}, LATER["x-delivery-limit"]),
-        ({"x-overflow": "drop-head"}, NO_DROP_HEAD),
-        ({"x-max-length": 5, "x-overflow": "drop-head"}, NO_DROP_HEAD),
-    ],
-)
-def test_what_is_not_there_yet_is_refused_alike_whether_the_queue_is_there_or_not(
-    client: RawClient, broker: AmqpBroker, named: Named, arguments: dict[str, Any], why: str
-) -> None:
-    declared, native, new = named("declared"), named("native"), named("new")
-    client.declare(declared)
-    code, _, said = broker.run("queue", "create", native)
-    assert code == 0, said
-    argument = list(arguments)[-1]
-    for queue in (new, declared, native):
-        found = refused(
-            client, entity.QueueDeclare(queue=queue, durable=queue == native, arguments=Table.of(arguments))
-        )
-        assert found == f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{queue}' in vhost '/': {why}"
-    # To look for a queue takes none of them.
-    client.ask(entity.QueueDeclare(queue=declared, passive=True, arguments=Table.of(arguments)), entity.QueueDeclareOk)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
         ({"x-overflow": "block", "x-max-length": 0}, NO_LIMIT_OF_ZERO),
         ({"x-overflow": "block", "x-max-length-bytes": 0}, NO_LIMIT_OF_ZERO),
-        ({"x-max-length": 5, "x-overflow": "reject-publish-dlx"}, NO_DLX),
     ],
 )
-def test_a_limit_of_nothing_and_an_overflow_to_dead_letters_are_refused_with_what_to_do(
+def test_a_limit_of_nothing_is_refused_with_what_to_do(
     client: RawClient, named: Named, arguments: dict[str, Any], why: str
 ) -> None:
     queue, argument = named("refused"), list(arguments)[-1]

@@ -49,6 +49,8 @@ def said(queue: WantedQueue) -> dict[str, Any]:
         "dead_letter_routing_key": None,
         "expires": None,
         "single_active_consumer": False,
+        "drop_failed": False,
+        "max_priority": None,
     }
     assert plain.keys() == queue.settings.keys()
     return {key: value for key, value in queue.settings.items() if value != plain[key]}
@@ -97,7 +99,6 @@ def test_arguments_become_settings_and_are_kept_as_they_are_declared_by_clients(
     assert said(payments) == {
         "max_messages": 100_000,
         "overflow": "reject",
-        "max_receives": 1_000,
         "dead_letter_queue": "payments.failed",
     }
     assert declared(payments) == (
@@ -111,16 +112,16 @@ def test_arguments_become_settings_and_are_kept_as_they_are_declared_by_clients(
         },
     )
     assert declared(queue_of(planned("rabbitmq-3.13.json"), "shop/returns")) == (True, {"x-queue-type": "classic"})
-    # Clients say so, and were not told to do otherwise.
     tasks = queue_of(planned("rabbitmq-3.13.json"), "tasks")
-    assert (said(tasks), declared(tasks)) == ({}, (False, {"x-max-priority": 10, "x-queue-type": "classic"}))
+    wanted = {"x-max-priority": 10, "x-queue-type": "classic"}
+    assert (said(tasks), declared(tasks)) == ({"max_priority": 10}, (False, wanted))
 
 
 def test_a_policy_becomes_settings_of_the_queues_that_it_matches_and_is_no_part_of_their_declaration() -> None:
     plan = planned("rabbitmq-3.13.json")
     logins = queue_of(plan, "audit.logins")
     # The operator's is less than the user's.
-    limited = {"max_messages": 1_000, "overflow": "reject", "max_receives": 1_000}
+    limited = {"max_messages": 1_000, "overflow": "reject"}
     assert said(logins) == limited | {"ttl": HOUR, "dead_letter_exchange": "late"}
     assert declared(logins) == (False, {})
     # Its own time to live is less still, and where its dead letters go it says itself.
@@ -129,7 +130,7 @@ def test_a_policy_becomes_settings_of_the_queues_that_it_matches_and_is_no_part_
     assert logins.policies == policies
     orders = queue_of(plan, "shop/orders")
     assert said(orders) == {
-        "max_receives": 1_000,
+        "max_receives": 6,
         "dead_letter_exchange": "shop/late",
         "dead_letter_routing_key": "orders",
     }
@@ -160,18 +161,9 @@ def test_what_is_left_is_said_with_why() -> None:
     )
     assert planned("rabbitmq-3.13.json").left == (
         "exchange 'spread' in vhost '/': there is no kind 'x-consistent-hash' here: there are direct, fanout, topic, headers",
-        "queue 'tasks' in vhost '/': the argument x-max-priority is left out: priorities are not there yet: use a queue for each",
-        (
-            "queue 'newest' in vhost '/': the argument x-max-length is left out: drop-head is not there yet: say x-overflow "
-            "reject-publish, or block, which stops who publishes"
-        ),
         "queue 'events' in vhost '/': it is a stream: a native subscription reads a queue again and again (docs/queue.md)",
         "queue 'brief' in vhost '/': it is not durable: whoever uses it declares it",
         "queue 'my tasks' in vhost '/': the queue name 'my tasks' has white space or unprintable characters",
-        (
-            "queue 'orders' in vhost 'shop': the argument x-delivery-limit of its policies is left out: it is not there yet: "
-            "refuse without requeue what has failed too often"
-        ),
         (
             "binding from exchange 'spread' to queue 'tasks' in vhost '/' by '1', "
             "binding from exchange 'news' to queue 'events' in vhost '/' by '#': one of its ends is left"

@@ -110,14 +110,17 @@ def test_clients_find_what_was_imported_as_they_declare_it(broker: AmqpBroker) -
                 assert channel.basic_get("audit.logins", auto_ack=True)[2] == b"in"
 
 
-def test_what_is_not_there_yet_is_found_with_a_queue_that_was_imported_with_it_and_as_it_was(
-    broker: AmqpBroker,
-) -> None:
+def test_a_queue_that_was_imported_with_priorities_has_them_and_is_found_as_it_was(broker: AmqpBroker) -> None:
     made_by(broker, OLD)
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.port)) as connection:
-        connection.channel().queue_declare("tasks", durable=True, arguments={"x-max-priority": 10})
-        for arguments in ({"x-max-priority": 9}, {"x-max-priority": 10, "x-delivery-limit": 3}):
-            with pytest.raises(ChannelClosedByBroker, match="PRECONDITION_FAILED - invalid arg 'x-"):
+        channel = connection.channel()
+        channel.queue_declare("tasks", durable=True, arguments={"x-max-priority": 10})
+        channel.confirm_delivery()
+        for priority in (1, 9):
+            channel.basic_publish("", "tasks", str(priority).encode(), pika.BasicProperties(priority=priority))
+        assert [channel.basic_get("tasks", auto_ack=True)[2] for _ in range(2)] == [b"9", b"1"]
+        for arguments in ({"x-max-priority": 9}, {"x-max-priority": 10, "x-single-active-consumer": True}):
+            with pytest.raises(ChannelClosedByBroker, match="PRECONDITION_FAILED - inequivalent arg 'x-"):
                 connection.channel().queue_declare("tasks", durable=True, arguments=arguments)
 
 
@@ -137,7 +140,7 @@ def test_what_is_there_and_differs_stays_as_it_is_and_the_rest_is_made(broker: A
     assert told[-3:] == [
         "exchange celery is left as it is: kind is topic, the file has direct",
         (
-            "queue payments is left as it is: max_messages is 5, the file has 100000; max_receives is 3, the file has 1000; "
+            "queue payments is left as it is: max_messages is 5, the file has 100000; max_receives is 3, the file has never; "
             "dead_letter_queue is other, the file has payments.failed"
         ),
         "3 created, 0 there already, 2 problems",

@@ -19,7 +19,8 @@ from actors import OfferBatch
 from actors.batch import BinaryColumn, MessageBatch, pack_headers
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES, MAX_ROUTING_KEYS
 from actors.exchanges.message_tables import further_keys as keys_carried
-from actors.queue.operations.dead_letters import KEY, readdressed
+from actors.queue.operations.dead_letters import readdressed
+from actors.queue.vocabulary.deaths import KEY
 from actors.queue.vocabulary.distributed import OfferCopies
 from actors.queue.vocabulary.replies import CapacityGranted
 from tests.examples_tried import tried

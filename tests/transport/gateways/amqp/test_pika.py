@@ -384,12 +384,6 @@ WRONG: list[tuple[str, int, str, Callable[[BlockingChannel, str], object]]] = [
         "invalid arg 'x-priority' for queue '{q}' in vhost '/': \"expected integer, got longstr\"",
         lambda c, q: c.basic_consume(q, print, arguments={"x-priority": "first"}),
     ),
-    (
-        "priority",
-        406,
-        "invalid arg 'x-max-priority' for queue '{q}-p' in vhost '/': priorities are not there yet: use a queue for each",
-        lambda c, q: c.queue_declare(q + "-p", arguments={"x-max-priority": 5}),
-    ),
 ]
 
 

@@ -77,7 +77,7 @@ export function settingFields(described, current = {}) {
     const label = name.replace(/_ms$/, " (ms)").replaceAll("_", " ");
     const value = current[name];
     let input;
-    const words = name === "overflow" ? ["block", "reject"] : type === "boolean" ? ["true", "false"] : null;
+    const words = name === "overflow" ? ["block", "reject", "reject-dead-letter", "drop-head"] : type === "boolean" ? ["true", "false"] : null;
     if (words)
       input = h("select", {}, ...(value === undefined ? [h("option", { value: "" }, "as the broker has it")] : []),
         ...words.map((each) => h("option", { value: each, selected: String(value) === each }, each)));
