@@ -194,10 +194,10 @@ class Checker:
                 stored = queue.stored[sequence] = Stored(message)
                 queue.sequence_of[message] = sequence
                 self._check_producers_order(queue, event, sequence, message)
-            elif not flagged and not stored.goes_back:
+            elif not flagged and stored.went_back is None:
                 self._find(DUPLICATED, event.time, f"{event.queue}/{sequence} {message} again, and not marked")
             if not flagged:
-                self._check_first_delivery(queue, event, sequence, message)
+                self._check_first_delivery(queue, event, sequence, stored)
             self._check_times(event, sequence, stored)
             self._takes.delivered(queue, stored, event, sequence)
             self._queues[event.queue].let_go(sequence, stored, event.time)
@@ -253,17 +253,16 @@ class Checker:
             self._find(REORDERED, event.time, f"{event.queue}/{sequence} {message} is not in {producer}'s order")
         insort(order, (sequence, number))
 
-    def _check_first_delivery(self, queue: QueueState, event: Delivered | Taken, sequence: int, message: str) -> None:
-        rules = queue.rules
+    def _check_first_delivery(self, queue: QueueState, event: Delivered | Taken, sequence: int, stored: Stored) -> None:
+        rules, message = queue.rules, stored.message
         arrivals = queue.arrivals.get(message, [])
         delays = [rules.delay if arrived.delay is None else arrived.delay for arrived in arrivals]
         if not rules.delay and not any(delays) and (event.queue, message) not in self._staged:
             # With delays a message that comes later may be ready sooner, and a transaction has its place from before its commit.
             for whose in (event.connection, "anyone") if rules.in_order else (event.connection,):
-                if queue.last_first_delivery.get(whose, -1) > sequence:
-                    text = f"{event.queue}/{sequence} {message} after {queue.last_first_delivery[whose]}, to {whose}"
-                    self._find(REORDERED, event.time, text)
-                queue.last_first_delivery[whose] = sequence
+                since = self._takes.overtaken_since(stored)
+                if (other := queue.overtaker(whose, sequence, event.time, since)) is not None:
+                    self._find(REORDERED, event.time, f"{event.queue}/{sequence} {message} after {other}, to {whose}")
         ready = [arrived.time + delay for arrived, delay in zip(arrivals, delays, strict=True)]
         if ready and event.time < min(ready) - TOLERANCE:
             self._find(EARLY, event.time, f"{event.queue}/{sequence} {message}, delayed until {min(ready):.6f}")
@@ -338,7 +337,7 @@ class Checker:
             queue.held.pop(connection, None)
             if queue.receiver == connection:
                 queue.receiver = None
-            queue.last_first_delivery.pop(connection, None)
+            queue.first_deliveries.pop(connection, None)
 
     def _crashed(self, event: Crashed) -> None:
         self._takes.crashed(event)

@@ -101,7 +101,8 @@ class Stored:
         lease_latest: until when its lease lasts at most, where ``lease_until`` is until when it lasts at least.
         over: whether the last delivery was settled, by its receipt.
         least, most: the number of the next delivery; no bound where ``most`` is None.
-        goes_back: whether nobody saw the last delivery, so that the next one may say that it is the first.
+        went_back: when it was said that nobody saw the last delivery, so that the next one may say that it is the first; None where
+            that is not so.
     """
 
     message: str
@@ -118,11 +119,18 @@ class Stored:
     over: bool = False
     least: int = 1
     most: int | None = None
-    goes_back: bool = False
+    went_back: float | None = None
 
 
 @dataclass(slots=True)
 class QueueState:
+    """What is known of a queue.
+
+    Attributes:
+        first_deliveries: whose they are, and of those the numbers and times that a later one may be behind: each number is smaller
+            than that before it, each time later.
+    """
+
     rules: QueueRules
     stored: dict[int, Stored] = field(default_factory=dict)
     sequence_of: dict[str, int] = field(default_factory=dict)
@@ -131,12 +139,21 @@ class QueueState:
     refused: dict[str, None] = field(default_factory=dict)
     arrivals: dict[str, list[Arrived]] = field(default_factory=dict)
     numbers: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    last_first_delivery: dict[object, int] = field(default_factory=dict)
+    first_deliveries: dict[object, list[tuple[int, float]]] = field(default_factory=dict)
     held: dict[int, dict[int, None]] = field(default_factory=dict)
     recent: list[int] = field(default_factory=list)
     receiver: int | None = None
     deleted_at: float | None = None
     doomed: bool = False
+
+    def overtaker(self, whose: object, sequence: int, now: float, since: float) -> int | None:
+        """Note that somebody has a message for the first time: the number of one behind it that they had before, but after ``since``."""
+        before = self.first_deliveries.setdefault(whose, [])
+        found = next((number for number, time in before if number > sequence and time > since), None)
+        while before and before[-1][0] <= sequence:
+            before.pop()
+        before.append((sequence, now))
+        return found
 
     def let_go(self, sequence: int, stored: Stored, now: float) -> None:
         """Nobody holds it any more."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from tests.simulation.history import (
     Counted,
@@ -95,7 +96,14 @@ class TakeRules:
                 pass
 
     def crashed(self, _event: Crashed) -> None:
-        """Whoever settles something now is not answered."""
+        """Whoever settles something now is not answered.
+
+        So nothing was promised. A broker that stops turns away who asks in that instant, and the queue may never have heard of it.
+        """
+        for waiting in self._settling.values():
+            for sequence in waiting.acknowledged:
+                stored = self._queues[waiting.asked.queue].stored[sequence]
+                stored.acknowledged_at, stored.maybe_acknowledged = None, True
         self._settling.clear()
 
     # Deliveries
@@ -108,6 +116,15 @@ class TakeRules:
         longest = rules.visibility if rules.longest is None else rules.longest
         return event.time + rules.visibility, event.time + longest
 
+    def overtaken_since(self, stored: Stored) -> float:
+        """From when on nobody may have what is behind a message before it comes as if for the first time.
+
+        What nobody saw goes back to its old place, where the next one to ask finds it. That next one may have had what is behind it:
+        takes and receivers run side by side, and the queue had given it to others before it heard that this one was not seen. Some of
+        that is noted only after, for deliveries may be as late as a commit. What is given later than that has no excuse.
+        """
+        return -inf if stored.went_back is None else stored.went_back + self._timing.commit + TOLERANCE
+
     def delivered(self, queue: QueueState, stored: Stored, event: Delivered | Taken, sequence: int) -> None:
         """The number of a delivery, which is noted."""
         count, at = event.delivery_count, f"{event.queue}/{sequence} {stored.message}"
@@ -117,7 +134,7 @@ class TakeRules:
         if isinstance(event, Taken) and not fits:
             text = f"{at} is delivery {count}, where {stored.least} to {stored.most} can be next"
             self._find(COUNTED, event.time, text)
-        stored.delivery, stored.over, stored.goes_back = count, False, False
+        stored.delivery, stored.over, stored.went_back = count, False, None
         stored.least = count + 1
         stored.most = count + 1 if queue.rules.taken_only and isinstance(event, Taken) else None
 
@@ -127,10 +144,7 @@ class TakeRules:
             stored = queue.stored.get(sequence)
             if stored is None or (stored.holder, stored.delivery) != (event.connection, delivery):
                 continue
-            for whose, last in queue.last_first_delivery.items():
-                # Whoever had a later one may be the next to have this one, as if it were the first time.
-                queue.last_first_delivery[whose] = min(last, sequence - 1)
-            stored.goes_back, stored.least = True, delivery
+            stored.went_back, stored.least = event.time, delivery
             if self._timing.is_leased(stored, event.time):
                 stored.most = delivery
             queue.let_go(sequence, stored, event.time)

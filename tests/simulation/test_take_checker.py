@@ -32,6 +32,7 @@ from tests.simulation.judged import (
     GOOD_RECEIPT,
     LOST,
     OLD_RECEIPT,
+    REORDERED,
     RESURRECTED,
     STUCK,
     QueueRules,
@@ -44,15 +45,27 @@ TAKER = -1
 
 
 def taken(
-    time: float, count: int = 1, *, number: int = 0, message: str = "a", visibility: float | None = None
+    time: float,
+    count: int = 1,
+    *,
+    number: int = 0,
+    message: str = "a",
+    visibility: float | None = None,
+    replayed: bool = False,
 ) -> Taken:
-    return Taken(time, TAKER, "q", number, (message,), count, count > 1, visibility)
+    return Taken(time, TAKER, "q", number, (message,), count, replayed or count > 1, visibility)
 
 
 def settle(
-    time: float, delivery: int = 1, *, how: str = "acknowledge", seconds: float = 0.0, lost: bool = False
+    time: float,
+    delivery: int = 1,
+    *,
+    number: int = 0,
+    how: str = "acknowledge",
+    seconds: float = 0.0,
+    lost: bool = False,
 ) -> list[Event]:
-    named = ((0, delivery),)
+    named = ((number, delivery),)
     return [
         Settling(time, TAKER, "q", int(time * 1000), how, named, seconds),
         Settled(time, TAKER, "q", int(time * 1000), named if lost else ()),
@@ -80,6 +93,12 @@ SENT: list[Event] = [
     Offered(0.1, "q", "p", 0, ("a",)),
     Arrived(0.1, 0, "q", ("a",)),
     Confirmed(0.2, "q", ("a",)),
+]
+BOTH: list[Event] = [
+    Started(0.0, 1),
+    Offered(0.1, "q", "p", 0, ("a", "b")),
+    Arrived(0.1, 0, "q", ("a", "b")),
+    Confirmed(0.2, "q", ("a", "b")),
 ]
 END = Drained(60.0, "q", 0)
 GOOD: dict[str, list[Event]] = {
@@ -114,6 +133,26 @@ GOOD: dict[str, list[Event]] = {
         Started(3, 2),
         taken(4, 2),
         *settle(5, 2),
+        END,
+    ],
+    "taken again after a stop, which turned away who was not answered": [
+        *SENT,
+        taken(1),
+        Settling(2, TAKER, "q", 1, "acknowledge", ((0, 1),), 0.0),
+        Crashed(2, "stopped"),
+        Started(3, 2),
+        taken(4, 1, replayed=True),
+        *settle(5, 1),
+        END,
+    ],
+    "seen by nobody, where others had been given what is behind it": [
+        *BOTH,
+        taken(1),
+        unseen(1),
+        taken(1.005, number=1, message="b"),
+        taken(1.01),
+        *settle(2),
+        *settle(3, number=1),
         END,
     ],
     "a receipt of an earlier life": [
@@ -154,6 +193,30 @@ BAD: dict[str, tuple[str, list[Event]]] = {
     "refused though it was held": (
         GOOD_RECEIPT,
         [*SENT, taken(1), *settle(2, lost=True), taken(12, 2), *settle(13, 2)],
+    ),
+    "answered as acknowledged, and forgotten by a stop": (
+        RESURRECTED,
+        [*SENT, taken(1), *settle(2), Crashed(2, "stopped"), Started(3, 2), taken(4, 1, replayed=True), END],
+    ),
+    "given what is behind it when it had long come back, which nobody saw": (
+        REORDERED,
+        [*BOTH, taken(1), unseen(1), taken(1.1, number=1, message="b"), taken(1.2), *settle(2), *settle(3, number=1)],
+    ),
+    "what is behind it first": (
+        REORDERED,
+        [*BOTH, taken(1, number=1, message="b"), taken(2), *settle(3), *settle(4, number=1)],
+    ),
+    "what is behind it first, though another came back that nobody saw": (
+        REORDERED,
+        [
+            *BOTH,
+            taken(1, number=1, message="b"),
+            Unseen(1, TAKER, "q", ((1, 1),)),
+            taken(2),
+            *settle(3),
+            taken(4, number=1, message="b"),
+            *settle(5, number=1),
+        ],
     ),
     "taken from one who holds it": (EARLY, [*SENT, taken(1), taken(2, 2), *settle(3, 2), END]),
     "taken before its delay is over": (
