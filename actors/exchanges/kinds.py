@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from actors.exchanges.counted import Counted
+from actors.exchanges.delayed import DelayedMatcher, is_delayed
 from actors.exchanges.headers import HeadersMatcher, check_match
 from actors.exchanges.tables import Frozen
 from actors.exchanges.topics import TopicMatcher
-from actors.exchanges.vocabulary import DEFAULT_EXCHANGE, Destination, Exchange
+from actors.exchanges.vocabulary import DEFAULT_EXCHANGE, DELAYED, Destination, Exchange
 
 
 class Matcher(Protocol):
@@ -87,6 +88,16 @@ KINDS: Final[dict[str, Callable[[], Matcher]]] = {
     "headers": HeadersMatcher,
 }
 """What makes the matcher of each kind."""
+ALL_KINDS: Final = (*KINDS, DELAYED)
+"""What an exchange can be declared as."""
+
+
+def matcher_of(exchange: Exchange) -> Matcher:
+    """A matcher without bindings for an exchange."""
+    matcher = KINDS[exchange.inner_kind]()
+    return DelayedMatcher(exchange.name, matcher) if is_delayed(exchange) else matcher
+
+
 BINDING_CHECKS: Final[dict[str, Callable[[str, Mapping[str, Any]], None]]] = {"headers": check_match}
 """What judges the arguments of a binding, of the kinds that look at them: it is given the exchange's name and the arguments."""
 
