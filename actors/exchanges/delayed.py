@@ -137,7 +137,9 @@ def inner_kind(arguments: Mapping[str, Any], kinds: Mapping[str, Callable[[], Ma
         InvalidDefinitionError: they name none, or one that is not there; the texts are those of the plugin and of RabbitMQ.
     """
     inner = arguments.get(DELAYED_TYPE)
-    if not isinstance(inner, str) or inner == DELAYED:
+    if inner == DELAYED:
+        raise InvalidDefinitionError(f"Invalid argument, '{DELAYED}' can't be used for '{DELAYED_TYPE}'")
+    if not isinstance(inner, str):
         raise InvalidDefinitionError(f"Invalid argument, '{DELAYED_TYPE}' must be an existing exchange type")
     if inner not in kinds:
         raise InvalidDefinitionError(f"unknown exchange type '{inner:.60}'")

@@ -19,6 +19,7 @@ from actors.exchanges.errors import (
     ExchangeInUseError,
     ExchangeNotFoundError,
 )
+from actors.exchanges.kinds import ALL_KINDS
 from actors.exchanges.vocabulary import ALTERNATE
 from actors.queue.directory_errors import QueueNotFoundError
 from actors.queue.vocabulary.settings import QueueSettings
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 SERVER_NAMED: Final = "amq.gen-"
 """The beginning of names that the broker gives to queues that are declared without one."""
-KINDS: Final = ("direct", "fanout", "topic", "headers")
 
 
 class Declaring:
@@ -227,7 +227,7 @@ class Declaring:
             self._exchange(name)
             self._channel.answer(method.nowait, entity.ExchangeDeclareOk())
             return
-        if method.type not in KINDS:
+        if method.type not in ALL_KINDS:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown exchange type '{method.type}'")
         if self._operations.exchange(self._names.exchange(name)) is None:
             check_new("exchange", name)
