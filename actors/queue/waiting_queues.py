@@ -103,6 +103,11 @@ class WaitingQueues:
         state = self._queues.state(waiting_queue(exchange.name)) if is_delayed(exchange) else None
         return 0 if state is None else state.log.stored_messages
 
+    def at(self, name: str) -> int:
+        """The same of an exchange by its name; 0 where there is none."""
+        exchange = self._exchanges.get(name)
+        return 0 if exchange is None else self.messages(exchange)
+
     def all_messages(self) -> int:
         """How many wait at all of them."""
         return sum(map(self.messages, self._exchanges))
