@@ -8,17 +8,16 @@ what is bound then. It says ``x-delay`` with a minus from then on, and so waits 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from actors.exchanges.errors import InvalidDefinitionError
-from actors.exchanges.vocabulary import DELAYED, DELAYED_TYPE, Destination, Exchange
+from actors.exchanges.vocabulary import DELAYED, DELAYED_TYPE, Exchange
 from actors.limits import MAX_NAME_BYTES, MAX_VISIBILITY_SECONDS, time_text
 
 if TYPE_CHECKING:
-    from actors.exchanges.kinds import Matcher
     from actors.exchanges.tables import Comparable, Frozen
 
 DELAY: Final = "x-delay"
@@ -85,6 +84,14 @@ def _number(value: object) -> int:
     return 0
 
 
+def waits(headers: Frozen) -> bool:
+    """Whether a message waits that has these headers, in the form in which they are compared; errors as of `wait_of`."""
+    for name, value in headers:
+        if name == DELAY:
+            return wait_of(_said(value)) > 0
+    return False
+
+
 def _said(value: Comparable) -> object:
     """The value of a header that is there in the form in which headers are compared."""
     kind, found = value[0], value[-1]
@@ -95,42 +102,7 @@ def _said(value: Comparable) -> object:
     return found if kind in ("integer", "text") else None
 
 
-class DelayedMatcher:
-    """A message that is to wait goes to the queue that waits; every other as the inner kind has it.
-
-    Args:
-        exchange: the exchange's name.
-        inner: the matcher of its inner kind.
-    """
-
-    __slots__ = ("_inner", "_waiting")
-
-    by_headers = True
-
-    def __init__(self, exchange: str, inner: Matcher) -> None:
-        self._inner = inner
-        self._waiting = Destination(waiting_queue(exchange))
-
-    def add(self, destination: Destination, key: str, arguments: Mapping[str, Any]) -> None:
-        """Take in a binding that is not there."""
-        self._inner.add(destination, key, arguments)
-
-    def remove(self, destination: Destination, key: str, arguments: Mapping[str, Any]) -> None:
-        """Forget a binding that is there."""
-        self._inner.remove(destination, key, arguments)
-
-    def match(self, keys: Sequence[str], headers: Frozen, found: dict[Destination, Any]) -> None:
-        """Put the destinations of those that match into ``found``, or the one queue in which the message waits."""
-        for name, value in headers:
-            if name == DELAY:
-                if wait_of(_said(value)) > 0:
-                    found[self._waiting] = None
-                    return
-                break
-        self._inner.match(keys, headers, found)
-
-
-def inner_kind(arguments: Mapping[str, Any], kinds: Mapping[str, Callable[[], Matcher]]) -> str:
+def inner_kind(arguments: Mapping[str, Any], kinds: Collection[str]) -> str:
     """The inner kind that these arguments of an exchange name.
 
     Raises:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pykka import ActorDeadError
 
 from actors.errors import InboxOverflowError
-from actors.exchanges.delayed import is_waiting_queue
 from actors.exchanges.exchanges import Exchanges
 from actors.exchanges.vocabulary import Unbound
 from actors.queue.exchange_publishing import ExchangePublishing
@@ -27,16 +26,12 @@ if TYPE_CHECKING:
     from actors.exchanges.vocabulary import Binding, Event
     from actors.queue.distribution import Distributor
     from actors.queue.routed_stages import RoutedStages
-    from actors.queue.vocabulary.settings import QueueSettings
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
 
 
 class Queues(PublishedTo, Waiting, Protocol):
     """What exchanges ask of the broker's queues; see ``QueueDirectory``."""
-
-    def settings_of(self, name: str) -> QueueSettings:
-        """The settings of a queue that there is."""
 
     async def durable(self) -> None:
         """Return when all that was recorded so far is durable."""
@@ -183,5 +178,6 @@ class ExchangeDirectory:
                 queue.tell(RoutesChanged())
 
     def _is_durable(self, name: str) -> bool | None:
-        there = name in self._queues and not is_waiting_queue(name)
-        return self._queues.settings_of(name).durable if there else None
+        # Nobody publishes to a queue that waits for an exchange, nor binds it: its name has a blank, and no other has.
+        state = None if " " in name else self._queues.state(name)
+        return None if state is None else state.settings.durable

@@ -56,8 +56,7 @@ class Routing:
             ExchangeError, InvalidRequestError: it cannot be published; so do the steps.
         """
         sender, batch = offered.sender, offered.offer.batch
-        reached = self._exchanges.reached(sender.exchange)
-        key = None if reached.by_headers else _only_key(batch)
+        key = None if self._exchanges.reached(sender.exchange).by_headers else _only_key(batch)
         if key is not None:
             queues = self._exchanges.route(sender.exchange, (_text(key, sender), *_further(offered)))
             lost = [] if queues else [(offered.offer.sequence, batch.count)]
@@ -65,7 +64,8 @@ class Routing:
                 self._add(offered, known, queues, 0, batch.count)
             self._end(offered, lost)
             return None
-        return (self._delayed_steps if reached.delays else self._steps)(offered, known)
+        delays = self._exchanges.reached(sender.exchange).delays
+        return (self._delayed_steps if delays else self._steps)(offered, known)
 
     def _steps(self, offered: Offered, known: Known | None) -> Iterator[None]:
         sequence = offered.offer.sequence
