@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
+import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from actors.batch import Message, MessageBatch
 from actors.exchanges.delayed import MAX_DELAY_MS, is_waiting_queue, wait_of, waiting_queue
 from actors.exchanges.errors import InvalidDefinitionError, TooManyPatternsError
 from actors.queue.vocabulary.settings import QueueSettings
+from actors.storage import exchange_codec, snapshot
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.letters_bench import Letters
 from tests.actors.publishing_bench import Client, client, received, receiver
@@ -212,6 +214,25 @@ async def test_a_start_forgets_what_waits_for_no_exchange_and_has_a_place_for_ea
 
 
 @durable
+async def test_an_older_program_refuses_a_directory_with_such_an_exchange_and_reads_it_when_that_is_gone(
+    folder: Path,
+) -> None:
+    bench = Waiting(folder)
+
+    def version() -> int:
+        return int(msgpack.unpackb(b"".join(bench.storage._contents.snapshot()))["version"])
+
+    events = bench.queues.exchanges.exchanges.decide.declare("x", KIND, arguments={"x-delayed-type": "topic"})
+    ((kind, *_),), _ = msgpack.unpackb(exchange_codec.encode_changes(events))
+    assert kind == 5, "one that knows of none knows changes 0 to 4, and refuses others"
+    await bench.made()
+    assert version() == snapshot.DELAYED_VERSION
+    await bench.answered(bench.queues.exchanges.delete("x"))
+    assert version() < snapshot.DELAYED_VERSION
+    await bench.close()
+
+
+@durable
 async def test_a_transient_exchange_is_forgotten_with_what_waits_there(folder: Path) -> None:
     bench = Waiting(folder)
     await bench.made("fanout", durable=False, a="")
@@ -284,7 +305,9 @@ def test_waits_are_read_as_the_plugin_reads_them(value: object, wait: int) -> No
     assert wait_of(value) == wait
 
 
-@pytest.mark.parametrize("value", ["", "5.0", "5 ", "five", "\u0661", b"\xff", "--5", "9" * 5_000, MAX_DELAY_MS + 1, 1e300])
+@pytest.mark.parametrize(
+    "value", ["", "5.0", "5 ", "five", "\u0661", b"\xff", "--5", "9" * 5_000, MAX_DELAY_MS + 1, 1e300]
+)
 def test_a_wait_that_cannot_be_is_refused(value: object) -> None:
     with pytest.raises(InvalidDefinitionError, match="x-delay"):
         wait_of(value)
