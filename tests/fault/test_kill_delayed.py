@@ -1,4 +1,4 @@
-"""What waits at an exchange comes once, and not before its time, through kills of a real broker; what finds others is shown to find them."""
+"""What waits comes once, and not before its time, through kills of a real broker; and what finds others is shown to find them."""
 
 from __future__ import annotations
 
