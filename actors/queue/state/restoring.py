@@ -41,14 +41,9 @@ def remembered(
         now: the time of the start.
         settings: of the queue. Where nobody counts failures, nor keeps what is refused, a history is that of settings that are no more.
     """
-    for start, stop, due in _remaining_retries(log, clocks, now):
+    for start, stop, due in (*_remaining_retries(log, clocks, now), *_remaining_delays(log, clocks, now)):
         for part in ready.carve(start, stop):
-            for piece, failures in log.returns.over(*part):
-                for span in _failed(log, piece, settings.failures_of_account(failures)):
-                    yield span, due
-    for first, due in _remaining_delays(log, clocks, now):
-        for part in ready.carve(first, log.delayed[first][0]):
-            # Some of it may have been delivered before a time of day that came twice.
+            # What was sent with a delay may have been delivered before a time of day that came twice.
             for piece, failures in log.returns.over(*part):
                 for span in _failed(log, piece, settings.failures_of_account(failures)):
                     yield span, due
@@ -76,8 +71,8 @@ def _remaining_retries(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[
     return remaining
 
 
-def _remaining_delays(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[int, float]]:
-    """First numbers of the batches whose delay is not over, each with when it is; never longer than the delay was."""
+def _remaining_delays(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[int, int, float]]:
+    """The batches whose delay is not over, each with when it is; never longer than the delay was."""
     remaining: list[tuple[int, float]] = []
     for first, (_, due_us) in sorted(log.delayed.items()):
         due = clocks.due(first, due_us)
@@ -92,7 +87,7 @@ def _remaining_delays(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[i
             (first, min(due, now + (log.delayed[first][1] - stored_us(log.table, first)) / US_PER_SECOND))
             for first, due in remaining
         ]
-    return remaining
+    return [(first, log.delayed[first][0], due) for first, due in remaining]
 
 
 def stored_us(table: EntryTable, first: int) -> int:
