@@ -22,7 +22,7 @@ from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.message_tables import may_have_further
 from actors.limits import MAX_NAME_BYTES
 from actors.queue.operations.passing_on import pass_on
-from actors.queue.state.entries import OVER_LIMIT
+from actors.queue.state.entries import OVER_LIMIT, TOO_LATE
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.commands import DeadLettersMoved
@@ -284,12 +284,7 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
     if is_waiting_queue(core.name):
         pass_on(core, span, now)
         return
-    # What was once said of a failure has nothing to do with a time that is over.
-    reason, error = EXPIRED, None
-    if span.reason is OVER_LIMIT:
-        reason = MAXLEN
-    elif core.settings.worn_out(span.failures):
-        reason, error = REJECTED if span.failures == REJECTED_FAILURES else MAX_RECEIVES, span.reason
+    reason, error = _why(span)
     entry, to = span.entry, core.settings.dead_letter_queue
     batch = entry.part(span.start, span.stop)
     facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries, error, entry.published)
@@ -317,6 +312,15 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
             entry.level,
         )
     )
+
+
+def _why(span: Span) -> tuple[str, str | None]:
+    """Why a span leaves, which is not for settings to say that have changed since, and what a receiver said of it."""
+    if span.reason is OVER_LIMIT:
+        return MAXLEN, None
+    if span.reason is TOO_LATE:
+        return EXPIRED, None
+    return REJECTED if span.failures == REJECTED_FAILURES else MAX_RECEIVES, span.reason
 
 
 def more_bytes(settings: QueueSettings, batch: MessageBatch, facts: Facts) -> int:

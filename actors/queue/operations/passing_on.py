@@ -34,7 +34,7 @@ def pass_on(core: QueueCore, span: Span, now: float) -> None:
     for due, messages in groupby(_dues(core, entry, batch), key=lambda due: max(due, now)):
         stop = start + len(list(messages))
         if due > now + TOLERANCE:
-            core.ready.delay(span.part(start, stop), due)
+            core.ready.delay(span.part(start, stop).taken_back(), due)
         else:
             _hand_over(core, span.part(start, stop), now)
         start = stop
