@@ -6,8 +6,9 @@ What a sender says natively, a delay of the whole batch, goes before the header 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from actors.errors import InvalidRequestError
 from actors.exchanges.delayed import DELAY, MS_PER_SECOND, is_waiting_queue, wait_of
 from actors.exchanges.message_tables import table_of
 from actors.queue.state.routed import Routed
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from actors.queue.exchange_offers import Offered
     from actors.queue.state.known_numbers import Known
     from actors.queue.state.routed import Queues
+
+
+NOT_STAGED: Final = f"a message of a transaction that says {DELAY} would wait at an exchange, where nobody can enlist it: publish it without a transaction"
 
 
 class Way(NamedTuple):
@@ -68,9 +72,15 @@ def each_way(exchanges: Exchanges, offered: Offered, keys: Iterator[tuple[str, .
 def waiting_parts(offered: Offered, known: Known | None, way: Way, start: int, stop: int) -> Iterator[Routed]:
     """The parts of a batch that wait, of the messages between these places, which wait alike.
 
-    What is staged cannot be stored with a delay: its wait is before it when it is published (``operations/passing_on.py``).
+    What is staged by a protocol whose transactions go with their connection cannot be stored with a delay: its wait is before it when it is
+    published (``operations/passing_on.py``).
+
+    Raises:
+        InvalidRequestError: it is staged natively: whoever commits names each of the queues.
     """
     sender, offer = offered.sender, offered.offer
+    if sender.stage is not None and not sender.stage.passing:
+        raise InvalidRequestError(NOT_STAGED)
     batch, sequence = offer.batch, offer.sequence
     name_bytes = 0 if sender.producer is None else len(sender.producer.encode()) + PRODUCER_BYTES
     said = Said(None if offer.ttl is None else microseconds(offer.ttl), offer.priority)
