@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from actors.queue.state.routed import Queues
 
 
-NOT_STAGED: Final = f"a message of a transaction that says {DELAY} would wait at an exchange, where nobody can enlist it: publish it without a transaction"
+NOT_STAGED: Final = (
+    f"a message of a transaction that says {DELAY} would wait at an exchange, and nobody can enlist that: "
+    "publish it without a transaction"
+)
 
 
 class Way(NamedTuple):
