@@ -13,6 +13,7 @@ from functools import partial
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final
 
+from actors.exchanges.delayed import is_waiting_queue
 from actors.exchanges.errors import (
     BoundQueueNotFoundError,
     ExchangeExistsError,
@@ -119,6 +120,9 @@ class Declaring:
         if exchange := said.get("dead_letter_exchange"):
             said["dead_letter_exchange"] = self._names.exchange(exchange)
         if queue := said.get("dead_letter_queue"):
+            if is_waiting_queue(queue):
+                text = f"{self._names.queue_text(name)}: the queue '{queue}' is the broker's own, and takes no dead letters"
+                raise AmqpError(ReplyCode.PRECONDITION_FAILED, text)
             said["dead_letter_queue"] = self._names.queue(queue)
         try:
             # Nothing is said of these in AMQP.

@@ -375,6 +375,7 @@ def test_nobody_comes_to_what_waits_but_through_its_exchange(
     channel.confirm_delivery()
     publish(channel, exchange, LONG, b"m")
     place = f"{exchange} delayed"
+    letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": place}
     with pytest.raises(UnroutableError):
         channel.basic_publish("", place, b"in", mandatory=True)
     for does in (
@@ -384,6 +385,7 @@ def test_nobody_comes_to_what_waits_but_through_its_exchange(
         lambda each: each.queue_purge(place),
         lambda each: each.queue_delete(place),
         lambda each: each.queue_bind(place, "amq.fanout"),
+        lambda each: each.queue_declare(named("q"), arguments=letters),
     ):
         with connected(broker) as connection:
             code, _ = refused(partial(does, connection.channel()))
