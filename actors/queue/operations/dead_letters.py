@@ -23,7 +23,6 @@ from actors.limits import MAX_NAME_BYTES
 from actors.queue.state.entries import OVER_LIMIT, TOO_LATE
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import merged
-from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.deaths import (
     BEFORE,
     DEATH_BYTES,
@@ -40,6 +39,7 @@ from actors.queue.vocabulary.deaths import (
     deaths_of,
 )
 from actors.queue.vocabulary.events import MessagesAdded, MessagesDropped, MessagesExpired, MessagesMoved
+from actors.queue.vocabulary.letters import DeadLettersMoved
 from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, MAXLEN, REJECTED, UNTRIED, DeadLetter, Tell
 from actors.queue.vocabulary.settings import (
     DEAD_LETTER_PART_BYTES,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Span
     from actors.queue.structures.ranges import Range
-    from actors.queue.vocabulary.commands import StoreDeadLetters
+    from actors.queue.vocabulary.letters import StoreDeadLetters
     from actors.queue.vocabulary.published import Published
     from actors.queue.vocabulary.settings import QueueSettings
 

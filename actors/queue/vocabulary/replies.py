@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
-from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.distributed import OfPublishing
+from actors.queue.vocabulary.letters import DeadLettersMoved
 from actors.queue.vocabulary.moves import ParcelsStored
 from actors.queue.vocabulary.prefetch import DemandLimited
 from actors.queue.vocabulary.published import Published
