@@ -161,7 +161,7 @@ def test_a_killed_program_says_no_goodbye_when_nobody_holds_it_any_more() -> Non
             await waits_for
         finally:
             noted.append("goodbye")
-            asyncio.get_running_loop().call_soon(noted.append, "somebody")
+            waits_for.get_loop().call_soon(noted.append, "somebody")
 
     async def main(loop: SimulatedLoop) -> None:
         doomed = loop.process("doomed")
