@@ -46,7 +46,7 @@ from tests.simulation.runner import Outcome, run, run_plan
 from transport.broker.receiving_ports import ReceivingPort
 
 SEEDS = range(3, 12)
-MORE_SEEDS = [*SEEDS, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (0, 1, 2, 12, 13))]
+MORE_SEEDS = [*SEEDS, 359, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (0, 1, 2, 12, 13))]
 SEEDS_IN_MEMORY = [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 6))]
 SAME_SEEDS = (8, 9, 11, 359)
 MUTANT_SEEDS = range(12)
