@@ -25,7 +25,6 @@ from actors.queue.operations.passing_on import pass_on
 from actors.queue.state.entries import OVER_LIMIT, TOO_LATE
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import merged
-from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.deaths import (
     BEFORE,
     DEATH_BYTES,
@@ -42,6 +41,7 @@ from actors.queue.vocabulary.deaths import (
     deaths_of,
 )
 from actors.queue.vocabulary.events import MessagesAdded, MessagesDropped, MessagesExpired, MessagesMoved
+from actors.queue.vocabulary.letters import DeadLettersMoved
 from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, MAXLEN, REJECTED, UNTRIED, DeadLetter, Tell
 from actors.queue.vocabulary.settings import (
     DEAD_LETTER_PART_BYTES,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Span
     from actors.queue.structures.ranges import Range
-    from actors.queue.vocabulary.commands import StoreDeadLetters
+    from actors.queue.vocabulary.letters import StoreDeadLetters
     from actors.queue.vocabulary.published import Published
     from actors.queue.vocabulary.settings import QueueSettings
 
