@@ -31,7 +31,7 @@ from actors.queue.operations.dead_letters import drop_letters
 from actors.queue.state.routed import grouped, joined_parts
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.structures.ranges import merged
-from actors.queue.vocabulary.commands import DeadLettersMoved
+from actors.queue.vocabulary.letters import DeadLettersMoved
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.settings import dead_letter_name
 from actors.queue.vocabulary.waiting import first_said, without_said
