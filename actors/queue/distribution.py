@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pykka
 
 from actors.errors import InvalidRequestError, QueueError
+from actors.queue.operations.deduplicating import Judged, judged_beside, without_duplicates
 from actors.queue.operations.dropping import NOTHING, Dropped, in_record, let_go
 from actors.queue.operations.refusing import lets_die, refuse
 from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, used_beside
 from actors.queue.operations.staging import check_staged_beside
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary.distributed import Distributed, StoredBeside
-from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved
+from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesDeduplicated, MessagesMoved
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -119,6 +120,7 @@ class Distributor:
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         taking: dict[str, tuple[QueueState, int, int | None]] = {}
         rejecting: dict[str, tuple[QueueState, str]] = {}
+        judged: dict[str, Judged] = {}
         drops = False
         gone: tuple[Range, ...] = ()
         for name in names:
@@ -126,6 +128,8 @@ class Distributor:
             if state is None:
                 continue
             delay_us, ttl_us = timing_of(state.settings, delay, ttl)
+            if state.log.accepted is not None:
+                judged[name] = judged_beside(state, batch, wall_us, stage)
             if stage is not None:
                 check_staged_beside(state, stage, batch, delayed=bool(delay_us))
                 refusal = None
@@ -133,7 +137,7 @@ class Distributor:
                 refusal = None
                 state.capacity.promised.taken(batch)
             else:
-                refusal = refusal_of(state, batch.count, batch.nbytes, delayed=bool(delay_us))
+                refusal = refusal_of(state, batch.count, batch.nbytes, delayed=bool(delay_us), batch=batch)
             if refusal is None:
                 taking[name] = (state, delay_us, ttl_us)
                 if state.drops:
@@ -144,9 +148,9 @@ class Distributor:
             # Its sender may give another message the same number.
             producers = temporary = ()
         if drops:
-            dropped = _dropped_for(batch, taking, stage)
+            dropped = _dropped_for(batch, taking, stage, judged)
             gone = dropped.ranges
-        added = {
+        added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {
             name: (
                 state,
                 MessagesAdded(
@@ -166,8 +170,9 @@ class Distributor:
             )
             for name, (state, delay_us, ttl_us) in taking.items()
         }
+        before = without_duplicates(added, judged) if judged else 0
         soon = stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES
-        event = self._record(added, now, wall_us, soon=soon)
+        event = max(before, self._record(added, now, wall_us, soon=soon))
         if drops:
             _let_go(taking, dropped)
         if stage is not None:
@@ -209,7 +214,7 @@ class Distributor:
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         # It is a part of what the other queue stores, and outlives that.
         batch = batch.compact()
-        added: dict[str, tuple[QueueState, MessagesAdded]] = {}
+        added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {}
         for name, state in self._routed(names):
             ttl_us = state.usual_timing[1]
             level = state.settings.level_of(priority)
@@ -241,12 +246,17 @@ class Distributor:
             DiskBehindError, InvalidRequestError, RecordTooLargeError, TooMuchTogetherError, StorageError: as of `store`.
         """
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
-        added: dict[str, tuple[QueueState, MessagesAdded]] = {}
+        added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {}
+        judged: dict[str, Judged] = {}
         for name, state in self._routed(names):
+            if state.log.accepted is not None:
+                judged[name] = judged_beside(state, batch, wall_us, None)
             delay_us, ttl_us = timing_of(state.settings, None, ttl)
             first = state.log.next_sequence
             event = MessagesAdded(first, batch, wall_us, delay_us=delay_us, ttl_us=ttl_us, published=published)
             added[name] = (state, event)
+        if judged:
+            without_duplicates(added, judged, recorded=True)
         return self._record(added, now, wall_us, entries=entries)
 
     def _routed(self, names: Iterable[str]) -> Iterator[tuple[str, QueueState]]:
@@ -349,7 +359,7 @@ class Distributor:
 
     def _record(
         self,
-        taking: dict[str, tuple[QueueState, MessagesAdded]],
+        taking: Mapping[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]],
         now: float,
         wall_us: int,
         left: tuple[QueueState, MessagesMoved] | None = None,
@@ -360,7 +370,11 @@ class Distributor:
         """Have all of it happen, and the queues act on it; returns the event's number. With ``soon`` a commit is about to sync it."""
         if not taking:
             return 0
-        unaware = [name for name, (state, added) in taking.items() if state.ready.known == added.first]
+        unaware = [
+            name
+            for name, (state, added) in taking.items()
+            if type(added) is MessagesAdded and state.ready.known == added.first
+        ]
         for state, _ in taking.values():
             state.note_time(now, wall_us)
         events: dict[int, Event] = {self._queues.number_of(name): added for name, (_, added) in taking.items()}
@@ -397,7 +411,10 @@ def _let_go(taking: Mapping[str, tuple[QueueState, int, int | None]], dropped: D
 
 
 def _dropped_for(
-    batch: MessageBatch, taking: Mapping[str, tuple[QueueState, int, int | None]], stage: StageKey | None
+    batch: MessageBatch,
+    taking: Mapping[str, tuple[QueueState, int, int | None]],
+    stage: StageKey | None,
+    judged: Mapping[str, Judged],
 ) -> Dropped:
     """What the only queue that takes a batch drops for it in its record.
 
@@ -406,7 +423,12 @@ def _dropped_for(
     """
     if stage is not None or len(taking) != 1:
         return NOTHING
-    ((state, delay_us, ttl_us),) = taking.values()
+    ((name, (state, delay_us, ttl_us)),) = taking.items()
+    if name in judged:
+        kept = judged[name].batch
+        if kept is None:
+            return NOTHING
+        batch = kept
     if not state.drops or delay_us or state.ready.known != state.log.next_sequence:
         return NOTHING
     return in_record(state, batch.count, batch.nbytes, ttl_us)

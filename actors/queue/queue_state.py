@@ -24,6 +24,7 @@ from actors.queue.operations.dispatch import dispatch, next_expiry, resume
 from actors.queue.operations.dropping import drop_over
 from actors.queue.state.catching_up import catch_up
 from actors.queue.state.core import QueueCore
+from actors.queue.state.deduplication import forget_ids
 from actors.queue.state.receivers import Take
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary import commands, distributed, moves, prefetch, takes
@@ -89,6 +90,7 @@ class QueueState(QueueCore):
         subscribing.forget_unused(self, now)
         staging.end_absences(self, now)
         in_line.look_at_line(self)
+        forget_ids(self, now)
         resume(self, now)
         if self.drops:
             drop_over(self, now)

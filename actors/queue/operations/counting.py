@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from actors.queue.state.deduplication import taken
+
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.log import QueueLog
@@ -23,6 +25,7 @@ class Counters(NamedTuple):
     delivered: int = 0
     redelivered: int = 0
     rejected: int = 0
+    deduplicated: int = 0
 
 
 class Figures(NamedTuple):
@@ -79,6 +82,7 @@ def counters_of(core: QueueCore) -> Counters:
         core.total_out,
         core.total_redelivered,
         core.total_rejected,
+        core.total_deduplicated,
     )
 
 
@@ -100,6 +104,6 @@ def figures_of(core: QueueCore) -> Figures:
         len(core.senders),
         len(core.receivers) + len(core.subscribers),
         capacity.waits_for_room + staged.waits_for_room,
-        capacity.closed(log.stored_messages, log.stored_bytes),
+        capacity.closed(*taken(core)),
         core.paused,
     )

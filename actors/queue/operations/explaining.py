@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.queue.operations.in_line import waits_in_line
+from actors.queue.state.deduplication import taken
 from actors.queue.vocabulary.replies import Tell, WaitExplained
 
 if TYPE_CHECKING:
@@ -51,12 +52,22 @@ def _of_sender(core: QueueCore, sender: Sender) -> Reason:
             FULL,
             f"queue {name} was full, and takes more when more of it is acknowledged ({amounts}): waiting for receivers",
         )
-    if sender.stage is not None:
-        return (
+    if log.accepted is not None and core.capacity.closed(*taken(core)):
+        reason = (
+            FULL,
+            (
+                f"queue {name} remembers as many ids as it may ({len(log.accepted):,} of {log.accepted.limit:,}): "
+                "waiting for the oldest to be forgotten"
+            ),
+        )
+    elif sender.stage is not None:
+        reason = (
             STAGED,
             f"open transactions hold back as much of queue {name} as they may: waiting for one of them to end",
         )
-    return GRANTED, f"the room that queue {name} has is granted to other senders: waiting for a turn"
+    else:
+        reason = GRANTED, f"the room that queue {name} has is granted to other senders: waiting for a turn"
+    return reason
 
 
 def _of_receiver(core: QueueCore, receiver: Receiver) -> Reason:

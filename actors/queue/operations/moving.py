@@ -15,6 +15,7 @@ from actors.errors import QueueError, QueueGoneError
 from actors.queue.operations.dead_letters import fitting
 from actors.queue.operations.dispatch import dispatch, next_ready
 from actors.queue.operations.dropping import drop_over
+from actors.queue.state.deduplication import taken
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.moves import MOVE_BATCHES, MOVE_BYTES, NoRoomError, Parcel, ParcelsStored, PausedError
 from actors.queue.vocabulary.replies import Tell
@@ -171,8 +172,7 @@ def room_for(core: QueueCore, parcel: Parcel) -> int:
 
 
 def _room(core: QueueCore) -> tuple[int, int]:
-    log = core.log
-    return core.capacity.room(log.stored_messages + core.incoming_messages, log.stored_bytes + core.incoming_bytes)
+    return core.capacity.room(*taken(core))
 
 
 def _facts_bytes(parcel: Parcel) -> int:
