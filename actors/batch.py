@@ -17,6 +17,7 @@ from itertools import accumulate, pairwise
 import msgpack
 
 from actors.errors import BatchError
+from actors.limits import DEDUPLICATION_HEADER
 
 ID_BYTES = 16
 OFFSET_BYTES = 4
@@ -50,6 +51,8 @@ class Message:
         routing_key: the key as text, for what is published to an exchange: one of the two is given. What is received has it as ``key``.
         priority: of what is sent, 0 to 255: in a queue with priorities it is received before what has a lower one; None for what its
             sender says. What is received has none.
+        deduplication_id: of what is sent, at most ``MAX_DEDUPLICATION_ID_BYTES`` of UTF-8: a queue with a ``deduplication_window`` stores one
+            message with this id within that. It travels as the header ``DEDUPLICATION_HEADER``, where what is received has it.
     """
 
     payload: bytes
@@ -58,6 +61,14 @@ class Message:
     id: bytes | None = None
     routing_key: str | None = None
     priority: int | None = None
+    deduplication_id: str | None = None
+
+    @property
+    def all_headers(self) -> Mapping[str, HeaderValue] | None:
+        """Its headers, with its deduplication id where it has one."""
+        if self.deduplication_id is None:
+            return self.headers
+        return {**(self.headers or {}), DEDUPLICATION_HEADER: self.deduplication_id}
 
     @property
     def key_column(self) -> bytes:
@@ -239,8 +250,8 @@ class MessageBatch:
             ids = memoryview(b"".join(given))
         if any(message.key or message.routing_key for message in messages):
             keys = BinaryColumn.from_values([message.key_column for message in messages])
-        if any(message.headers for message in messages):
-            headers = BinaryColumn.from_values([pack_headers(message.headers) for message in messages])
+        if any(message.headers or message.deduplication_id is not None for message in messages):
+            headers = BinaryColumn.from_values([pack_headers(message.all_headers) for message in messages])
         return cls(payloads, ids, keys, headers)
 
     def __len__(self) -> int:

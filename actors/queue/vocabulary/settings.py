@@ -103,6 +103,8 @@ ALIASES = {MAX_FAILURES: "max_receives"}
 """Other names of settings, wherever they are said; shown and stored they are by their own."""
 DEFAULT_RETRY_MAX_DELAY = 60.0
 """Seconds to which the time between two tries grows, unless ``retry_delay`` itself is longer."""
+DEFAULT_DEDUPLICATION_WINDOW = 300.0
+"""Seconds for which ids are remembered where a protocol says that they are, and not for how long."""
 DEFAULT_MAX_DEDUPLICATION_IDS = 1_000_000
 """Ids of messages that a queue with a window remembers at a time: about 150 MB of memory when there are so many."""
 MAX_DEDUPLICATION_IDS = 10_000_000
