@@ -45,14 +45,13 @@ class Message:
 
     Attributes:
         payload: opaque bytes.
-        key: optional grouping, routing or deduplication key.
+        key: optional grouping or routing key.
         headers: optional string to string or bytes map, at most ``MAX_HEADERS_PER_MESSAGE``.
         id: optional 16 bytes; the broker derives one from the sequence number otherwise.
         routing_key: the key as text, for what is published to an exchange: one of the two is given. What is received has it as ``key``.
         priority: of what is sent, 0 to 255: in a queue with priorities it is received before what has a lower one; None for what its
             sender says. What is received has none.
-        deduplication_id: of what is sent, at most ``MAX_DEDUPLICATION_ID_BYTES`` of UTF-8: a queue with a ``deduplication_window`` stores one
-            message with this id within that. It travels as the header ``DEDUPLICATION_HEADER``, where what is received has it.
+        deduplication_id: a queue with a ``deduplication_window`` stores one message with it within that. What is received has it as a header.
     """
 
     payload: bytes
@@ -66,9 +65,8 @@ class Message:
     @property
     def all_headers(self) -> Mapping[str, HeaderValue] | None:
         """Its headers, with its deduplication id where it has one."""
-        if self.deduplication_id is None:
-            return self.headers
-        return {**(self.headers or {}), DEDUPLICATION_HEADER: self.deduplication_id}
+        own = self.deduplication_id
+        return self.headers if own is None else {**(self.headers or {}), DEDUPLICATION_HEADER: own}
 
     @property
     def key_column(self) -> bytes:
@@ -433,14 +431,6 @@ def pack_headers(headers: Mapping[str, HeaderValue] | None) -> bytes:
             )
     packed: bytes = msgpack.packb(dict(headers))
     return packed
-
-
-def readable_headers(packed: bytes) -> dict[str, HeaderValue] | None:
-    """As `unpack_headers`; none where nobody can read them, for no broker checks what they hold."""
-    try:
-        return unpack_headers(packed)
-    except BatchError:
-        return None
 
 
 def unpack_headers(packed: bytes) -> dict[str, HeaderValue] | None:

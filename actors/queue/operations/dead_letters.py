@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
-from actors.batch import OFFSET_BYTES, BinaryColumn, MessageBatch, readable_headers, unpack_headers
+from actors.batch import OFFSET_BYTES, BinaryColumn, MessageBatch, unpack_headers
 from actors.errors import BatchError
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.message_tables import may_have_further
+from actors.headers import readable_headers
 from actors.limits import MAX_NAME_BYTES
 from actors.queue.state.deduplication import taken
 from actors.queue.state.entries import OVER_LIMIT

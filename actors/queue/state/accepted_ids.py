@@ -12,8 +12,8 @@ from collections import deque
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from actors.batch import readable_headers
 from actors.errors import InvalidRequestError
+from actors.headers import readable_headers
 from actors.limits import DEDUPLICATION_HEADER, MAX_DEDUPLICATION_ID_BYTES
 
 if TYPE_CHECKING:

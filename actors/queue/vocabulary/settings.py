@@ -103,8 +103,6 @@ ALIASES = {MAX_FAILURES: "max_receives"}
 """Other names of settings, wherever they are said; shown and stored they are by their own."""
 DEFAULT_RETRY_MAX_DELAY = 60.0
 """Seconds to which the time between two tries grows, unless ``retry_delay`` itself is longer."""
-DEFAULT_DEDUPLICATION_WINDOW = 300.0
-"""Seconds for which ids are remembered where a protocol says that they are, and not for how long."""
 DEFAULT_MAX_DEDUPLICATION_IDS = 1_000_000
 """Ids of messages that a queue with a window remembers at a time: about 150 MB of memory when there are so many."""
 MAX_DEDUPLICATION_IDS = 10_000_000
@@ -147,9 +145,8 @@ class QueueSettings:
         drop_failed: whether what has failed ``max_receives`` times is dropped, and no dead letter.
         max_priority: its highest level. What has a higher priority is received before what has a lower one, and of one in order; above
             this counts as this. None for a queue without levels, which takes no notice of priorities.
-        deduplication_window: seconds from when a message was stored in which others with its id are confirmed and not stored; None where
-            nobody looks at ids.
-        max_deduplication_ids: how many ids are remembered at a time. When they are so many senders wait until the oldest may be forgotten.
+        deduplication_window: seconds in which others with the id of a message are confirmed and not stored; None where nobody looks at ids.
+        max_deduplication_ids: ids that are remembered at a time. When they are so many senders wait until the oldest may be forgotten.
 
     Raises:
         ValueError: a value that cannot be; the text names it.
@@ -405,13 +402,7 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
     Setting(
         "max_priority", Unit.COUNT, "The highest priority; messages of a higher one go first.", none=0, word=NO_LIMIT
     ),
-    Setting(
-        "deduplication_window",
-        Unit.SECONDS,
-        "In which a message with the id of another is not stored again.",
-        none=0,
-        word=NO_LIMIT,
-    ),
+    Setting("deduplication_window", Unit.SECONDS, "In which a message with the id of another is not stored.", none=0),
     Setting("max_deduplication_ids", Unit.COUNT, "Ids that a queue remembers; when so many are, senders wait."),
 )
 """Every setting of a queue, in the order of ``QueueSettings``."""

@@ -17,9 +17,9 @@ from actors.batch import (
     BinaryColumn,
     HeaderValue,
     pack_headers,
-    readable_headers,
 )
 from actors.exchanges.message_tables import carry
+from actors.headers import readable_headers
 from actors.limits import DEDUPLICATION_HEADER
 from actors.queue.vocabulary.deaths import deaths_of
 from transport.errors import LocalProtocolError

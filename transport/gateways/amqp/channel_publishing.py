@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from actors.batch import BinaryColumn, MessageBatch
 from actors.exchanges.errors import StoppingError
+from actors.limits import MAX_DEDUPLICATION_ID_BYTES
 from actors.queue.vocabulary.commands import ExplainWait
 from transport.gateways.amqp.carried_properties import headers_column
 from transport.gateways.amqp.deduplication_ids import NAME as ID

@@ -11,6 +11,7 @@ from actors.limits import DEDUPLICATION_HEADER, MAX_DEDUPLICATION_ID_BYTES
 from transport.gateways.amqp.basic_methods import BasicPublish
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.field_types import INTEGERS
+from transport.gateways.amqp.plain_tables import is_text
 from transport.gateways.amqp.properties import Properties
 from transport.gateways.amqp.reply_codes import ReplyCode
 
@@ -29,21 +30,13 @@ def id_of(raw: bytes) -> HeaderValue | None:
         # The header that carries them is no secret: somebody else wrote it.
         return None
     field = None if table is None else table.field(DEDUPLICATION_HEADER)
-    if field is None:
-        return None
-    value = field.value
-    if field.kind in INTEGERS and isinstance(value, int):
-        return str(value)
+    value = None if field is None else field.value
     if isinstance(value, bytes | bytearray):
         return bytes(value) or None
-    if not isinstance(value, str) or not value:
-        return None
-    try:
-        value.encode()
-    except UnicodeEncodeError:
+    if isinstance(value, str):
         # Bytes that are no UTF-8 are kept in a text as surrogates.
-        return value.encode("utf-8", "surrogateescape")
-    return value
+        return (value if is_text(value) else value.encode("utf-8", "surrogateescape")) or None
+    return str(value) if field is not None and field.kind in INTEGERS else None
 
 
 def check_id(raw: bytes) -> None:

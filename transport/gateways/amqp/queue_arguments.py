@@ -12,7 +12,6 @@ from typing import Any, Final, NoReturn
 from actors.limits import MAX_DEDUPLICATION_WINDOW_SECONDS, MAX_PRIORITY, MAX_QUEUE_EXPIRY_SECONDS, MAX_TTL_SECONDS
 from actors.queue.vocabulary.settings import (
     BLOCK,
-    DEFAULT_DEDUPLICATION_WINDOW,
     DROP_HEAD,
     MAX_DEDUPLICATION_IDS,
     MAX_RECEIVES_LIMIT,
@@ -38,6 +37,8 @@ OVERFLOWS: Final = {
 publishes there."""
 DEDUPLICATES: Final = "x-message-deduplication"
 """The argument of RabbitMQ's plugin by which a queue looks at ids."""
+DEFAULT_WINDOW: Final = 300.0
+"""Seconds for which it remembers them where ``x-cache-ttl`` says nothing."""
 WINDOW, IDS = "deduplication_window", "max_deduplication_ids"
 _MS: Final = 1000
 
@@ -189,7 +190,7 @@ def _deduplicates(field: Field, refuse: Refuse) -> dict[str, Any]:
     """Whether ids count, for the usual window, unless ``x-cache-ttl`` says another."""
     if field.kind != "t" or not isinstance(field.value, bool):
         refuse(unacceptable(field))
-    return {WINDOW: DEFAULT_DEDUPLICATION_WINDOW if field.value else None}
+    return {WINDOW: DEFAULT_WINDOW if field.value else None}
 
 
 def _window(field: Field, refuse: Refuse) -> dict[str, Any]:
