@@ -23,8 +23,7 @@ ID_BYTES = 16
 OFFSET_BYTES = 4
 MAX_COLUMN_BYTES = 2**31 - 1
 """Offsets are int32, so no column can be larger."""
-COMPACT_SLACK = 1024
-COMPACT_SHARE = 2
+COMPACT_SLACK, COMPACT_SHARE = 1024, 2
 """A batch is copied to be kept where it holds more memory than its own by so many bytes, and by this factor: what a queue counts for each
 batch covers the first, and a copy of most of a buffer would save little."""
 MAX_HEADERS_PER_MESSAGE = 64
@@ -49,9 +48,9 @@ class Message:
         headers: optional string to string or bytes map, at most ``MAX_HEADERS_PER_MESSAGE``.
         id: optional 16 bytes; the broker derives one from the sequence number otherwise.
         routing_key: the key as text, for what is published to an exchange: one of the two is given. What is received has it as ``key``.
-        priority: of what is sent, 0 to 255: in a queue with priorities it is received before what has a lower one; None for what its
-            sender says. What is received has none.
-        deduplication_id: a queue with a ``deduplication_window`` stores one message with it within that. What is received has it as a header.
+        priority: of what is sent, 0 to 255: in a queue with priorities what has a higher one is received first; None for what its sender
+            says. What is received has none.
+        deduplication_id: a queue with a ``deduplication_window`` stores one message with it within that. It is received as a header.
     """
 
     payload: bytes

@@ -20,11 +20,11 @@ from actors.queue.operations import (
     subscribing,
     taking,
 )
+from actors.queue.operations.deduplicating import forget_ids
 from actors.queue.operations.dispatch import dispatch, next_expiry, resume
 from actors.queue.operations.dropping import drop_over
 from actors.queue.state.catching_up import catch_up
 from actors.queue.state.core import QueueCore
-from actors.queue.state.deduplication import forget_ids
 from actors.queue.state.receivers import Take
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary import commands, distributed, moves, prefetch, takes

@@ -41,7 +41,7 @@ def alter(core: QueueCore, command: AlterQueue, now: float) -> QueueSettings:
         assert getattr(settings, name) == getattr(before, name), "whoever records the settings refuses this"
     core.depend_on(command.after)
     core.take_settings(settings)
-    deduplicate(core, now)
+    core.heaps = deduplicate(core.heaps, core.log, settings, core.clocks, core.capacity, now)
     permits = [sender.permits for sender in core.senders.values() if sender.capacity is core.capacity]
     core.capacity.alter(*core.senders_limits(), core.rejects, permits)
     core.ready = core.counted(core.ready)

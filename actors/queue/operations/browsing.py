@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError
 from actors.queue.operations.in_line import waits_in_line
-from actors.queue.state.deduplication import taken
 from actors.queue.state.entries import stored_entry
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.events import ReservedRange
@@ -72,7 +71,7 @@ def describe(core: QueueCore, now: float, *, parties: bool = True) -> QueueStati
         attached_senders=len(core.senders),
         attached_receivers=len(core.receivers) + len(core.subscribers),
         waiting_senders=core.capacity.waits_for_room + core.staged.capacity.waits_for_room,
-        full=core.capacity.closed(*taken(core)),
+        full=core.capacity.closed(*core.taken()),
         held_ms=max((facts.held_ms for facts in connections), default=0),
     )
 

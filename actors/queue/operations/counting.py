@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from actors.queue.state.deduplication import taken
-
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.log import QueueLog
@@ -104,6 +102,6 @@ def figures_of(core: QueueCore) -> Figures:
         len(core.senders),
         len(core.receivers) + len(core.subscribers),
         capacity.waits_for_room + staged.waits_for_room,
-        capacity.closed(*taken(core)),
+        capacity.closed(*core.taken()),
         core.paused,
     )

@@ -21,7 +21,6 @@ from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.message_tables import may_have_further
 from actors.headers import readable_headers
 from actors.limits import MAX_NAME_BYTES
-from actors.queue.state.deduplication import taken
 from actors.queue.state.entries import OVER_LIMIT
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import merged
@@ -358,7 +357,7 @@ def has_room(core: QueueCore) -> bool:
 
     What senders were granted and have not sent is not counted: they may hold all there is for as long as they like.
     """
-    return core.capacity.note_stored(*taken(core))
+    return core.capacity.note_stored(*core.taken())
 
 
 def room_for_letters(core: QueueCore, batch: MessageBatch) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 from actors.errors import TransactionTooLargeError
 from actors.queue.operations.refusing import NoRoom
 from actors.queue.state.accepted_ids import checked_ids_of, ids_of
+from actors.queue.state.deduplication import IdsDue
 from actors.queue.state.senders import joined_batches
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import MessagesAdded, MessagesDeduplicated
@@ -144,6 +145,17 @@ def why_not(core: QueueCore, accepted: AcceptedIds, batch: MessageBatch | None) 
         f"queue {core.name!r} remembers {len(accepted)} ids of max_deduplication_ids {accepted.limit}, and stores no more new ones "
         "before the oldest are over"
     )
+
+
+def forget_ids(core: QueueCore, now: float) -> None:
+    """Forget the ids whose window is over, and have those who wait for that go on."""
+    if core.log.accepted is None:
+        return
+    core.log.accepted.forget(core.clocks.time_us(now))
+    for heap in core.heaps:
+        if isinstance(heap, IdsDue):
+            heap.looked_at = now
+    core.grant()
 
 
 def numbered(group: Iterable[Incoming], duplicates: tuple[bool, ...], first: int) -> dict[int, Runs]:

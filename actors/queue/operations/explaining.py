@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.queue.operations.in_line import waits_in_line
-from actors.queue.state.deduplication import taken
 from actors.queue.vocabulary.replies import Tell, WaitExplained
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def _of_sender(core: QueueCore, sender: Sender) -> Reason:
             FULL,
             f"queue {name} was full, and takes more when more of it is acknowledged ({amounts}): waiting for receivers",
         )
-    if log.accepted is not None and core.capacity.closed(*taken(core)):
+    if log.accepted is not None and core.capacity.closed(*core.taken()):
         reason = (
             FULL,
             (

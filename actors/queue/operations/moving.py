@@ -15,7 +15,6 @@ from actors.errors import QueueError, QueueGoneError
 from actors.queue.operations.dead_letters import fitting
 from actors.queue.operations.dispatch import dispatch, next_ready
 from actors.queue.operations.dropping import drop_over
-from actors.queue.state.deduplication import taken
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.moves import MOVE_BATCHES, MOVE_BYTES, NoRoomError, Parcel, ParcelsStored, PausedError
 from actors.queue.vocabulary.replies import Tell
@@ -172,7 +171,7 @@ def room_for(core: QueueCore, parcel: Parcel) -> int:
 
 
 def _room(core: QueueCore) -> tuple[int, int]:
-    return core.capacity.room(*taken(core))
+    return core.capacity.room(*core.taken())
 
 
 def _facts_bytes(parcel: Parcel) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
 from actors.queue.state.counted import counted_or_not
-from actors.queue.state.deduplication import deduplicate, taken, with_ids
+from actors.queue.state.deduplication import deduplicate, with_ids
 from actors.queue.state.line import line_of
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import Outbox
@@ -207,6 +207,14 @@ class QueueCore:
         ids = None if self.settings.deduplication_window is None else self.settings.max_deduplication_ids
         return (ids if most is None else most), most_bytes
 
+    def taken(self) -> tuple[int, int]:
+        """What is stored or accepted, in messages and bytes, by which it is judged what may be granted; more where ids leave less room."""
+        log, most = self.log, None if self.drops else self.settings.max_messages
+        messages, size = log.stored_messages + self.incoming_messages, log.stored_bytes + self.incoming_bytes
+        if log.accepted is not None:
+            messages = with_ids(log.accepted, most, messages, self.incoming_messages)
+        return messages, size
+
     def counted(self, ready: ReadyRanges | LeveledReady) -> ReadyRanges | LeveledReady:
         """What is ready, with its bytes where these count."""
         return counted_or_not(ready, counts=self.drops and self.settings.max_bytes is not None)
@@ -271,7 +279,7 @@ class QueueCore:
                 owner.used, owner.noted = now - away_us / US_PER_SECOND, True
             self.await_owner(owner, now)
         self.await_use(now)
-        deduplicate(self, now)
+        self.heaps = deduplicate(self.heaps, self.log, self.settings, self.clocks, self.capacity, now)
 
     def reset(self, now: float, wall_us: int | None = None) -> list[Connection]:
         """Forget all that is volatile: messages in flight are ready again, possibly replayed, and nobody is connected. Returns who was.
@@ -357,7 +365,7 @@ class QueueCore:
             # What was accepted has used up its permits and takes the room as if it were stored already.
             messages, size = log.stored_messages + self.incoming_messages, log.stored_bytes + self.incoming_bytes
             if log.accepted is not None:
-                messages = with_ids(self, log.accepted, messages)
+                messages, size = self.taken()
             self.capacity.grant(messages, size, self.effects)
         if self._writers and self.paused is None:
             self._grant_stages()
@@ -365,7 +373,7 @@ class QueueCore:
     def _grant_stages(self) -> None:
         """Give those who stage what may be staged, while the queue itself has room: so its receivers hold them back too."""
         log, staged = self.log, self.staged
-        if self.capacity.note_stored(*taken(self)):
+        if self.capacity.note_stored(*self.taken()):
             messages, size = log.staged_messages + staged.incoming_messages, log.staged_bytes + staged.incoming_bytes
             staged.capacity.grant(messages, size, self.effects)
             staged.grant_hopeless(self.effects)
@@ -413,7 +421,7 @@ class QueueCore:
             "sender_demand": self.capacity.messages + self.staged.capacity.messages,
             "high_water": self.log.next_sequence,
             "in_flight": self.leases.in_flight,
-            "full": self.paused is not None or self.capacity.closed(*taken(self)),
+            "full": self.paused is not None or self.capacity.closed(*self.taken()),
             "reserved_bytes": reserved_bytes,
             "live_subscriptions": sum(owner.connection is not None for owner in self.owners.values()),
         }

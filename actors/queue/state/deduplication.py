@@ -9,8 +9,9 @@ from actors.queue.structures.deadlines import microseconds
 
 if TYPE_CHECKING:
     from actors.queue.state.capacity import Capacity
-    from actors.queue.state.core import QueueCore
-    from actors.queue.structures.deadlines import Clocks
+    from actors.queue.state.log import QueueLog
+    from actors.queue.structures.deadlines import Clocks, Due
+    from actors.queue.vocabulary.settings import QueueSettings
 
 SOON_SECONDS: Final = 0.05
 """How often ids are forgotten while somebody waits for that: not for each of thousands that come to it one by one."""
@@ -52,43 +53,33 @@ class IdsDue:
         return max(self._clocks.instant_of(oldest_us), self.looked_at + pause)
 
 
-def deduplicate(core: QueueCore, now: float) -> None:
-    """Have ids count, or not, as the queue's settings say; those that are remembered are for as long as was said when they came."""
-    window, log = core.settings.deduplication_window, core.log
-    due: tuple[IdsDue, ...] = ()
-    if window is None:
+def deduplicate(
+    heaps: tuple[Due, ...], log: QueueLog, settings: QueueSettings, clocks: Clocks, capacity: Capacity, now: float
+) -> tuple[Due, ...]:
+    """Have ids count in a queue, or not, as its settings say; those that are remembered are for as long as was said when they came.
+
+    Returns:
+        ``heaps``, which are the queue's, with what knows when ids are due where they count, and without it where they do not.
+    """
+    if settings.deduplication_window is None and log.accepted is None:
+        return heaps
+    others = tuple(heap for heap in heaps if not isinstance(heap, IdsDue))
+    if settings.deduplication_window is None:
         log.accepted = None
-    else:
-        accepted = log.accepted = AcceptedIds() if log.accepted is None else log.accepted
-        accepted.window_us, accepted.limit = microseconds(window), core.settings.max_deduplication_ids
-        accepted.forget(core.clocks.time_us(now))
-        due = (IdsDue(accepted, core.clocks, core.capacity, now),)
-    if due or any(isinstance(heap, IdsDue) for heap in core.heaps):
-        core.heaps = (*(heap for heap in core.heaps if not isinstance(heap, IdsDue)), *due)
+        return others
+    accepted = log.accepted = AcceptedIds() if log.accepted is None else log.accepted
+    accepted.window_us, accepted.limit = microseconds(settings.deduplication_window), settings.max_deduplication_ids
+    accepted.forget(clocks.time_us(now))
+    return (*others, IdsDue(accepted, clocks, capacity, now))
 
 
-def forget_ids(core: QueueCore, now: float) -> None:
-    """Forget the ids whose window is over, and have those who wait for that go on."""
-    if core.log.accepted is None:
-        return
-    core.log.accepted.forget(core.clocks.time_us(now))
-    for heap in core.heaps:
-        if isinstance(heap, IdsDue):
-            heap.looked_at = now
-    core.grant()
+def with_ids(accepted: AcceptedIds, most: int | None, messages: int, incoming: int) -> int:
+    """As many messages as leave no more room than there is for their ids, where ``messages`` leave more.
 
-
-def taken(core: QueueCore) -> tuple[int, int]:
-    """Messages and bytes by which it is judged what senders may be granted: what is stored or accepted; more where ids leave less room."""
-    log = core.log
-    messages, size = log.stored_messages + core.incoming_messages, log.stored_bytes + core.incoming_bytes
-    return (messages if log.accepted is None else with_ids(core, log.accepted, messages)), size
-
-
-def with_ids(core: QueueCore, accepted: AcceptedIds, messages: int) -> int:
-    """As many messages as leave no more room than there is for their ids, where ``messages`` leave more."""
-    most = core.settings.max_messages
-    if most is None or core.drops:
-        # What ids take is all that there is a limit of.
-        return len(accepted) + core.incoming_messages
-    return max(messages, most - accepted.room + core.incoming_messages)
+    Args:
+        accepted: the ids.
+        most: messages that the queue stores at most; None where only ids hold its senders back.
+        messages: what is stored, or accepted.
+        incoming: of these what is accepted only.
+    """
+    return len(accepted) + incoming if most is None else max(messages, most - accepted.room + incoming)
