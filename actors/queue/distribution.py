@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pykka
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 SYNCED_BYTES: Final = 16 * 1024
 """What is staged for a commit that is about to come is synced with that, unless it is more: then much may come before the commit."""
+
+NOBODY: Final[Mapping[str, str]] = MappingProxyType({})
+"""No queue rejects something."""
 
 logger = logging.getLogger("penstock.queue")
 
@@ -120,7 +124,7 @@ class Distributor:
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         taking: dict[str, tuple[QueueState, int, int | None]] = {}
         rejecting: dict[str, tuple[QueueState, str]] = {}
-        judged: dict[str, Judged] = {}
+        judged: dict[str, Judged] | None = None
         drops = False
         gone: tuple[Range, ...] = ()
         for name in names:
@@ -129,6 +133,7 @@ class Distributor:
                 continue
             delay_us, ttl_us = timing_of(state.settings, delay, ttl)
             if state.log.accepted is not None:
+                judged = judged or {}
                 judged[name] = judged_beside(state, batch, wall_us, stage)
             if stage is not None:
                 check_staged_beside(state, stage, batch, delayed=bool(delay_us))
@@ -148,7 +153,7 @@ class Distributor:
             # Its sender may give another message the same number.
             producers = temporary = ()
         if drops:
-            dropped = _dropped_for(batch, taking, stage, judged)
+            dropped = _dropped_for(batch, taking, stage, judged or {})
             gone = dropped.ranges
         added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {
             name: (
@@ -170,14 +175,19 @@ class Distributor:
             )
             for name, (state, delay_us, ttl_us) in taking.items()
         }
-        before = without_duplicates(added, judged) if judged else 0
+        if judged:
+            before = without_duplicates(added, judged)
         soon = stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES
-        event = max(before, self._record(added, now, wall_us, soon=soon))
+        event = self._record(added, now, wall_us, soon=soon)
+        if judged:
+            event = max(event, before)
         if drops:
             _let_go(taking, dropped)
         if stage is not None:
             for state, _, _ in taking.values():
                 state.staged.stored_beside(stage, batch.count, batch.nbytes + state.log.table.overhead)
+        if not rejecting:
+            return Distributed(event, tuple(taking), NOBODY)
         for name, (state, why) in rejecting.items():
             state.total_rejected += batch.count
             self._refuse(name, state, why, batch, published, priority)
@@ -370,14 +380,10 @@ class Distributor:
         """Have all of it happen, and the queues act on it; returns the event's number. With ``soon`` a commit is about to sync it."""
         if not taking:
             return 0
-        unaware = [
-            name
-            for name, (state, added) in taking.items()
-            if type(added) is MessagesAdded and state.ready.known == added.first
-        ]
+        unaware = [name for name, (state, added) in taking.items() if state.ready.known == added.first]
         for state, _ in taking.values():
             state.note_time(now, wall_us)
-        events: dict[int, Event] = {self._queues.number_of(name): added for name, (_, added) in taking.items()}
+        events: dict[int, Event] = {state.number: added for state, added in taking.values()}
         if left is not None:
             events[left[0].number] = left[1]
         event = 0

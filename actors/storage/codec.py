@@ -131,8 +131,8 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
         event.producers,
         None if moved is None else [origin, *_moved(moved)],
     ]
-    if event.stage is not None or event.temporary or event.published is not None or says_more(event):
-        published, further = event.published, says_more(event)
+    if event.stage is not None or event.temporary or event.published is not None or event.dropped or event.ids_until_us:
+        published, further = event.published, event.dropped or event.ids_until_us
         fields.append(event.stage if event.stage is None else (*event.stage, *(event.numbers or ())))
         if event.temporary or published is not None or further:
             fields.append(event.temporary)
@@ -146,11 +146,6 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
     return [len(header).to_bytes(2, "little") + header, *batch.buffers()]
 
 
-def says_more(event: MessagesAdded) -> bool:
-    """Whether a stored batch has facts that stand in the map of further ones."""
-    return bool(event.dropped) or event.ids_until_us > 0
-
-
 def _further(event: MessagesAdded) -> dict[int, Any]:
     facts: dict[int, Any] = {}
     if event.dropped:
@@ -162,7 +157,7 @@ def _further(event: MessagesAdded) -> dict[int, Any]:
 
 def is_newer(event: MessagesAdded) -> bool:
     """Whether only programs can read it that know exchanges."""
-    return event.published is not None or says_more(event)
+    return event.published is not None or bool(event.dropped or event.ids_until_us)
 
 
 def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:

@@ -520,7 +520,7 @@ class _Older:
 async def test_an_older_program_refuses_a_directory_that_has_some_and_opens_every_other(folder: Path) -> None:
     bench = Bench(folder)
     await bench.declare("d", QueueSettings(ttl=5.0))
-    older = mock.patch("actors.storage.codec.QueueSettings", _Older)
+    older = mock.patch("actors.storage.settings_codec.QueueSettings", _Older)
     await bench.close()
     with older:
         Storage.open(folder).close()

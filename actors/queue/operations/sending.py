@@ -205,18 +205,18 @@ def _store_groups(
 
 
 def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: int, told: dict[int, Runs]) -> None:
-    log = core.log
+    log, item = core.log, group[0]
+    sender = item.sender
     if len(group) == 1:
-        sender = group[0].sender
-        named: Producers = () if sender.producer is None else ((sender.producer, group[0].up_to),)
+        named: Producers = () if sender.producer is None else ((sender.producer, item.up_to),)
         known, passing = ((), named) if sender.temporary else (named, ())
     else:
         known, passing = producers_of(group)
-    delay_us, ttl_us = group[0].delay_us, group[0].ttl_us
+    delay_us, ttl_us = item.delay_us, item.ttl_us
     first = log.next_sequence
-    stage = group[0].sender.stage
+    stage = sender.stage
     before = log.staged_bytes
-    batch, level, until_us = joined(group), group[0].level, 0
+    batch, level, until_us = joined(group), item.level, 0
     if log.accepted is not None:
         judged = judge(log.accepted, batch, wall_us) if stage is None else judge_staged(log.accepted, batch)
         if judged.duplicates:

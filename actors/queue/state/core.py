@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
 from actors.queue.state.counted import counted_or_not
-from actors.queue.state.deduplication import deduplicate, with_ids
+from actors.queue.state.deduplication import deduplicate, limit_with_ids, with_ids
 from actors.queue.state.line import line_of
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import Outbox
@@ -204,8 +204,7 @@ class QueueCore:
     def senders_limits(self) -> tuple[int | None, int | None]:
         """What holds senders back of messages and bytes: not the limits of a queue that drops, but how many ids may be remembered."""
         most, most_bytes = (None, None) if self.drops else (self.settings.max_messages, self.settings.max_bytes)
-        ids = None if self.settings.deduplication_window is None else self.settings.max_deduplication_ids
-        return (ids if most is None else most), most_bytes
+        return limit_with_ids(self.settings, most), most_bytes
 
     def taken(self) -> tuple[int, int]:
         """What is stored or accepted, in messages and bytes, by which it is judged what may be granted; more where ids leave less room."""

@@ -73,13 +73,26 @@ def deduplicate(
     return (*others, IdsDue(accepted, clocks, capacity, now))
 
 
+def limit_with_ids(settings: QueueSettings, most: int | None) -> int | None:
+    """By how many messages it is measured what senders may be granted, where a queue stores ``most`` (None: any number) at most."""
+    if settings.deduplication_window is None:
+        return most
+    return settings.max_deduplication_ids if most is None else min(most, settings.max_deduplication_ids)
+
+
 def with_ids(accepted: AcceptedIds, most: int | None, messages: int, incoming: int) -> int:
-    """As many messages as leave no more room than there is for their ids, where ``messages`` leave more.
+    """What is taken of that: so much that there is as much room as for messages, or for ids where there is less for these.
 
     Args:
         accepted: the ids.
-        most: messages that the queue stores at most; None where only ids hold its senders back.
+        most: messages that the queue stores at most; None for any number.
         messages: what is stored, or accepted.
-        incoming: of these what is accepted only.
+        incoming: of these what is accepted only: each may have an id.
     """
-    return len(accepted) + incoming if most is None else max(messages, most - accepted.room + incoming)
+    room, limit = accepted.room - incoming, accepted.limit
+    return limit - room if most is None else min(most, limit) - min(room, most - messages)
+
+
+def held_by_ids(accepted: AcceptedIds, most: int | None, messages: int) -> bool:
+    """Whether there is less room for ids than for messages."""
+    return most is None or accepted.room < most - messages

@@ -7,7 +7,7 @@ nothing. Recovery, replication and the first execution are thus one piece of cod
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
@@ -69,6 +69,8 @@ class MessagesDeduplicated:
 
     producers: tuple[tuple[str, int], ...] = ()
     temporary: tuple[tuple[str, int], ...] = ()
+    first: ClassVar[int] = -1
+    """Whoever looks for the first message of what was stored finds that there is none."""
 
 
 @dataclass(frozen=True, slots=True)
