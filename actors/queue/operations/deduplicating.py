@@ -173,12 +173,11 @@ def numbered(group: Iterable[Incoming], duplicates: tuple[bool, ...], first: int
     return numbers
 
 
-def tell_numbers(core: QueueCore, item: Incoming, runs: Runs) -> int:
-    """Confirm a batch of which something was a duplicate; returns how much of it is stored."""
+def tell_numbers(core: QueueCore, item: Incoming, runs: Runs, number: int) -> int:
+    """Confirm a batch of which something was a duplicate, and the rest is stored from ``number`` on; returns how much that is."""
     duplicates = sum(count for first, count in runs if first is None)
     core.total_deduplicated += duplicates
-    first = None if item.known else next((first for first, _ in runs if first is not None), None)
-    sent = SentMessages(item.up_to, first, None, None if item.known else runs)
+    sent = SentMessages(item.up_to, None if item.known else number, None, None if item.known else runs)
     core.effects.append(Tell(item.sender.connection, sent, core.last_event))
     return item.new - duplicates
 

@@ -162,7 +162,7 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:  # noqa: PLR0912 -
                 # Nor is anything confirmed that it sent behind it, were it known: known of what is lost.
                 continue
         if numbers and (runs := numbers.get(id(item))) is not None:
-            first += tell_numbers(core, item, runs)
+            first += tell_numbers(core, item, runs, first)
             continue
         # A batch that was stored before is confirmed behind all that came before it, which is when it is durable at the latest.
         number = None if item.known or item.rejected is not None else first
