@@ -305,9 +305,15 @@ class Distributor:
         return any(state is not None and bool(state.usual_timing[0]) for state in states)
 
     def refused(
-        self, amounts: Mapping[str, Amount], delay: float | None = None, ttl: float | None = None
+        self,
+        amounts: Mapping[str, Amount],
+        delay: float | None = None,
+        ttl: float | None = None,
+        batch: MessageBatch | None = None,
     ) -> Mapping[str, str]:
         """Of these queues those that reject the batch of which each would get so much, with why; they count it as rejected.
+
+        With the ``batch`` itself a queue that gets all of it needs no room for duplicates.
 
         Raises:
             InvalidRequestError, QueueLimitError: as of `store`.
@@ -317,7 +323,8 @@ class Distributor:
             state = self._queues.state(name)
             if state is not None:
                 delay_us, _ = timing_of(state.settings, delay, ttl)
-                why = refusal_of(state, *amount, delayed=bool(delay_us))
+                whole = batch if batch is not None and batch.count == amount.messages else None
+                why = refusal_of(state, *amount, delayed=bool(delay_us), batch=whole)
                 if why is not None:
                     found[name] = why
                     state.total_rejected += amount.messages

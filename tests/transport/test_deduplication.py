@@ -91,16 +91,15 @@ def test_what_somebody_moves_is_not_judged(run: Any, serve: Any) -> None:
 
 def test_a_schedules_message_is_judged_like_any_other_and_its_time_is_over(run: Any, serve: Any, until: Any) -> None:
     async def main() -> None:
-        async with serve(deduplication_window=3600.0) as broker:
-            async with Administration(broker.send_address) as administration:
-                headers = {DEDUPLICATION_HEADER: "daily"}
-                await administration.declare_schedule("s", "every 1s", queue="orders", payload=b"p", headers=headers)
+        async with serve(deduplication_window=3600.0) as broker, Administration(broker.send_address) as administration:
+            headers = {DEDUPLICATION_HEADER: "daily"}
+            await administration.declare_schedule("s", "every 1s", queue="orders", payload=b"p", headers=headers)
 
-                async def came() -> bool:
-                    return bool((await administration.queue("orders"))["total_deduplicated"] >= 1)
+            async def came() -> bool:
+                return bool((await administration.queue("orders"))["total_deduplicated"] >= 1)
 
-                await until(came)
-                assert await waiting(broker, "orders") == [b"p"]
+            await until(came)
+            assert await waiting(broker, "orders") == [b"p"]
 
     run(main)
 

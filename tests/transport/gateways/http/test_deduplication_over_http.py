@@ -46,7 +46,7 @@ def test_an_id_that_cannot_be_is_refused_before_anything_is_stored(run: Any, api
                 status, answer = await http.ask("POST", ORDERS, body)
                 assert (status, answer["code"]) == (400, "protocol-error")
                 assert "deduplication" in answer["detail"]
-            assert await http.take() == []
+            assert (await http.ask("GET", "/api/v1/queues/orders"))[0] == 404
 
     run(main)
 
