@@ -250,7 +250,7 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
     if ids:
         yield pack("ids") + _array_header(packer, len(ids))
         for piece in ids:
-            yield pack(piece)
+            yield pack(piece.stored())
     if staged_ids:
         yield pack("staged_ids") + _array_header(packer, len(staged_ids))
         for at, found in staged_ids:

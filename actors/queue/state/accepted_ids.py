@@ -10,7 +10,8 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, TypeAlias
+from struct import iter_unpack
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from actors.errors import InvalidRequestError
 from actors.headers import readable_headers
@@ -25,6 +26,8 @@ Digest: TypeAlias = bytes
 DIGEST_BYTES: Final = 16
 CHUNK_IDS: Final = 4_096
 """Ids in one piece of the memory, and of a checkpoint: a fraction of a millisecond's work."""
+FORGOTTEN_AT_ONCE: Final = 1_024
+"""Ids that are forgotten in one go: some milliseconds of work. Those that are left do not count, but for how many there are."""
 _NAME: Final = DEDUPLICATION_HEADER.encode()
 
 
@@ -37,6 +40,20 @@ class _Chunk:
         self.digests = bytearray()
         self.dues = array("q")
         self.start = 0
+
+
+class Picture(NamedTuple):
+    """Some ids as they were. What comes behind them, and what is forgotten of them, changes nothing here."""
+
+    chunk: _Chunk
+    start: int
+    stop: int
+
+    def stored(self) -> tuple[bytes, bytes]:
+        """Their digests, and when each is forgotten, for `AcceptedIds.restore`."""
+        start, stop = self.start, self.stop
+        digests = self.chunk.digests[start * DIGEST_BYTES : stop * DIGEST_BYTES]
+        return bytes(digests), self.chunk.dues[start:stop].tobytes()
 
 
 class AcceptedIds:
@@ -84,15 +101,24 @@ class AcceptedIds:
         """When the first of them may be forgotten; None where there is none."""
         return self._chunks[0].dues[self._chunks[0].start] if self._chunks else None
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are more that may be forgotten as of the time that was last told."""
+        return bool(self._chunks) and self._chunks[0].dues[self._chunks[0].start] <= self._now_us
+
     def forget(self, now_us: int) -> None:
-        """It is ``now_us``: what may be forgotten is. A time that goes back is the last one, until it has caught up."""
+        """It is ``now_us``: what may be forgotten does not count any more, and some of it is.
+
+        A time that goes back is the last one, until it has caught up.
+        """
         now_us = self._now_us = max(self._now_us, now_us)
-        chunks, due = self._chunks, self._due
-        while chunks:
+        chunks, due, left = self._chunks, self._due, FORGOTTEN_AT_ONCE
+        while chunks and left:
             chunk = chunks[0]
             dues, digests, start = chunk.dues, chunk.digests, chunk.start
             stop = len(dues)
-            while start < stop and dues[start] <= now_us:
+            while start < stop and left and dues[start] <= now_us:
+                left -= 1
                 digest = bytes(digests[start * DIGEST_BYTES : (start + 1) * DIGEST_BYTES])
                 # It may have come again since.
                 if due.get(digest, now_us + 1) <= now_us:
@@ -114,12 +140,9 @@ class AcceptedIds:
             chunk.digests += digest
             chunk.dues.append(due_us)
 
-    def picture(self) -> list[tuple[bytes, bytes]]:
-        """All of it as it is, for `restore`: pieces of digests and of when each is forgotten."""
-        return [
-            (bytes(memoryview(chunk.digests)[chunk.start * DIGEST_BYTES :]), chunk.dues[chunk.start :].tobytes())
-            for chunk in self._chunks
-        ]
+    def picture(self) -> list[Picture]:
+        """All of it as it is, in pieces; it costs as much as there are pieces."""
+        return [Picture(chunk, chunk.start, len(chunk.dues)) for chunk in self._chunks]
 
     def restore(self, digests: bytes, dues: bytes) -> None:
         """Have a piece of such a picture, behind those before; raises ValueError for one that does not hold together."""
@@ -129,8 +152,10 @@ class AcceptedIds:
         if len(digests) != len(chunk.dues) * DIGEST_BYTES or not digests:
             raise ValueError(f"{len(digests)} bytes of ids, and {len(chunk.dues)} times")
         self._chunks.append(chunk)
-        for at, due_us in enumerate(chunk.dues):
-            self._due[digests[at * DIGEST_BYTES : (at + 1) * DIGEST_BYTES]] = due_us
+        # Those that came together have one number for it.
+        known: dict[int, int] = {}
+        each = [digest for (digest,) in iter_unpack(f"{DIGEST_BYTES}s", digests)]
+        self._due.update(zip(each, [known.setdefault(due_us, due_us) for due_us in chunk.dues], strict=True))
 
 
 def digest_of(deduplication_id: bytes) -> bytes:

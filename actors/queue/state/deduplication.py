@@ -49,6 +49,9 @@ class IdsDue:
         oldest_us = self._accepted.oldest_us
         if oldest_us is None:
             return None
+        if self._accepted.is_behind:
+            # The rest of it, in the next turn.
+            return self.looked_at
         pause = SOON_SECONDS if self._capacity.waiting else REST_SECONDS
         return max(self._clocks.instant_of(oldest_us), self.looked_at + pause)
 

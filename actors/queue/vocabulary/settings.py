@@ -104,7 +104,7 @@ ALIASES = {MAX_FAILURES: "max_receives"}
 DEFAULT_RETRY_MAX_DELAY = 60.0
 """Seconds to which the time between two tries grows, unless ``retry_delay`` itself is longer."""
 DEFAULT_MAX_DEDUPLICATION_IDS = 1_000_000
-"""Ids of messages that a queue with a window remembers at a time: about 150 MB of memory when there are so many."""
+"""Ids of messages that a queue with a window remembers at a time: 130 to 180 MB of memory when there are so many."""
 MAX_DEDUPLICATION_IDS = 10_000_000
 """The most that may be asked for."""
 REJECTED_FAILURES = MAX_RECEIVES_LIMIT + 1
