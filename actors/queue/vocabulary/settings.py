@@ -104,7 +104,7 @@ ALIASES = {MAX_FAILURES: "max_receives"}
 DEFAULT_RETRY_MAX_DELAY = 60.0
 """Seconds to which the time between two tries grows, unless ``retry_delay`` itself is longer."""
 DEFAULT_MAX_DEDUPLICATION_IDS, MAX_DEDUPLICATION_IDS = 1_000_000, 10_000_000
-"""Ids that a queue with a window remembers at a time, 130 to 180 MB of memory when there are so many; and the most that may be asked for."""
+"""Ids that a queue with a window remembers at a time, 130 to 180 MB of memory when it has so many, and the most that may be asked for."""
 REJECTED_FAILURES = MAX_RECEIVES_LIMIT + 1
 """What stands in the place of a message's failures when a receiver has refused it for good: worn out, whatever ``max_receives`` is."""
 
