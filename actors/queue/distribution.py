@@ -68,7 +68,12 @@ class Distributor:
         queues: the broker's.
         storage: where they are durable; None for queues in memory.
         wall_clock: seconds since the epoch.
+
+    Attributes:
+        lost: told of messages, by the exchange's name and how many they are, that have waited at an exchange and go to no queue.
     """
+
+    lost: Callable[[str, int], None]
 
     def __init__(self, queues: Queues, storage: Storage | None, wall_clock: Callable[[], float]) -> None:
         self._queues = queues
@@ -89,6 +94,7 @@ class Distributor:
         published: Published | None = None,
         promised: bool = False,
         priority: int = 0,
+        judges: bool = True,
     ) -> Distributed:
         """Store a batch in each of the queues; one that is not there is passed over.
 
@@ -108,6 +114,7 @@ class Distributor:
             promised: the queues have said by `refused` that they take it, and the room by `promise` is for it; or none of them rejected
                 anything when the first part of it was stored.
             priority: of all of them; each queue has its own levels, or none.
+            judges: whether queues that remember ids look for duplicates.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -132,7 +139,7 @@ class Distributor:
             if state is None:
                 continue
             delay_us, ttl_us = timing_of(state.settings, delay, ttl)
-            if state.log.accepted is not None:
+            if state.log.accepted is not None and judges:
                 judged = judged or {}
                 judged[name] = judged_beside(state, batch, wall_us, stage)
             if stage is not None:
@@ -201,6 +208,7 @@ class Distributor:
         batch: MessageBatch,
         published: Published | None = None,
         priority: int = 0,
+        ttl: float | None = None,
     ) -> int:
         """Have dead letters be in each of these queues, and in the one that they leave no more, by one record; returns the event's number.
 
@@ -214,6 +222,7 @@ class Distributor:
             batch: the messages.
             published: to which exchange, and with which routing key; None for none.
             priority: the level that they were of.
+            ttl: seconds after which they are of no use; None for what each queue declares, which is never exceeded.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -226,7 +235,7 @@ class Distributor:
         batch = batch.compact()
         added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {}
         for name, state in self._routed(names):
-            ttl_us = state.usual_timing[1]
+            ttl_us = state.usual_timing[1] if ttl is None else timing_of(state.settings, 0.0, ttl)[1]
             level = state.settings.level_of(priority)
             first = state.log.next_sequence
             event = MessagesAdded(first, batch, wall_us, ttl_us=ttl_us, published=published, priority=level)

@@ -14,8 +14,8 @@ Version 5 is written while a queue has a stage that is written through an exchan
 Version 6 is written while the map has schedules, which an older program would keep, and never carry out.
 Version 7 is written while a queue has levels, with schedules or without. Of such a one ``acknowledged`` is empty, and ``levels`` has of
 each level number, messages stored, and ranges that are acknowledged in it.
-Version 8 is written while a queue remembers ids of messages. Of such a one ``ids`` has pieces of what ``AcceptedIds.picture`` gives, and
-``staged_ids`` has of each stage with ids its place among the stages, the numbers of the messages, and their ids' digests.
+Version 8 is written while there is an exchange at which messages wait, or a queue remembers ids of messages, with all of these or without.
+Of such a queue ``ids`` has pieces of what ``AcceptedIds.picture`` gives, and ``staged_ids`` has of each stage with ids its place among the stages, the numbers of the messages, and their ids' digests.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
 
@@ -32,6 +32,7 @@ import msgpack
 
 from actors.errors import StorageError
 from actors.exchanges.definitions import Definitions
+from actors.exchanges.delayed import is_delayed
 from actors.queue.state.accepted_ids import DIGEST_BYTES, AcceptedIds
 from actors.queue.state.leveled_log import LeveledLog
 from actors.queue.state.log import QueueLog, Stage
@@ -60,9 +61,8 @@ SCHEDULES_VERSION = 6
 """Of one whose map has schedules, with all of these or without."""
 LEVELS_VERSION = 7
 """Of one that has a queue with levels, with all of these or without."""
-IDS_VERSION = 8
-"""Of one that has a queue which remembers ids, with all of these or without."""
-LAST_VERSION = IDS_VERSION
+DELAYED_VERSION = IDS_VERSION = LAST_VERSION = 8
+"""Of one that has an exchange at which messages wait, or a queue that remembers ids, with all of these or without."""
 READABLE = frozenset(range(1, LAST_VERSION + 1))
 """Versions that this program can begin with."""
 
@@ -141,6 +141,8 @@ def encoded(snapshot: Snapshot) -> Iterator[bytes]:
         version = LEVELS_VERSION
     if any(queue.log.accepted is not None or queue.log.staged_ids for queue in queues):
         version = IDS_VERSION
+    if exchanged and any(map(is_delayed, snapshot.definitions.exchanges.values())):
+        version = DELAYED_VERSION
     head = _map(
         packer,
         ("version", pack(version)),

@@ -40,6 +40,7 @@ PAGES = (
     "queue",
     "ledger",
     "exchanges",
+    "delayed-exchanges",
     "schedules",
     "deduplication",
 )

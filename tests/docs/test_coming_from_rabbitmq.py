@@ -36,7 +36,7 @@ def test_every_command_of_the_page_is_taken_by_a_broker_in_which_its_names_are_k
                 if "declare_exchange" in command:
                     await broker.delete_exchange("logs")
                 await eval(command, {"broker": broker})
-                for exchange in ("logs", "all", "orders"):
+                for exchange in ("logs", "all", "orders", "later"):
                     await absent(broker, "delete_exchange", exchange)
                 await absent(broker, "delete_queue", "work")
 
