@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pykka
 
 from actors.errors import InvalidRequestError, QueueError
-from actors.queue.operations.deduplicating import Judged, judged_beside, without_duplicates
+from actors.queue.operations.deduplicating import Judged, judged_beside, kept_of, without_duplicates
 from actors.queue.operations.dropping import NOTHING, Dropped, in_record, let_go
 from actors.queue.operations.refusing import lets_die, refuse
 from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, used_beside
@@ -160,7 +160,7 @@ class Distributor:
             # Its sender may give another message the same number.
             producers = temporary = ()
         if drops:
-            dropped = _dropped_for(batch, taking, stage, judged or {})
+            dropped = _dropped_for(kept_of(batch, taking, judged), taking, stage)
             gone = dropped.ranges
         added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {
             name: (
@@ -433,24 +433,16 @@ def _let_go(taking: Mapping[str, tuple[QueueState, int, int | None]], dropped: D
 
 
 def _dropped_for(
-    batch: MessageBatch,
-    taking: Mapping[str, tuple[QueueState, int, int | None]],
-    stage: StageKey | None,
-    judged: Mapping[str, Judged],
+    batch: MessageBatch | None, taking: Mapping[str, tuple[QueueState, int, int | None]], stage: StageKey | None
 ) -> Dropped:
     """What the only queue that takes a batch drops for it in its record.
 
     Where several take it, its drops follow: what all get alike stands in the record once. So it is where the queue has not noticed yet what
     others have stored.
     """
-    if stage is not None or len(taking) != 1:
+    if batch is None or stage is not None or len(taking) != 1:
         return NOTHING
-    ((name, (state, delay_us, ttl_us)),) = taking.items()
-    if name in judged:
-        kept = judged[name].batch
-        if kept is None:
-            return NOTHING
-        batch = kept
+    ((state, delay_us, ttl_us),) = taking.values()
     if not state.drops or delay_us or state.ready.known != state.log.next_sequence:
         return NOTHING
     return in_record(state, batch.count, batch.nbytes, ttl_us)

@@ -100,6 +100,12 @@ def judged_beside(core: QueueCore, batch: MessageBatch, wall_us: int, stage: Sta
     return judge(accepted, batch, wall_us) if stage is None else judge_staged(accepted, batch)
 
 
+def kept_of(batch: MessageBatch, names: Iterable[str], judged: Mapping[str, Judged] | None) -> MessageBatch | None:
+    """What the first of some queues stores of a batch; None where it stores nothing."""
+    found = None if judged is None else judged.get(next(iter(names), ""))
+    return batch if found is None else found.batch
+
+
 def without_duplicates(
     added: dict[str, tuple[Core, MessagesAdded | MessagesDeduplicated]],
     judged: Mapping[str, Judged],
