@@ -15,7 +15,8 @@ Version 6 is written while the map has schedules, which an older program would k
 Version 7 is written while a queue has levels, with schedules or without. Of such a one ``acknowledged`` is empty, and ``levels`` has of
 each level number, messages stored, and ranges that are acknowledged in it.
 Version 8 is written while there is an exchange at which messages wait, or a queue remembers ids of messages, with all of these or without.
-Of such a queue ``ids`` has pieces of what ``AcceptedIds.picture`` gives, and ``staged_ids`` has of each stage with ids its place among the stages, the numbers of the messages, and their ids' digests.
+Of such a queue ``ids`` has pieces of what ``AcceptedIds.picture`` gives, and ``staged_ids`` has of each stage
+with ids its place among the stages, the numbers of the messages, and their ids' digests.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
 
