@@ -89,6 +89,8 @@ class QueueState(QueueCore):
         subscribing.forget_unused(self, now)
         staging.end_absences(self, now)
         in_line.look_at_line(self)
+        if self.groups is not None:
+            self.groups.live = False
         resume(self, now)
         if self.drops:
             drop_over(self, now)

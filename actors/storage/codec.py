@@ -261,7 +261,7 @@ def settings_as_stored(settings: QueueSettings, arguments: bytes = b"") -> dict[
     for name in ("subscription_expiry", "dead_letter_exchange", "dead_letter_routing_key", "expires", "max_priority"):
         if fields[name] is None:
             del fields[name]
-    for name in ("durable", "single_active_consumer", "retry_delay", "retry_max_delay", "drop_failed"):
+    for name in ("durable", "single_active_consumer", "retry_delay", "retry_max_delay", "drop_failed", "groups"):
         if fields[name] == getattr(_USUAL, name):
             del fields[name]
     if arguments and settings.dead_letters_named and settings.max_receives in (None, MAX_RECEIVES_LIMIT):

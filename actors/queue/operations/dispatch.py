@@ -174,6 +174,11 @@ def dispatch(core: QueueCore, now: float, *, within: bool = False) -> None:
     if core.ttl_below and not within:
         _dispatch_timed(core, now)
         return
+    if core.groups is not None:
+        from actors.queue.operations.group_dispatch import dispatch_groups  # noqa: PLC0415 - it delivers by what is here
+
+        dispatch_groups(core, now)
+        return
     ready, ring, effects = core.ready, core.ring, core.effects
     limit = len(effects) + DISPATCH_BUDGET
     while ready.messages and ring.waiting and core.unfinished_at is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.queue.operations.group_dispatch import what_keeps
 from actors.queue.operations.in_line import waits_in_line
 from actors.queue.vocabulary.replies import Tell, WaitExplained
 
@@ -73,6 +74,8 @@ def _of_receiver(core: QueueCore, receiver: Receiver) -> Reason:
         span = core.ready.first()
         if span is not None and core.settings.exclusive and core.ready.skips(span):
             return UNREADY, f"queue {name} is exclusive, and its next message waits for its delay"
+        if core.groups is not None and core.unfinished_at is None and receiver in core.ring.waiting:
+            return UNREADY, f"queue {name} has nothing for this receiver: {what_keeps(core)}"
         return None
     others = (
         (core.leases.in_flight, "with receivers"),

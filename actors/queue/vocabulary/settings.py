@@ -70,6 +70,11 @@ EXPIRY_BUDGET = 256
 """Batches past their time to live that are dropped in one go; each may have to be read from the disk to know its time."""
 DROP_BUDGET = 256
 """Batches, or parts of them, that a queue over its limit drops in one go."""
+MAX_LOOKED_PAST = 200_000
+"""Messages of a queue with groups that wait behind others of theirs, and were looked at to find what somebody may have. With so many the
+queue looks no further: it waits for some of those to be done."""
+LOOK_BUDGET = 16_384
+"""Messages of a queue with groups that it looks at in one go, about: some milliseconds of work."""
 COUNT_BUDGET = 512
 """Batches whose bytes a queue counts in one go that is to drop what is over its limit of bytes."""
 PURGE_BUDGET = 256
@@ -140,6 +145,7 @@ class QueueSettings:
         drop_failed: whether what has failed ``max_receives`` times is dropped, and no dead letter.
         max_priority: its highest level. What has a higher priority is received before what has a lower one, and of one in order; above
             this counts as this. None for a queue without levels, which takes no notice of priorities.
+        groups: whether messages of one group (the header ``group-id``) go to one receiver at a time, in order. Others pass them.
 
     Raises:
         ValueError: a value that cannot be; the text names it.
@@ -166,6 +172,7 @@ class QueueSettings:
     retry_max_delay: float = DEFAULT_RETRY_MAX_DELAY
     drop_failed: bool = False
     max_priority: int | None = None
+    groups: bool = False
 
     def __post_init__(self) -> None:
         for name in ("max_messages", "max_bytes", "max_staged_messages", "max_staged_bytes"):
@@ -200,6 +207,10 @@ class QueueSettings:
         self._check_retries()
         if self.max_priority is not None and not 1 <= self.max_priority <= MAX_PRIORITY:
             raise ValueError(f"max_priority is {self.max_priority}, not between 1 and {MAX_PRIORITY}")
+        if self.groups and self.max_priority is not None:
+            raise ValueError("groups and max_priority are set: a queue has its messages in order by group, or by priority")
+        if self.groups and self.exclusive:
+            raise ValueError("groups and exclusive are set: one receiver of an exclusive queue has all groups, in order")
         self._check_dead_letter_exchange()
 
     def _check_retries(self) -> None:
@@ -282,6 +293,7 @@ def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
         retry_delay=0.0,
         drop_failed=False,
         max_priority=None,
+        groups=False,
     )
 
 
@@ -380,6 +392,7 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
     Setting(
         "max_priority", Unit.COUNT, "The highest priority; messages of a higher one go first.", none=0, word=NO_LIMIT
     ),
+    Setting("groups", Unit.FLAG, "Messages of one group go to one receiver at a time, in order."),
 )
 """Every setting of a queue, in the order of ``QueueSettings``."""
 
@@ -401,6 +414,7 @@ UNALTERABLE = {
     "durable": "what was confirmed was so for it",
     "single_active_consumer": "its receivers rely on it",
     "max_priority": "what it holds is stored by its levels",
+    "groups": "its receivers rely on it",
 }
 """Settings that a queue keeps as long as it is there, each with why."""
 
