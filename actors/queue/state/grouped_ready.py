@@ -63,7 +63,7 @@ class GroupedReady(ReadyRanges):
     groups: Groups
     tired: bool
     reading: bool
-    # Numbers below the cursor that are to be looked at once more.
+    # Numbers of what came back and nobody has looked at since, and of what was published below the cursor.
     _again: RangeSet
     # Nobody has looked at what is from here on.
     _cursor: int
@@ -120,20 +120,24 @@ class GroupedReady(ReadyRanges):
     @property
     def is_open(self) -> bool:
         """Whether there may be something that everybody may have: more is to be looked at, or a group is free."""
-        return bool(self._again) or bool(self.groups.free) or (self._cursor < self.known and not self.is_full)
+        return self._looks_again() or bool(self.groups.free) or (self._cursor < self.known and not self.is_full)
 
     def open_messages(self) -> int:
         """How many messages everybody may have, about."""
         ahead, groups = self._not_looked_at(), self.groups
         if not groups.free:
-            return ahead
+            return max(1, ahead)
         share = max(0, self.messages - ahead) * len(groups.free) // len(groups)
         return ahead + max(len(groups.free), share)
 
     def _not_looked_at(self) -> int:
         start, stop = max(self._cursor, self._fresh_start), self.known
         ahead = stop - start - self._holes.count_within(start, stop) if start < stop else 0
-        return ahead + (self._again.count_within(0, self._cursor) if self._again else 0)
+        return ahead + (self._again.count_within(0, stop) if self._again else 0)
+
+    def _looks_again(self) -> bool:
+        """Whether something is to be looked at that is among what was."""
+        return bool(self._again) and next(iter(self._again))[0] < self._cursor
 
     # --- what somebody may have
 
@@ -143,9 +147,9 @@ class GroupedReady(ReadyRanges):
         if holder is None:
             return super().first(minimum)
         self._view = None
-        while self._again and not (self.tired or self.reading):
+        while self._looks_again() and not (self.tired or self.reading):
             start, stop = next(iter(self._again))
-            if (span := self._look(start, stop, holder, self._again)) is not None:
+            if (span := self._look(start, min(stop, self._cursor), holder, self._again)) is not None:
                 return span
         if self.tired or self.reading:
             return None
@@ -214,8 +218,8 @@ class GroupedReady(ReadyRanges):
         """A range was looked at."""
         if source is None:
             self._cursor = stop
-        else:
-            source.remove(start, stop)
+        if self._again:
+            self._again.remove(start, stop)
 
     def _trim(self) -> None:
         """Where far more numbers wait than messages, most of those have gone."""
@@ -300,16 +304,13 @@ class GroupedReady(ReadyRanges):
     def put_back(self, span: Span) -> None:
         """See ``ReadyRanges``."""
         super().put_back(span if isinstance(span, GroupSpan) else with_names(span, UNREAD))
-        self._look_again(span.start, span.stop)
-
-    def _look_again(self, start: int, stop: int) -> None:
-        if start < self._cursor:
-            self._again.add(start, min(stop, self._cursor))
+        self._again.add(span.start, span.stop)
 
     def publish(self, start: int, stop: int) -> None:
         """See ``ReadyRanges``."""
         super().publish(start, stop)
-        self._look_again(start, stop)
+        if start < self._cursor:
+            self._again.add(start, min(stop, self._cursor))
 
     def delay(self, span: Span, due: float) -> None:
         """See ``ReadyRanges``. What somebody had keeps its group; what was sent so is not there yet, and lets others pass."""
