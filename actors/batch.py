@@ -17,6 +17,7 @@ from itertools import accumulate, pairwise
 import msgpack
 
 from actors.errors import BatchError
+from actors.limits import GROUP_HEADER
 
 ID_BYTES = 16
 OFFSET_BYTES = 4
@@ -50,6 +51,8 @@ class Message:
         routing_key: the key as text, for what is published to an exchange: one of the two is given. What is received has it as ``key``.
         priority: of what is sent, 0 to 255: in a queue with priorities it is received before what has a lower one; None for what its
             sender says. What is received has none.
+        group: of what is sent: in a queue with groups one receiver at a time has what is of one. It goes as the header ``group-id``, by
+            which what is received says it; None for what that says, and then what its sender says.
     """
 
     payload: bytes
@@ -58,6 +61,12 @@ class Message:
     id: bytes | None = None
     routing_key: str | None = None
     priority: int | None = None
+    group: str | None = None
+
+    @property
+    def all_headers(self) -> Mapping[str, HeaderValue] | None:
+        """Its headers, with its group among them."""
+        return self.headers if self.group is None else {**(self.headers or {}), GROUP_HEADER: self.group}
 
     @property
     def key_column(self) -> bytes:
@@ -239,8 +248,8 @@ class MessageBatch:
             ids = memoryview(b"".join(given))
         if any(message.key or message.routing_key for message in messages):
             keys = BinaryColumn.from_values([message.key_column for message in messages])
-        if any(message.headers for message in messages):
-            headers = BinaryColumn.from_values([pack_headers(message.headers) for message in messages])
+        if any(message.headers or message.group for message in messages):
+            headers = BinaryColumn.from_values([pack_headers(message.all_headers) for message in messages])
         return cls(payloads, ids, keys, headers)
 
     def __len__(self) -> int:

@@ -356,7 +356,7 @@ class GroupsMachine(RuleBasedStateMachine):
     @rule(overflow=st.sampled_from((None, 2_000, 9_000)))
     def alter(self, overflow: int | None) -> None:
         what: dict[str, Any] = {"overflow": "block"} if overflow is None else {"overflow": DROP_HEAD}
-        self.settings = replace(self.settings, max_bytes=overflow, **what)
+        self.settings = replace(self.settings, max_messages=None, max_bytes=overflow, **what)
         self.queue.execute(AlterQueue(self.settings), self.now, round(self.now * US))
         self.settle()
 

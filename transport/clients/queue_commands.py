@@ -101,6 +101,7 @@ class QueueCommands(ABC):
         retry_max_delay: float | None = None,
         drop_failed: bool | None = None,
         max_priority: int | None = None,
+        groups: bool | None = None,
         declared_with: bytes = b"",
         max_failures: int | None = None,
     ) -> None:

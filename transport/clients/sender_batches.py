@@ -222,10 +222,18 @@ def _checked_size(message: Message) -> int:
         _check_routing_key(message)
     if message.priority is not None:
         check_priority(message.priority)
-    size = len(message.payload) + len(message.key_column) + len(pack_headers(message.headers))
+    if message.group is not None:
+        _check_group(message)
+    size = len(message.payload) + len(message.key_column) + len(pack_headers(message.all_headers))
     if size > MAX_BATCH_BYTES:
         raise MessageTooLargeError(size, MAX_BATCH_BYTES)
     return size
+
+
+def _check_group(message: Message) -> None:
+    from transport.clients.groups import check_group  # noqa: PLC0415 - of what is sent to queues with groups
+
+    check_group(message.group)
 
 
 def _check_routing_key(message: Message) -> None:

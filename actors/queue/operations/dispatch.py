@@ -171,13 +171,8 @@ def dispatch(core: QueueCore, now: float, *, within: bool = False) -> None:
     """
     if core.unfinished_at is not None or core.parcels:
         return
-    if core.ttl_below and not within:
-        _dispatch_timed(core, now)
-        return
-    if core.groups is not None:
-        from actors.queue.operations.group_dispatch import dispatch_groups  # noqa: PLC0415 - it delivers by what is here
-
-        dispatch_groups(core, now)
+    if core.groups is not None or (core.ttl_below and not within):
+        _dispatch_otherwise(core, now, within)
         return
     ready, ring, effects = core.ready, core.ring, core.effects
     limit = len(effects) + DISPATCH_BUDGET
@@ -219,6 +214,15 @@ def _dispatch_below(core: QueueCore, ring: DemandRing | PriorityRing, now: float
         aside = ring.set_aside()
         dispatch(core, now, within=True)
         ring.put_back(*aside)
+
+
+def _dispatch_otherwise(core: QueueCore, now: float, within: bool) -> None:
+    if core.ttl_below and not within:
+        _dispatch_timed(core, now)
+        return
+    from actors.queue.operations.group_dispatch import dispatch_groups  # noqa: PLC0415 - it delivers by what is here
+
+    dispatch_groups(core, now)
 
 
 def _dispatch_timed(core: QueueCore, now: float) -> None:

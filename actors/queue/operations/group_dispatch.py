@@ -55,9 +55,7 @@ def _goes_on(core: QueueCore, ready: GroupedReady) -> bool:
     return bool(ready.messages) and core.unfinished_at is None and not (ready.tired or ready.reading)
 
 
-def _serve(
-    core: QueueCore, consumer: Consumer, share: int, limit: int, now: float, aside: list[Consumer]
-) -> int:
+def _serve(core: QueueCore, consumer: Consumer, share: int, limit: int, now: float, aside: list[Consumer]) -> int:
     """Serve one that is out of the ring, up to ``share`` messages; returns the limit of effects, less what it took of that."""
     ready = cast("GroupedReady", core.ready)
     before = ready.messages

@@ -1,11 +1,11 @@
 """The messages of a queue with groups that nobody holds: all of them as in every queue, and beside it which of them were looked at.
 
-What is ready is looked at in order, once for each time that it comes, to find what somebody may have. What is of a group that another has is
-passed over: its numbers wait with its group. When that is free, they go before what nobody has looked at.
+What is ready is looked at in order, once for each time that it comes, to find what somebody may have. What is of a group that another
+has is passed over: its numbers wait with its group. When that is free, they go before what nobody has looked at.
 
-So three kinds are ready: what waits with a group; what has come back, or was published, among numbers that were looked at (``_again``); and
-what nobody has looked at, from ``_cursor`` on. The second goes before the others: behind it all that waits of a group is in order. What
-waits is bounded (`MAX_LOOKED_PAST`): beyond it nobody looks on, so what is on the disk takes no memory.
+So three kinds are ready: what waits with a group; what has come back, or was published, among numbers that were looked at (``_again``);
+and what nobody has looked at, from ``_cursor`` on. The second goes before the others: behind it all that waits of a group is in order.
+What waits is bounded (`MAX_LOOKED_PAST`): beyond it nobody looks on, so what is on the disk takes no memory.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class GroupedReady(ReadyRanges):
         "_again",
         "_budget",
         "_cursor",
+        "_held_up",
         "_most",
         "_names",
         "_names_by_batch",
@@ -67,11 +68,14 @@ class GroupedReady(ReadyRanges):
     _again: RangeSet
     # Nobody has looked at what is from here on.
     _cursor: int
+    # Whether it was seen that nobody may look on.
+    _held_up: bool
     # What may still be looked at in one go.
     _budget: int
     # How many messages who is served can have, about.
     _most: int
-    # What was offered last to whose turn it is, of which groups it is, and where it is from: a group, the cursor, or what is looked at again.
+    # What was offered last to whose turn it is, of which groups that is, and where it is from: a group, or what nobody has looked at, or
+    # what is looked at again.
     _view: GroupSpan | None
     _names: Names
     _source: Group | RangeSet | None
@@ -83,7 +87,7 @@ class GroupedReady(ReadyRanges):
         assert not ready.delayed, "nothing has come back yet"
         found = cls(ready._table, ready._fresh_start, ready.known, ready._holes, ready._replayed_below)
         found.groups = groups
-        found.tired = found.reading = False
+        found.tired = found.reading = found._held_up = False
         found._again, found._cursor = RangeSet(), 0
         found._budget, found._most = LOOK_BUDGET, 1
         found._view = found._source = found._names = None
@@ -95,7 +99,7 @@ class GroupedReady(ReadyRanges):
     def begin(self) -> None:
         """A dispatch begins."""
         self._budget = LOOK_BUDGET
-        self.tired = self.reading = self.groups.live = False
+        self.tired = self.reading = self.groups.live = self._held_up = False
 
     def turn(self, holder: Holder, most: int) -> None:
         """Somebody is served, who can have about so many messages: no more of them are looked at before it has some."""
@@ -117,10 +121,18 @@ class GroupedReady(ReadyRanges):
         """Whether so many wait that nobody looks on."""
         return self.messages >= MAX_LOOKED_PAST and self.passed_over >= MAX_LOOKED_PAST
 
+    def _some_went(self) -> None:
+        """Some of what waited may be gone: where nobody looked on, somebody may."""
+        if self._held_up:
+            self._held_up, self.groups.live = False, True
+
     @property
     def is_open(self) -> bool:
         """Whether there may be something that everybody may have: more is to be looked at, or a group is free."""
-        return self._looks_again() or bool(self.groups.free) or (self._cursor < self.known and not self.is_full)
+        if self._looks_again() or self.groups.free:
+            return True
+        self._held_up = self._cursor < self.known and self.is_full
+        return self._cursor < self.known and not self._held_up
 
     def open_messages(self) -> int:
         """How many messages everybody may have, about."""
@@ -290,6 +302,7 @@ class GroupedReady(ReadyRanges):
         if span is not self._view:
             if self._again:
                 self._again.remove(start, stop)
+            self._some_went()
             return taken if isinstance(taken, GroupSpan) else with_names(taken, UNREAD)
         self._view = None
         source = self._source
@@ -337,6 +350,7 @@ class GroupedReady(ReadyRanges):
     def carve(self, start: int, stop: int) -> list[Range]:
         """See ``ReadyRanges``."""
         self._again.remove(start, stop)
+        self._some_went()
         return super().carve(start, stop)
 
     def remove(self, start: int, stop: int) -> list[Range]:
@@ -350,6 +364,7 @@ class GroupedReady(ReadyRanges):
             removed.append((span.start, span.stop))
             self._undelay(span)
         removed.sort()
+        self._some_went()
         return removed
 
     def take_out(self, span: Span, *, delayed: bool) -> None:
@@ -359,3 +374,4 @@ class GroupedReady(ReadyRanges):
             self._undelay(span)
         else:
             self._again.remove(span.start, span.stop)
+            self._some_went()

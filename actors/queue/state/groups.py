@@ -97,7 +97,7 @@ class Group:
         held: how many.
         delayed: how many that came back wait to be tried again: nobody gets what is behind them.
         waiting: numbers of the messages that were looked at and passed over. Some may have gone since.
-        place: who may have more of it, as far as it stands among what that one may have; `NOBODY` where everybody may, None where no one may.
+        place: who may have more of it, where something waits that may be had; `NOBODY` where everybody may, None where no one may.
     """
 
     name: bytes

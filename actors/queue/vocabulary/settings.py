@@ -208,9 +208,13 @@ class QueueSettings:
         if self.max_priority is not None and not 1 <= self.max_priority <= MAX_PRIORITY:
             raise ValueError(f"max_priority is {self.max_priority}, not between 1 and {MAX_PRIORITY}")
         if self.groups and self.max_priority is not None:
-            raise ValueError("groups and max_priority are set: a queue has its messages in order by group, or by priority")
+            raise ValueError(
+                "groups and max_priority are set: a queue has its messages in order by group, or by priority"
+            )
         if self.groups and self.exclusive:
-            raise ValueError("groups and exclusive are set: one receiver of an exclusive queue has all groups, in order")
+            raise ValueError(
+                "groups and exclusive are set: one receiver of an exclusive queue has all groups, in order"
+            )
         self._check_dead_letter_exchange()
 
     def _check_retries(self) -> None:

@@ -34,6 +34,7 @@ COMPARED: Final = (
     "x-single-active-consumer",
     "x-queue-type",
     "x-delivery-limit",
+    "x-groups",
 )
 """Arguments in which two declarations of one queue have to agree; the first in which they do not is told."""
 LIMIT: Final = "max_receives"
@@ -50,6 +51,7 @@ SETTINGS: Final = {
     "overflow": "x-overflow",
     "single_active_consumer": "x-single-active-consumer",
     LIMIT: "x-delivery-limit",
+    "groups": "x-groups",
 }
 """Settings in which they have to where the queue was declared natively, and how they are said."""
 _NAMES: Final = frozenset({"dead_letter_exchange", "dead_letter_queue"})

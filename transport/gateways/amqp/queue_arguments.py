@@ -58,6 +58,10 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
             _refuse("x-dead-letter-exchange", queue, why)
     if "max_receives" in settings and not ("dead_letter_exchange" in settings or "dead_letter_queue" in settings):
         settings["drop_failed"] = True
+    if settings.get("groups") and settings.get("max_priority") is not None:
+        _refuse(
+            "x-groups", queue, "a queue has its messages in order by group, or by priority: leave out x-max-priority"
+        )
     limited = settings["max_messages"] is not None or settings["max_bytes"] is not None
     if limited and "x-overflow" not in arguments:
         settings["overflow"] = DROP_HEAD
@@ -164,10 +168,13 @@ def _overflow(field: Field, refuse: Refuse) -> dict[str, Any]:
     return {"overflow": OVERFLOWS[overflow]}
 
 
-def _single_active_consumer(field: Field, refuse: Refuse) -> dict[str, Any]:
-    if field.kind != "t" or not isinstance(field.value, bool):
-        refuse(unacceptable(field))
-    return {"single_active_consumer": field.value}
+def _flag(setting: str) -> Callable[[Field, Refuse], dict[str, Any]]:
+    def flag(field: Field, refuse: Refuse) -> dict[str, Any]:
+        if field.kind != "t" or not isinstance(field.value, bool):
+            refuse(unacceptable(field))
+        return {setting: field.value}
+
+    return flag
 
 
 def _queue_type(field: Field, refuse: Refuse) -> dict[str, Any]:
@@ -189,7 +196,8 @@ _SETTERS: Final[dict[str, Callable[[Field, Refuse], dict[str, Any]]]] = {
     "x-max-length-bytes": _limit("max_bytes"),
     "x-max-priority": _max_priority,
     "x-overflow": _overflow,
-    "x-single-active-consumer": _single_active_consumer,
+    "x-single-active-consumer": _flag("single_active_consumer"),
     "x-delivery-limit": _delivery_limit,
+    "x-groups": _flag("groups"),
 }
 """In the order in which RabbitMQ looks at them: of two that are wrong it tells of the first."""

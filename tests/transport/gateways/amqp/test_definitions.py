@@ -50,6 +50,7 @@ def said(queue: WantedQueue) -> dict[str, Any]:
         "expires": None,
         "single_active_consumer": False,
         "drop_failed": False,
+        "groups": False,
         "max_priority": None,
     }
     assert plain.keys() == queue.settings.keys()
