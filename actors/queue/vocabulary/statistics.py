@@ -95,6 +95,7 @@ class QueueStatistics:
         waiting_senders: how many of those who send can send nothing for want of room.
         full: whether it is at its limit, or was and has not enough room again.
         held_ms: the greatest ``held_ms`` of its connections.
+        passed_over: of ``ready``, messages that wait behind others of their groups; nobody looks on past ``MAX_LOOKED_PAST`` of them.
     """
 
     name: str
@@ -132,3 +133,4 @@ class QueueStatistics:
     waiting_senders: int = 0
     full: bool = False
     held_ms: int = 0
+    passed_over: int = 0
