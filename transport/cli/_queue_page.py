@@ -97,7 +97,9 @@ def blocking(queue: Facts) -> list[str]:
         )
     if passed := figure("passed_over"):
         most = ", and nobody looks on past so many" if passed >= MAX_LOOKED_PAST else ""
-        found.append(f"groups: {written.counted(passed, 'message waits', 'messages wait')} behind others of theirs{most}")
+        found.append(
+            f"groups: {written.counted(passed, 'message waits', 'messages wait')} behind others of theirs{most}"
+        )
     if line := figure("waiting_receivers"):
         found.append(_in_line(queue, line))
     return found

@@ -122,7 +122,9 @@ class GroupedReady(ReadyRanges):
         return self.messages >= MAX_LOOKED_PAST and self.passed_over >= MAX_LOOKED_PAST
 
     def _some_went(self) -> None:
-        """Some of what waited may be gone: where nobody looked on, somebody may."""
+        """Some of what waited may be gone: where nobody looked on, somebody may. Where all has, no number of it waits with its group."""
+        if not self.messages and self.groups.ranges:
+            self.groups.trim(self._still_within)
         if self._held_up:
             self._held_up, self.groups.live = False, True
 
@@ -350,8 +352,9 @@ class GroupedReady(ReadyRanges):
     def carve(self, start: int, stop: int) -> list[Range]:
         """See ``ReadyRanges``."""
         self._again.remove(start, stop)
+        parts = super().carve(start, stop)
         self._some_went()
-        return super().carve(start, stop)
+        return parts
 
     def remove(self, start: int, stop: int) -> list[Range]:
         """See ``ReadyRanges``."""
