@@ -61,8 +61,8 @@ def run(
     ]
     return Report(
         "groups",
-        "the rate at which a durable queue with groups gives messages to several receivers, and takes as many: with a short backlog, with a "
-        "long one, and where messages of one group are in front of which another receiver holds the first. Each group is in every batch.",
+        "the rate at which a durable queue with groups gives messages to several receivers, and takes as many: with a short backlog, with "
+        "a long one, and behind messages of one group of which another receiver holds the first. Each batch has every group.",
         "the same with a short backlog and nothing in front, in turn with it.",
         common | {"backlog": backlog, "blocked": blocked, "rounds": rounds},
         figures,
