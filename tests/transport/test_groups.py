@@ -62,6 +62,25 @@ def test_several_receivers_have_each_group_in_order_and_never_two_of_them_at_a_t
         assert [payload for group, payload in seen if group == name] == list(range(each))
 
 
+def test_a_start_of_the_broker_has_the_queue_and_its_groups_again(run: Any, serve: Any, tmp_path: Any) -> None:
+    async def main() -> None:
+        directory = tmp_path / "data"
+        async with serve(directory=directory) as broker, Administration(broker.send_address) as administration:
+            await administration.create_queue("jobs", groups=True)
+            messages = [Message(b"%d" % number, group="xyx"[number % 3]) for number in range(6)]
+            await Source.from_iterable(messages).to(Sender(broker.send_address, queue="jobs")).run()
+            # It is held as the broker ends.
+            await Receiver(broker.receive_address, queue="jobs", max_in_flight=2).take(1).to(Sink.ignore()).run()
+        async with serve(directory=directory) as broker, Administration(broker.send_address) as administration:
+            assert (await administration.queue("jobs"))["groups"] is True
+            receiver = Receiver(broker.receive_address, queue="jobs")
+            found = [each.payload for each in await receiver.take(6).to(Sink.collect()).run()]
+            assert [payload for payload in found if int(payload) % 3 != 1] == [b"0", b"2", b"3", b"5"]
+            assert [payload for payload in found if int(payload) % 3 == 1] == [b"1", b"4"]
+
+    run(main)
+
+
 def test_a_sender_gives_its_group_to_all_that_say_none(run: Any, serve: Any) -> None:
     elements: list[Any] = [
         b"bytes",
