@@ -118,6 +118,18 @@ def test_what_comes_back_goes_before_all_that_is_later_in_its_group() -> None:
     assert given(queue) == [("b", [0]), ("b", [2])]
 
 
+def test_what_comes_back_later_goes_behind_what_came_back_before_and_was_passed_over() -> None:
+    queue = opened()
+    want(queue, "a", 2)
+    send(queue, "xx")
+    want(queue, "b", 2)
+    assert given(queue) == [("a", [0, 1])]
+    queue.negative_acknowledge("a", [(0, 1)], 0.0, 0.0)
+    assert given(queue) == [], "the other has looked at it"
+    queue.negative_acknowledge("a", [(1, 1)], 0.0, 0.0)
+    assert given(queue) == [("b", [0]), ("b", [1])]
+
+
 def test_nobody_gets_anything_of_a_group_that_waits_to_be_tried_again() -> None:
     queue = opened(settings=QueueSettings(groups=True, retry_delay=4.0))
     want(queue, "a", 1)
