@@ -51,8 +51,7 @@ class Message:
         routing_key: the key as text, for what is published to an exchange: one of the two is given. What is received has it as ``key``.
         priority: of what is sent, 0 to 255: in a queue with priorities it is received before what has a lower one; None for what its
             sender says. What is received has none.
-        group: of what is sent: in a queue with groups one receiver at a time has what is of one. It goes as the header ``group-id``, by
-            which what is received says it; None for what that says, and then what its sender says.
+        group: of what is sent: one receiver at a time has what is of one, in a queue with groups. What is received says it by a header.
     """
 
     payload: bytes
@@ -62,11 +61,6 @@ class Message:
     routing_key: str | None = None
     priority: int | None = None
     group: str | None = None
-
-    @property
-    def all_headers(self) -> Mapping[str, HeaderValue] | None:
-        """Its headers, with its group among them."""
-        return self.headers if self.group is None else {**(self.headers or {}), GROUP_HEADER: self.group}
 
     @property
     def key_column(self) -> bytes:
@@ -160,8 +154,7 @@ class BinaryColumn:
         """Every value as bytes: one copy of the data, then one slice a value."""
         ends = self.offsets.tolist()
         data = bytes(self.data)
-        if ends[0]:
-            base = ends[0]
+        if base := ends[0]:
             ends = [end - base for end in ends]
         return [data[start:end] for start, end in pairwise(ends)]
 
@@ -241,15 +234,14 @@ class MessageBatch:
             raise BatchError("a batch holds at least one message")
         payloads = BinaryColumn.from_values([message.payload for message in messages])
         ids, keys, headers = None, None, None
-        given = [message.id for message in messages if message.id is not None]
-        if given:
+        if given := [message.id for message in messages if message.id is not None]:
             if len(given) != len(messages) or any(len(value) != ID_BYTES for value in given):
                 raise BatchError(f"either every message of a batch has an id of {ID_BYTES} bytes or none has")
             ids = memoryview(b"".join(given))
         if any(message.key or message.routing_key for message in messages):
             keys = BinaryColumn.from_values([message.key_column for message in messages])
         if any(message.headers or message.group for message in messages):
-            headers = BinaryColumn.from_values([pack_headers(message.all_headers) for message in messages])
+            headers = BinaryColumn.from_values([pack_headers(message.headers, message.group) for message in messages])
         return cls(payloads, ids, keys, headers)
 
     def __len__(self) -> int:
@@ -288,8 +280,7 @@ class MessageBatch:
 
     def held_bytes(self) -> int:
         """Bytes of the memory that its buffers are parts of, which is there as long as it is: a frame, a record, a larger batch."""
-        owners = {id(view.obj): view.obj for view in self.buffers()}
-        return sum(memoryview(owner).nbytes for owner in owners.values())
+        return sum(memoryview(owner).nbytes for owner in {id(view.obj): view.obj for view in self.buffers()}.values())
 
     def compact(self) -> MessageBatch:
         """The same messages for whoever keeps them: in memory of their own, where they share one that is much larger."""
@@ -398,8 +389,7 @@ class MessageBatch:
         view = memoryview(body)
         if sum(sizes) != len(view):
             raise BatchError(f"the header describes a body of {sum(sizes)} bytes, the frame has {len(view)}")
-        ends = list(accumulate(sizes, initial=0))
-        part = [view[start:end] for start, end in pairwise(ends)]
+        part = [view[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
         return cls(
             BinaryColumn.from_buffers(part[0], part[1], checked),
             part[2] if has_ids else None,
@@ -412,12 +402,14 @@ class MessageBatch:
         return OFFSET_BYTES * (count + 1) + column.offsets[count] - column.offsets[0]
 
 
-def pack_headers(headers: Mapping[str, HeaderValue] | None) -> bytes:
-    """One message's headers as a msgpack map; empty for none.
+def pack_headers(headers: Mapping[str, HeaderValue] | None, group: str | None = None) -> bytes:
+    """One message's headers, and its group among them, as a msgpack map; empty for none.
 
     Raises:
         BatchError: more than ``MAX_HEADERS_PER_MESSAGE``, or a name or value of the wrong type.
     """
+    if group is not None:
+        headers = {**(headers or {}), GROUP_HEADER: group}
     if not headers:
         return b""
     if len(headers) > MAX_HEADERS_PER_MESSAGE:
@@ -429,8 +421,7 @@ def pack_headers(headers: Mapping[str, HeaderValue] | None) -> bytes:
             raise BatchError(
                 f"header {name!r} must be a string with a string or bytes value, not {type(value).__name__}"
             )
-    packed: bytes = msgpack.packb(dict(headers))
-    return packed
+    return bytes(msgpack.packb(dict(headers)))
 
 
 def readable_headers(packed: bytes) -> dict[str, HeaderValue] | None:

@@ -224,7 +224,7 @@ def _checked_size(message: Message) -> int:
         check_priority(message.priority)
     if message.group is not None:
         _check_group(message)
-    size = len(message.payload) + len(message.key_column) + len(pack_headers(message.all_headers))
+    size = len(message.payload) + len(message.key_column) + len(pack_headers(message.headers, message.group))
     if size > MAX_BATCH_BYTES:
         raise MessageTooLargeError(size, MAX_BATCH_BYTES)
     return size
