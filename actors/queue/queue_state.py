@@ -21,8 +21,9 @@ from actors.queue.operations import (
     taking,
 )
 from actors.queue.operations.deduplicating import forget_ids
-from actors.queue.operations.dispatch import dispatch, next_expiry, resume
+from actors.queue.operations.dispatch import dispatch, resume
 from actors.queue.operations.dropping import drop_over
+from actors.queue.operations.heads import next_expiry
 from actors.queue.state.catching_up import catch_up
 from actors.queue.state.core import QueueCore
 from actors.queue.state.receivers import Take

@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 from actors.batch import ID_BYTES, MAX_HEADERS_PER_MESSAGE, HeaderValue, Message, pack_headers, unpack_headers
 from actors.errors import BatchError
 from actors.limits import GROUP_HEADER
-from transport.clients.groups import check_group
-from transport.clients.sender_batches import MAX_BATCH_BYTES, check_deduplication_id
+from transport.clients.sender_batches import MAX_BATCH_BYTES, check_deduplication_id, check_group
 from transport.config.units import parse_duration
 from transport.errors import ImpossibleTimeError, LocalProtocolError
 from transport.wire.amqp_headers import told_headers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from actors.queue.operations.dispatch import deliver, take
+from actors.queue.operations.delivering import deliver, take
 from actors.queue.state.receivers import DemandRing, Receiver, Take
 from actors.queue.vocabulary.settings import DISPATCH_BUDGET
 

@@ -14,8 +14,9 @@ from actors.errors import (
 )
 from actors.queue.operations.browsing import lowest_stored
 from actors.queue.operations.dead_letters import hand_over
-from actors.queue.operations.dispatch import dispatch, end_wait
-from actors.queue.operations.dispatch import reserve as reserve_now
+from actors.queue.operations.delivering import end_wait
+from actors.queue.operations.delivering import reserve as reserve_now
+from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over
 from actors.queue.state.entries import spans_of
 from actors.queue.state.subscriptions import Absence, Ledger, Ownership, Reservation, Subscriber, pieces
