@@ -269,7 +269,10 @@ def test_a_queue_without_dead_letters_is_told_at_the_start(
             caplog.set_level(logging.WARNING)
             async with Served(consumer):
                 await until(consumer.healthy)
-            assert "a message that always fails comes again for ever" in caplog.text
+            assert (
+                "unless it drops what fails (drop_failed), a message that always fails comes again for ever"
+                in caplog.text
+            )
 
     run(main)
 
