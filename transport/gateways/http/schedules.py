@@ -14,9 +14,9 @@ from transport.gateways.http import described, requests
 from transport.gateways.http.administration import DEFAULT_ROWS, PAGE
 from transport.gateways.http.answers import Answer
 from transport.gateways.http.commanding import answered, command
+from transport.gateways.http.openapi import object_of
 from transport.gateways.http.problems import ProblemError
 from transport.gateways.http.routes import PREFIX, Call, Field, Route
-from transport.gateways.http.openapi import object_of
 from transport.gateways.http.shapes import BASE64, answers, both, by_name, page
 from transport.wire.names import MAX_NAME_BYTES
 from transport.wire.timing import MAX_TTL_MS
