@@ -282,8 +282,7 @@ def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
     if receiver.by_request:
         # Others of the same taker may have been served since this one was let in.
         share = min(share, max(1, MAX_TAKEN_MESSAGES - receiver.in_flight))
-    # Not before it hears that it holds nothing, be that of messages that are durable for long: it would let go of these behind it.
-    deadline, after = now + asked.visibility, max(core.barrier, receiver.idle_word)
+    deadline, after = now + asked.visibility, core.barrier
     taken: list[ReceivedMessages] = []
     while share > 0:
         span = next_ready(core, now)

@@ -220,7 +220,13 @@ class TakenSettled:
 
 @dataclass(frozen=True, slots=True)
 class NothingHeld:
-    """The taker holds nothing, and no request of it waits."""
+    """The taker holds nothing, and no request of it waits.
+
+    Attributes:
+        heard: the last request to take that the queue had heard of; 0 for none. Of a later one it may have given something since.
+    """
+
+    heard: int = 0
 
 
 @dataclass(frozen=True, slots=True)
