@@ -17,13 +17,13 @@ from itertools import accumulate, pairwise
 import msgpack
 
 from actors.errors import BatchError
+from actors.limits import DEDUPLICATION_HEADER, GROUP_HEADER
 
 ID_BYTES = 16
 OFFSET_BYTES = 4
 MAX_COLUMN_BYTES = 2**31 - 1
 """Offsets are int32, so no column can be larger."""
-COMPACT_SLACK = 1024
-COMPACT_SHARE = 2
+COMPACT_SLACK, COMPACT_SHARE = 1024, 2
 """A batch is copied to be kept where it holds more memory than its own by so many bytes, and by this factor: what a queue counts for each
 batch covers the first, and a copy of most of a buffer would save little."""
 MAX_HEADERS_PER_MESSAGE = 64
@@ -44,12 +44,14 @@ class Message:
 
     Attributes:
         payload: opaque bytes.
-        key: optional grouping, routing or deduplication key.
+        key: optional grouping or routing key.
         headers: optional string to string or bytes map, at most ``MAX_HEADERS_PER_MESSAGE``.
         id: optional 16 bytes; the broker derives one from the sequence number otherwise.
         routing_key: the key as text, for what is published to an exchange: one of the two is given. What is received has it as ``key``.
         priority: of what is sent, 0 to 255: in a queue with priorities it is received before what has a lower one; None for what its
             sender says. What is received has none.
+        deduplication_id: a queue with a ``deduplication_window`` stores one message with it within that. It is received as a header.
+        group: of what is sent: one receiver at a time has what is of one, in a queue with groups. What is received says it by a header.
     """
 
     payload: bytes
@@ -58,6 +60,18 @@ class Message:
     id: bytes | None = None
     routing_key: str | None = None
     priority: int | None = None
+    deduplication_id: str | None = None
+    group: str | None = None
+
+    @property
+    def all_headers(self) -> Mapping[str, HeaderValue] | None:
+        """Its headers, with its deduplication id and its group where it has them."""
+        said = self.headers
+        if self.deduplication_id is not None:
+            said = {**(said or {}), DEDUPLICATION_HEADER: self.deduplication_id}
+        if self.group is not None:
+            said = {**(said or {}), GROUP_HEADER: self.group}
+        return said
 
     @property
     def key_column(self) -> bytes:
@@ -151,8 +165,7 @@ class BinaryColumn:
         """Every value as bytes: one copy of the data, then one slice a value."""
         ends = self.offsets.tolist()
         data = bytes(self.data)
-        if ends[0]:
-            base = ends[0]
+        if base := ends[0]:
             ends = [end - base for end in ends]
         return [data[start:end] for start, end in pairwise(ends)]
 
@@ -232,15 +245,14 @@ class MessageBatch:
             raise BatchError("a batch holds at least one message")
         payloads = BinaryColumn.from_values([message.payload for message in messages])
         ids, keys, headers = None, None, None
-        given = [message.id for message in messages if message.id is not None]
-        if given:
+        if given := [message.id for message in messages if message.id is not None]:
             if len(given) != len(messages) or any(len(value) != ID_BYTES for value in given):
                 raise BatchError(f"either every message of a batch has an id of {ID_BYTES} bytes or none has")
             ids = memoryview(b"".join(given))
         if any(message.key or message.routing_key for message in messages):
             keys = BinaryColumn.from_values([message.key_column for message in messages])
-        if any(message.headers for message in messages):
-            headers = BinaryColumn.from_values([pack_headers(message.headers) for message in messages])
+        if any(message.headers or message.group or message.deduplication_id is not None for message in messages):
+            headers = BinaryColumn.from_values([pack_headers(message.all_headers) for message in messages])
         return cls(payloads, ids, keys, headers)
 
     def __len__(self) -> int:
@@ -279,8 +291,7 @@ class MessageBatch:
 
     def held_bytes(self) -> int:
         """Bytes of the memory that its buffers are parts of, which is there as long as it is: a frame, a record, a larger batch."""
-        owners = {id(view.obj): view.obj for view in self.buffers()}
-        return sum(memoryview(owner).nbytes for owner in owners.values())
+        return sum(memoryview(owner).nbytes for owner in {id(view.obj): view.obj for view in self.buffers()}.values())
 
     def compact(self) -> MessageBatch:
         """The same messages for whoever keeps them: in memory of their own, where they share one that is much larger."""
@@ -389,8 +400,7 @@ class MessageBatch:
         view = memoryview(body)
         if sum(sizes) != len(view):
             raise BatchError(f"the header describes a body of {sum(sizes)} bytes, the frame has {len(view)}")
-        ends = list(accumulate(sizes, initial=0))
-        part = [view[start:end] for start, end in pairwise(ends)]
+        part = [view[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
         return cls(
             BinaryColumn.from_buffers(part[0], part[1], checked),
             part[2] if has_ids else None,
@@ -420,16 +430,7 @@ def pack_headers(headers: Mapping[str, HeaderValue] | None) -> bytes:
             raise BatchError(
                 f"header {name!r} must be a string with a string or bytes value, not {type(value).__name__}"
             )
-    packed: bytes = msgpack.packb(dict(headers))
-    return packed
-
-
-def readable_headers(packed: bytes) -> dict[str, HeaderValue] | None:
-    """As `unpack_headers`; none where nobody can read them, for no broker checks what they hold."""
-    try:
-        return unpack_headers(packed)
-    except BatchError:
-        return None
+    return bytes(msgpack.packb(dict(headers)))
 
 
 def unpack_headers(packed: bytes) -> dict[str, HeaderValue] | None:

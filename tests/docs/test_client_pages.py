@@ -42,6 +42,8 @@ PAGES = (
     "exchanges",
     "delayed-exchanges",
     "schedules",
+    "deduplication",
+    "groups",
 )
 CLIENTS = {"sender": Sender, "receiver": Receiver, "administration": Administration}
 PROGRAMS = [

@@ -95,6 +95,9 @@ class QueueStatistics:
         waiting_senders: how many of those who send can send nothing for want of room.
         full: whether it is at its limit, or was and has not enough room again.
         held_ms: the greatest ``held_ms`` of its connections.
+        total_deduplicated: messages that were confirmed and not stored, for others with their ids were.
+        deduplication_ids: how many ids are remembered.
+        passed_over: of ``ready``, messages that wait behind others of their groups; nobody looks on past ``MAX_LOOKED_PAST`` of them.
     """
 
     name: str
@@ -132,3 +135,6 @@ class QueueStatistics:
     waiting_senders: int = 0
     full: bool = False
     held_ms: int = 0
+    total_deduplicated: int = 0
+    deduplication_ids: int = 0
+    passed_over: int = 0
