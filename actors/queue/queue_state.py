@@ -29,8 +29,8 @@ from actors.queue.state.core import QueueCore
 from actors.queue.state.receivers import Take
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary import commands, distributed, letters, moves, prefetch, takes
+from actors.queue.vocabulary.budgets import TIMER_BUDGET
 from actors.queue.vocabulary.replies import MarkReached, Tell
-from actors.queue.vocabulary.settings import TIMER_BUDGET
 
 if TYPE_CHECKING:
     from actors.queue.state.subscriptions import Reservation

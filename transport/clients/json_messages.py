@@ -74,7 +74,7 @@ def message_of(found: object, given: Given = Given()) -> tuple[Message, Timing]:
     unknown = next((name for name in found if name not in TAKEN and name not in TOLD), None)
     if unknown is not None:
         raise ValueError(f"{unknown!r:.60} is no field of a message; there are {', '.join(sorted(TAKEN))}")
-    payload = _bytes(found, "payload")
+    payload = payload_of(found)
     if payload is None:
         raise ValueError("it has neither payload nor payload_base64")
     key = _bytes(found, "key")
@@ -114,6 +114,22 @@ def json_of(payload: bytes, key: bytes, packed_headers: bytes) -> dict[str, Any]
             said["headers_base64"] = _base64(packed_headers)
         else:
             said["headers"] = {name: _header(value) for name, value in headers.items()}
+    return said
+
+
+def payload_of(found: dict[str, Any]) -> bytes | None:
+    """The payload that ``payload`` or ``payload_base64`` of an object says; None where it has neither.
+
+    Raises:
+        ValueError: it has both, or what it has is none.
+    """
+    return _bytes(found, "payload")
+
+
+def payload_fields(payload: bytes) -> dict[str, str]:
+    """The field that says a payload: as a text, or where it is none in base64."""
+    said: dict[str, str] = {}
+    _say(said, "payload", payload)
     return said
 
 

@@ -10,7 +10,7 @@ from actors.queue.operations.heads import expire_heads, next_ready
 from actors.queue.operations.judging import judge_on
 from actors.queue.state.priority_ring import PriorityRing
 from actors.queue.state.receivers import Receiver, Take
-from actors.queue.vocabulary.settings import DISPATCH_BUDGET
+from actors.queue.vocabulary.budgets import DISPATCH_BUDGET
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore

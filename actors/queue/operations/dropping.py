@@ -23,8 +23,8 @@ from actors.queue.state.counted import Counted, share
 from actors.queue.state.entries import OVER_LIMIT
 from actors.queue.state.leveled_ready import LeveledReady
 from actors.queue.structures.ranges import merged
+from actors.queue.vocabulary.budgets import COUNT_BUDGET, DROP_BUDGET
 from actors.queue.vocabulary.events import MessagesDropped
-from actors.queue.vocabulary.settings import COUNT_BUDGET, DROP_BUDGET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

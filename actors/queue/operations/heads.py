@@ -17,8 +17,8 @@ from actors.queue.state.entries import TOO_LATE
 from actors.queue.state.leveled_ready import LeveledReady
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.structures.ranges import merged
+from actors.queue.vocabulary.budgets import EXPIRY_BUDGET
 from actors.queue.vocabulary.events import MessagesExpired
-from actors.queue.vocabulary.settings import EXPIRY_BUDGET
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,15 +21,11 @@ from actors.queue.state.receivers import Receiver
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
 from actors.queue.vocabulary import commands
+from actors.queue.vocabulary.budgets import PURGE_BUDGET, TIMER_BUDGET
 from actors.queue.vocabulary.events import MessagesAcknowledged, QueuePurged
 from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand, ReturnedForMore
 from actors.queue.vocabulary.replies import NothingHeld, ReceiverAttached
-from actors.queue.vocabulary.settings import (
-    MAX_DELAYED,
-    MAX_EXPIRED_RANGES,
-    PURGE_BUDGET,
-    TIMER_BUDGET,
-)
+from actors.queue.vocabulary.settings import MAX_DELAYED, MAX_EXPIRED_RANGES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

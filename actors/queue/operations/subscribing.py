@@ -22,7 +22,8 @@ from actors.queue.state.entries import spans_of
 from actors.queue.state.subscriptions import Absence, Ledger, Ownership, Reservation, Subscriber, pieces
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary import events, replies
-from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS, TIMER_BUDGET
+from actors.queue.vocabulary.budgets import TIMER_BUDGET
+from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
