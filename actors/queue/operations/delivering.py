@@ -157,10 +157,25 @@ def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -
         return False
     core.commit(LedgerExtended(ledger.name, ledger.high, tuple(ranges)))
     end_wait(core, reservation)
-    facts = core.facts(now, reservation.bytes - room)
+    facts = facts_of(core, now, reservation.bytes - room)
     reserved = MessagesReserved(reservation.request, ledger.high, facts)
     core.effects.append(Tell(reservation.connection, reserved, core.barrier))
     return True
+
+
+def facts_of(core: QueueCore, now: float, reserved_bytes: int | None = None) -> dict[str, int | None]:
+    """What a subscription is told with a reservation."""
+    return {
+        "backlog": core.ready.messages,
+        "backlog_bytes": core.backlog_bytes(),
+        "oldest_ms": core.oldest_ms(now),
+        "sender_demand": core.capacity.messages + core.staged.capacity.messages,
+        "high_water": core.log.next_sequence,
+        "in_flight": core.leases.in_flight,
+        "full": core.paused is not None or core.capacity.closed(*core.taken()),
+        "reserved_bytes": reserved_bytes,
+        "live_subscriptions": sum(owner.connection is not None for owner in core.owners.values()),
+    }
 
 
 def add_range(ranges: list[ReservedRange], more: ReservedRange) -> None:
