@@ -78,8 +78,8 @@ class Schedule(NamedTuple):
         return times_of(self.expression, self.zone, self.begins)
 
     def said(self) -> tuple[Any, ...]:
-        """What whoever declares it says of it."""
-        return self[:11]
+        """What whoever declares it says of it; headers have no order."""
+        return self._replace(headers=tuple(sorted(self.headers)))[:11]
 
     def differs_from(self, other: Schedule) -> str:
         """In what it says something else, as words; empty where it does not."""

@@ -56,9 +56,10 @@ async def schedule_create(commands: Commands, arguments: Options) -> Any:
     """A schedule is to be there."""
     schedule = _schedule_of(arguments)
     changed = commands.schedules.declare(schedule, replaces=flag_of(arguments, "replace", False))
-    # What it found may have been made just before.
+    there = commands.schedules.get(schedule.name)
+    # What it found may have been made just before. Somebody may delete it meanwhile.
     await commands.durable()
-    return row_of(commands.schedules.get(schedule.name)) | {"changed": changed}
+    return row_of(there) | {"changed": changed}
 
 
 async def schedule_delete(commands: Commands, arguments: Options) -> Any:
