@@ -6,6 +6,7 @@ import base64
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from actors.scheduling.errors import ScheduleNotFoundError
 from actors.scheduling.expressions import UTC_ZONE
 from actors.scheduling.schedule import SKIP, Schedule, instant_text
 from transport.broker.exchange_commands import table_of
@@ -93,7 +94,11 @@ async def schedule_rows(of: Listed, after: Key | None, only: str | None = None) 
     directory = of.schedules
     for name in directory:
         if (only is None or name == only) and (after is None or name > after[0]):
-            yield (name,), row_of(directory.get(name))
+            try:
+                there = directory.get(name)
+            except ScheduleNotFoundError:
+                continue  # gone meanwhile
+            yield (name,), row_of(there)
 
 
 def row_of(there: Scheduled) -> dict[str, Any]:
