@@ -14,6 +14,7 @@ Version 5 is written while a queue has a stage that is written through an exchan
 Version 6 is written while the map has schedules, which an older program would keep, and never carry out.
 Version 7 is written while a queue has levels, with schedules or without. Of such a one ``acknowledged`` is empty, and ``levels`` has of
 each level number, messages stored, and ranges that are acknowledged in it.
+Version 8 is written while there is an exchange at which messages wait, with all of these or without.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
 
@@ -30,6 +31,7 @@ import msgpack
 
 from actors.errors import StorageError
 from actors.exchanges.definitions import Definitions
+from actors.exchanges.delayed import is_delayed
 from actors.queue.state.leveled_log import LeveledLog
 from actors.queue.state.log import QueueLog, Stage
 from actors.queue.state.staged import CommittedVersions
@@ -57,7 +59,20 @@ SCHEDULES_VERSION = 6
 """Of one whose map has schedules, with all of these or without."""
 LEVELS_VERSION = 7
 """Of one that has a queue with levels, with all of these or without."""
-READABLE = frozenset({1, VERSION, MAP_VERSION, EXCHANGES_VERSION, NUMBERS_VERSION, SCHEDULES_VERSION, LEVELS_VERSION})
+DELAYED_VERSION = 8
+"""Of one that has an exchange at which messages wait, with all of these or without."""
+READABLE = frozenset(
+    {
+        1,
+        VERSION,
+        MAP_VERSION,
+        EXCHANGES_VERSION,
+        NUMBERS_VERSION,
+        SCHEDULES_VERSION,
+        LEVELS_VERSION,
+        DELAYED_VERSION,
+    }
+)
 """Versions that this program can begin with."""
 
 COUNTERS = (
@@ -133,6 +148,8 @@ def encoded(snapshot: Snapshot) -> Iterator[bytes]:
         version = SCHEDULES_VERSION
     if any(isinstance(queue.log, LeveledLog) for queue in queues):
         version = LEVELS_VERSION
+    if exchanged and any(map(is_delayed, snapshot.definitions.exchanges.values())):
+        version = DELAYED_VERSION
     head = _map(
         packer,
         ("version", pack(version)),
@@ -162,7 +179,7 @@ def decode_snapshot(payload: bytes, table: Callable[[int, int | None], EntryTabl
         fields = unpack(payload)
         if fields["version"] not in READABLE:
             raise StorageError(
-                f"a checkpoint of version {fields['version']}; this program knows version {LEVELS_VERSION}"
+                f"a checkpoint of version {fields['version']}; this program knows version {DELAYED_VERSION}"
             )
         queues = [_stored(queue, table) for queue in fields["queues"]]
         versions = CommittedVersions((writer, version) for writer, version in fields.get("writers", ()))
