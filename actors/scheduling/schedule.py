@@ -112,6 +112,8 @@ class Schedule(NamedTuple):
             raise InvalidScheduleError(
                 f"a time to live of {time_text(self.ttl)} is not above 0 and at most {time_text(MAX_TTL_SECONDS)}"
             )
+        if taken := [name for name, _ in self.headers if name in (SCHEDULE_HEADER, TIME_HEADER)]:
+            raise InvalidScheduleError(f"the header {taken[0]!r} is the broker's to say: call yours by another name")
         try:
             headers = pack_headers(all_headers(self, 0))
         except BatchError as error:

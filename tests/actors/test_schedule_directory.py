@@ -378,6 +378,10 @@ async def test_each_limit_has_a_name_and_what_is_over_it_changes_nothing(bench: 
         ({"queue": "q", "ttl": 0.0}, "is not above 0"),
         ({"queue": "q", "headers": (("h", 1),)}, "must be a string"),
         ({"queue": "q", "headers": tuple((f"h{n}", "") for n in range(200))}, "headers on one message exceed"),
+        (
+            {"queue": "q", "headers": (("penstock-scheduled-for", "now"),)},
+            "is the broker's to say: call yours by another",
+        ),
         ({"queue": "q", "zone": "Nowhere"}, "there is no time zone"),
     ],
 )
