@@ -13,8 +13,10 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from actors.queue.state.accepted_ids import AcceptedIds, Digest, ids_of
 from actors.queue.state.entries import MemoryEntryTable
 from actors.queue.state.retries import Retries
+from actors.queue.state.returns import Returns
 from actors.queue.state.subscriptions import Ledger
 from actors.queue.structures.ranges import Range, RangeSet
 from actors.queue.vocabulary import events
@@ -22,61 +24,7 @@ from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, MAX_DELAYED, 
 
 if TYPE_CHECKING:
     from actors.queue.state.entries import EntryTable
-    from actors.queue.structures.ranges import FrozenRanges
     from actors.queue.vocabulary.stages import StageKey, StageNumbers
-
-
-@dataclass(slots=True)
-class Returns:
-    """Ranges of messages by how often they have failed; what is in none never did.
-
-    A few range sets, one for each count up to the queue's ``max_receives``: what comes back together is one range.
-    """
-
-    _ranges: dict[int, RangeSet] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self._ranges)
-
-    def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """Every range with its count: start, stop, failures."""
-        for failures, ranges in sorted(self._ranges.items()):
-            for start, stop in ranges:
-                yield start, stop, failures
-
-    def frozen(self) -> list[tuple[int, FrozenRanges]]:
-        """A picture of it as it is: ranges by count."""
-        return [(failures, ranges.frozen()) for failures, ranges in sorted(self._ranges.items())]
-
-    def note(self, start: int, stop: int, failures: int) -> None:
-        """The messages of a range have failed so often."""
-        self.forget(start, stop)
-        self._ranges.setdefault(failures, RangeSet()).add(start, stop)
-
-    def forget(self, start: int, stop: int) -> None:
-        """The messages of a range are gone."""
-        for failures, ranges in list(self._ranges.items()):
-            ranges.remove(start, stop)
-            if not ranges:
-                del self._ranges[failures]
-
-    def within(self, start: int, stop: int) -> list[tuple[Range, int]]:
-        """The parts of a range that have failed, ascending, each with its count."""
-        found: list[tuple[Range, int]] = []
-        for failures, ranges in self._ranges.items():
-            found += [((max(start, low), min(stop, high)), failures) for low, high in ranges.meeting(start, stop)]
-        return sorted(found)
-
-    def over(self, start: int, stop: int) -> Iterator[tuple[Range, int]]:
-        """All of a range in parts, ascending, each with its count: 0 for what was never given back."""
-        position = start
-        for (low, high), failures in self.within(start, stop):
-            if position < low:
-                yield (position, low), 0
-            yield (low, high), failures
-            position = high
-        if position < stop:
-            yield (position, stop), 0
 
 
 @dataclass(slots=True)
@@ -91,6 +39,7 @@ class Stage:
         delayed: batches that can be received only later, whenever they are published: first number to the number after the last and
             microseconds since the epoch.
         numbers: how far this queue has it, where it is written through an exchange; None where its sender sends to this queue.
+        ids: of its messages that have an id that counts, by their numbers, the digests.
     """
 
     ranges: RangeSet = field(default_factory=RangeSet)
@@ -99,6 +48,7 @@ class Stage:
     bytes: int = 0
     delayed: dict[int, tuple[int, int]] = field(default_factory=dict)
     numbers: StageNumbers | None = None
+    ids: dict[int, Digest] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Stage({list(self.ranges)}, bytes={self.bytes})"
@@ -140,6 +90,8 @@ class QueueLog:
         published_by: the number of the last commit that published something.
         added_by: the number of the last event that stored something.
         ttl_below: messages from this number on have no time to live, as far as this log has seen them come.
+        accepted: the ids of what was stored lately; None where none counts. When they are forgotten is no part of the fold.
+        staged_ids: how many ids there are of what is staged.
     """
 
     table: EntryTable = field(default_factory=partial(MemoryEntryTable, ENTRY_OVERHEAD_BYTES))
@@ -161,6 +113,8 @@ class QueueLog:
     published_by: int = field(default=0, compare=False)
     added_by: int = field(default=0, compare=False)
     ttl_below: int = field(default=0, compare=False)
+    accepted: AcceptedIds | None = field(default=None, compare=False)
+    staged_ids: int = 0
     stages: dict[StageKey, Stage] = field(default_factory=dict)
     staged_messages: int = 0
     staged_bytes: int = 0
@@ -219,8 +173,24 @@ class QueueLog:
             _note(event.producers, self.producers, MAX_PRODUCERS, self.temporary)
         if event.temporary:
             _note(event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers)
+        if event.ids_until_us:
+            self._accept(filter(None, ids_of(event.batch) or ()), event.ids_until_us)
         if event.dropped:
             self.total_dropped += self._remove(event.dropped)
+
+    def _accept(self, digests: Iterable[bytes], until_us: int) -> None:
+        if self.accepted is None:
+            self.accepted = AcceptedIds()
+        self.accepted.add(digests, until_us)
+
+    def _deduplicated(self, event: events.MessagesDeduplicated, _number: int) -> None:
+        for heard, known, limit, others in (
+            (event.producers, self.producers, MAX_PRODUCERS, self.temporary),
+            (event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers),
+        ):
+            # Seen again it says less than what came behind it.
+            newer = [(name, number) for name, number in heard if number > (self.last_number(name) or 0)]
+            _note(newer, known, limit, others)
 
     def last_number(self, producer: str) -> int | None:
         """The number after the last one stored of a producer; None where nothing is known of it."""
@@ -236,6 +206,10 @@ class QueueLog:
         stage.numbers = event.numbers or stage.numbers
         self.staged_messages += count
         self.staged_bytes += size
+        if event.ids_until_us:
+            ids = {first + at: digest for at, digest in enumerate(ids_of(event.batch) or ()) if digest}
+            stage.ids |= ids
+            self.staged_ids += len(ids)
         if event.delay_us:
             stage.delayed[first] = (first + count, event.enqueued_us + event.delay_us)
             self._forget_ended_delays(event.enqueued_us)
@@ -258,6 +232,12 @@ class QueueLog:
             self.stored_bytes += stage.bytes
             self.total_in += stage.messages
             self.delayed.update(stage.delayed)
+            if event.ids_until_us:
+                gone = RangeSet(event.duplicates)
+                new = [digest for number, digest in stage.ids.items() if not gone.count_within(number, number + 1)]
+                self._accept(new, event.ids_until_us)
+        if event.duplicates:
+            self.total_in -= self._remove(event.duplicates)
         self._drop_stages(event.discarded, event.below)
 
     def _discarded(self, event: events.StagesDiscarded, _number: int) -> None:
@@ -281,6 +261,7 @@ class QueueLog:
             if stage is not None:
                 self.staged_messages -= stage.messages
                 self.staged_bytes -= stage.bytes
+                self.staged_ids -= len(stage.ids)
                 yield stage
 
     def _acknowledged(self, event: events.MessagesAcknowledged, _number: int) -> None:
@@ -365,6 +346,7 @@ class QueueLog:
         self.stages[key] = stage
         self.staged_messages += stage.messages
         self.staged_bytes += stage.bytes
+        self.staged_ids += len(stage.ids)
 
     def _remove(self, ranges: Iterable[Range]) -> int:
         """Acknowledge ranges; returns how many of their messages were still stored."""
@@ -413,6 +395,7 @@ def _note(
 
 _APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
     events.MessagesAdded: QueueLog._added,
+    events.MessagesDeduplicated: QueueLog._deduplicated,
     events.MessagesAcknowledged: QueueLog._acknowledged,
     events.MessagesReturned: QueueLog._returned,
     events.MessagesExpired: QueueLog._expired,
