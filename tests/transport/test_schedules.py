@@ -15,7 +15,7 @@ from tests.transport.test_operations import door
 from transport import Administration, BrokerError, Receiver
 from transport.broker.schedule_commands import CREATES, schedule_create, schedule_rows
 from transport.cli import schedule as verbs
-from transport.errors import ForbiddenError, InvalidNameError, LimitExceededError
+from transport.errors import ForbiddenError, InvalidNameError, LimitExceededError, LocalProtocolError
 from transport.security.principal import Grant, Grants, Principal, Right
 
 WRITES = Right.WRITE | Right.CONFIGURE
@@ -54,6 +54,26 @@ def test_what_is_declared_is_stored_each_second_and_stands_in_the_list(
             assert "payload" not in row
             shown = await client.schedule("beat")
             assert (shown["payload"], shown["headers"]) == (b"tick", {"h": "v"})
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"payload": "tick"}, "the payload of a schedule must be bytes, not str"),
+        ({"key": b"k"}, "the key of a schedule must be a str, not bytes"),
+        ({"headers": {"h": b"v"}}, "the header 'h' of a schedule must be a str with a str, not bytes"),
+        ({"headers": {"h": 1}}, "the header 'h' of a schedule must be a str with a str, not int"),
+    ],
+)
+def test_content_of_another_type_is_refused_before_it_is_sent(run: Any, serve: Any, said: Any, why: str) -> None:
+    async def main() -> None:
+        async with serve() as broker, Administration(broker.send_address) as client:
+            with pytest.raises(LocalProtocolError) as refused:
+                await client.declare_schedule("s", "every 1s", queue="q", **said)
+            assert str(refused.value) == why
+            assert await client.schedules() == []
 
     run(main)
 

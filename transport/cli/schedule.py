@@ -109,8 +109,10 @@ async def show_schedule(
     """Show one schedule: what it stores and when, and what came of its times."""
 
     async def look(client: Administration) -> Facts:
+        from transport.clients.json_messages import payload_fields  # noqa: PLC0415 - not needed for --help
+
         facts = await client.schedule(schedule)
-        return facts | {"payload": facts["payload"].decode("utf-8", "backslashreplace")}
+        return {name: value for name, value in facts.items() if name != "payload"} | payload_fields(facts["payload"])
 
     def draw(facts: Facts, _width: int | None) -> list[str]:
         return [f"schedule {cell(facts.get('name'))}", "", *facts_table(_page(facts)), ""]
@@ -267,7 +269,8 @@ def _to(facts: Facts) -> str:
 def _page(facts: Facts) -> list[tuple[str, str]]:
     zone = facts.get("zone")
     found = [("when", cell(facts.get("expression"))), ("zone", cell(zone)), ("to", _to(facts))]
-    found += [("payload", cell(facts.get("payload") or None))]
+    encoded = facts.get("payload_base64")
+    found += [("payload", cell(facts.get("payload") or None) if encoded is None else f"base64 {encoded}")]
     found += [("header", f"{cell(name)}={cell(value)}") for name, value in (facts.get("headers") or {}).items()]
     if facts.get("key"):
         found.append(("key", cell(facts["key"])))

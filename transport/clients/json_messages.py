@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from actors.batch import ID_BYTES, MAX_HEADERS_PER_MESSAGE, HeaderValue, Message, pack_headers, unpack_headers
 from actors.errors import BatchError
-from transport.clients.sender_batches import MAX_BATCH_BYTES, check_deduplication_id
+from actors.limits import GROUP_HEADER
+from transport.clients.sender_batches import MAX_BATCH_BYTES, check_deduplication_id, check_group
 from transport.config.units import parse_duration
 from transport.errors import ImpossibleTimeError, LocalProtocolError
 from transport.wire.amqp_headers import told_headers
@@ -23,7 +24,19 @@ MUCH_LONGER: Final = 2
 """A text that takes more than so many times its bytes is written in base64: of control characters each takes six."""
 HEX: Final = re.compile(rf"[0-9a-fA-F]{{{2 * ID_BYTES}}}")
 TAKEN: Final = frozenset(
-    {"payload", "payload_base64", "key", "key_base64", "headers", "id", "delay", "ttl", "priority", "deduplication_id"}
+    {
+        "payload",
+        "payload_base64",
+        "key",
+        "key_base64",
+        "headers",
+        "id",
+        "delay",
+        "ttl",
+        "priority",
+        "group",
+        "deduplication_id",
+    }
 )
 """What a message is made of."""
 TIMES: Final = frozenset({"delay", "ttl", "priority"})
@@ -61,13 +74,15 @@ def message_of(found: object, given: Given = Given()) -> tuple[Message, Timing]:
     unknown = next((name for name in found if name not in TAKEN and name not in TOLD), None)
     if unknown is not None:
         raise ValueError(f"{unknown!r:.60} is no field of a message; there are {', '.join(sorted(TAKEN))}")
-    payload = _bytes(found, "payload")
+    payload = payload_of(found)
     if payload is None:
         raise ValueError("it has neither payload nor payload_base64")
     key = _bytes(found, "key")
     if key is None and given.published and found.get("routing_key"):
         key = _encoded(found["routing_key"], "routing_key")
     headers = given.headers | _headers(found.get("headers"))
+    if (group := found.get("group")) is not None:
+        headers[GROUP_HEADER] = _group(group)
     message = Message(
         payload,
         given.key if key is None else key,
@@ -99,6 +114,22 @@ def json_of(payload: bytes, key: bytes, packed_headers: bytes) -> dict[str, Any]
             said["headers_base64"] = _base64(packed_headers)
         else:
             said["headers"] = {name: _header(value) for name, value in headers.items()}
+    return said
+
+
+def payload_of(found: dict[str, Any]) -> bytes | None:
+    """The payload that ``payload`` or ``payload_base64`` of an object says; None where it has neither.
+
+    Raises:
+        ValueError: it has both, or what it has is none.
+    """
+    return _bytes(found, "payload")
+
+
+def payload_fields(payload: bytes) -> dict[str, str]:
+    """The field that says a payload: as a text, or where it is none in base64."""
+    said: dict[str, str] = {}
+    _say(said, "payload", payload)
     return said
 
 
@@ -160,6 +191,13 @@ def _id(found: object) -> bytes | None:
     if isinstance(found, str) and HEX.fullmatch(found):
         return bytes.fromhex(found)
     raise ValueError(f"id is no id of {ID_BYTES} bytes: write {2 * ID_BYTES} hexadecimal digits")
+
+
+def _group(found: object) -> str:
+    try:
+        return check_group(found)
+    except LocalProtocolError as error:
+        raise ValueError(str(error)) from None
 
 
 def _timing(found: dict[str, Any]) -> Timing:

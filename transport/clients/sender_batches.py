@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from actors.batch import ID_BYTES, Message, MessageBatch, pack_headers
-from actors.limits import MAX_DEDUPLICATION_ID_BYTES
+from actors.limits import MAX_DEDUPLICATION_ID_BYTES, MAX_GROUP_BYTES
 from transport.errors import LocalProtocolError, MessageTooLargeError
 from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.timing import Timed, Timing, check_priority
@@ -258,6 +258,8 @@ def _checked_size(message: Message) -> int:
         check_priority(message.priority)
     if message.deduplication_id is not None:
         check_deduplication_id(message.deduplication_id)
+    if message.group is not None:
+        check_group(message.group)
     size = len(message.payload) + len(message.key_column) + len(pack_headers(message.all_headers))
     if size > MAX_BATCH_BYTES:
         raise MessageTooLargeError(size, MAX_BATCH_BYTES)
@@ -273,6 +275,19 @@ def check_deduplication_id(said: object) -> None:
         raise LocalProtocolError(
             f"a deduplication id of {size} bytes is not between 1 and {MAX_DEDUPLICATION_ID_BYTES}: send a digest of a longer one"
         )
+
+
+def check_group(group: object) -> str:
+    """The group; raises LocalProtocolError where nothing can be of it."""
+    if not isinstance(group, str):
+        raise LocalProtocolError(f"group is {group!r:.60}, not a text")
+    try:
+        size = len(group.encode())
+    except UnicodeEncodeError:
+        raise LocalProtocolError(f"group {group!r:.60} is not UTF-8") from None
+    if not 1 <= size <= MAX_GROUP_BYTES:
+        raise LocalProtocolError(f"a group of {size} bytes: 1 to {MAX_GROUP_BYTES} are possible")
+    return group
 
 
 def _check_routing_key(message: Message) -> None:

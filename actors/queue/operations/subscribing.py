@@ -14,14 +14,16 @@ from actors.errors import (
 )
 from actors.queue.operations.browsing import lowest_stored
 from actors.queue.operations.dead_letters import hand_over
-from actors.queue.operations.dispatch import dispatch, end_wait
-from actors.queue.operations.dispatch import reserve as reserve_now
+from actors.queue.operations.delivering import end_wait
+from actors.queue.operations.delivering import reserve as reserve_now
+from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over
 from actors.queue.state.entries import spans_of
 from actors.queue.state.subscriptions import Absence, Ledger, Ownership, Reservation, Subscriber, pieces
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary import events, replies
-from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS, TIMER_BUDGET
+from actors.queue.vocabulary.budgets import TIMER_BUDGET
+from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
@@ -60,6 +62,11 @@ def open_subscription(core: QueueCore, command: commands.OpenSubscription, now: 
         raise InvalidRequestError(
             f"queue {core.name!r} has a single active consumer, and a subscription would take messages beside it; receive from it, "
             "or declare a queue without that"
+        )
+    if mode == OWN and core.settings.groups:
+        raise InvalidRequestError(
+            f"queue {core.name!r} has groups, each with one receiver at a time, and a subscription would have them all for as long as it "
+            "does not commit; receive from it, or declare a queue without groups"
         )
     if mode == OWN:
         ledger = _take_over(core, command) if command.epoch is None else _join(core, name, command.epoch)
