@@ -35,6 +35,8 @@ app = typer.Typer(
 
 MISSED: Final = ("skip", "once", "all")
 MOST_NEXT: Final = 1_000
+YEARS: Final = (1970, 2999)
+"""Of which the next times can be asked for."""
 SHORT: tuple[Column, ...] = (
     ("name", "name"),
     ("expression", "when"),
@@ -232,14 +234,14 @@ def show_next(
         found = zone_of(zone)
         at = int(time.time() if after is None else _instant(after, found))
         times = times_of(when, zone, at)
+        lines: list[str] = []
+        following = times.after(at)
+        while following is not None and len(lines) < count:
+            lines.append(datetime.fromtimestamp(following, found).isoformat(" "))
+            following = times.after(following)
     except (ScheduleError, ValueError) as error:
         tell("schedule next", str(error))
         raise typer.Exit(EXIT_USAGE) from None
-    lines: list[str] = []
-    following = times.after(at)
-    while following is not None and len(lines) < count:
-        lines.append(datetime.fromtimestamp(following, found).isoformat(" "))
-        following = times.after(following)
     put(lines)
 
 
@@ -251,6 +253,8 @@ def _instant(text: str, zone: Any) -> float:
         said = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f"{text!r:.60} is no time: write 2026-03-29T01:00 or 2026-03-29T01:00+02:00") from None
+    if not YEARS[0] <= said.year <= YEARS[1]:
+        raise ValueError(f"{text!r:.60} is too far away: years from {YEARS[0]} to {YEARS[1]} are possible")
     return (said if said.tzinfo is not None else said.replace(tzinfo=zone)).timestamp()
 
 

@@ -67,10 +67,10 @@ def check_priority(priority: object) -> None:
         raise LocalProtocolError(f"priority is {priority!r:.60}; whole numbers from 0 to {MAX_PRIORITY} are possible")
 
 
-def takes_priorities(options: Options) -> bool:
-    """Whether a broker's WELCOME says that priorities make a difference."""
+def highest_priority(options: Options) -> int:
+    """The highest priority that makes a difference, as a broker's WELCOME says; 0 where none does."""
     most = options.get(MAX_PRIORITY_OPTION)
-    return type(most) is int and most > 0
+    return most if type(most) is int and most > 0 else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,7 @@ def test_the_next_times_are_printed_without_a_broker(capsys: pytest.CaptureFixtu
         (("nonsense",), "'nonsense' is no cron expression"),
         (("@daily", "--zone", "Mars"), "there is no time zone 'Mars'"),
         (("@daily", "--after", "tomorrow"), "'tomorrow' is no time: write 2026-03-29T01:00"),
+        (("@daily", "--after", "9999-12-31T23:59"), "is too far away: years from 1970 to 2999 are possible"),
         (("x" * 300,), "MAX_EXPRESSION_BYTES of 255"),
     ],
 )
