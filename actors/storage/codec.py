@@ -10,8 +10,8 @@ A record's payload, by its kind:
     has the stage's two numbers behind these, which programs from before that refuse. One more, behind that or nil, is ``[[producer,
     next number], ...]`` of temporary producers. And one more, behind these, is ``[exchange, routing key]`` of what was published to an
     exchange: a program from before that refuses the segment. And one more, behind these or nil, is a map of further facts by small
-    numbers, of which 2 is ``[start, stop, ...]`` of what is dropped for these messages. Whoever finds a number there that it does not
-    know refuses the record.
+    numbers, of which 2 is ``[start, stop, ...]`` of what is dropped for these messages, and 20 what they have to do with the queue's
+    calendar (actors/storage/calendar_codec.py). Whoever finds a number there that it does not know refuses the record.
     Where there is an origin, these are dead letters: that queue's ``MessagesMoved`` of these ranges is in the same record. Where they are
     none, but were moved by somebody, the origin has false as a third item; programs from before that read it as the others.
 ``TRANSACTION_COMMITTED``
@@ -49,7 +49,9 @@ import msgpack
 
 from actors.batch import MessageBatch
 from actors.errors import BatchError, RecordTooLargeError, StorageError
+from actors.queue.vocabulary.calendar import Scheduled
 from actors.queue.vocabulary.events import (
+    CalendarPurged,
     Event,
     LedgerAdvanced,
     LedgerExtended,
@@ -71,6 +73,7 @@ from actors.queue.vocabulary.events import (
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.settings import MAX_RECEIVES_LIMIT, QueueSettings
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
+from actors.storage.calendar_codec import decode_scheduled, encode_scheduled
 from actors.storage.durable_map import EntryPut
 
 ADDED = 1
@@ -88,6 +91,7 @@ SUBSCRIPTION_DELETED = 12
 STAGES_ENDED = 13
 SUBSCRIPTION_LEFT = 14
 DROPPED = 15
+CALENDAR_PURGED = 20
 STORE_CREATED = 32
 QUEUE_DECLARED = 33
 QUEUE_DELETED = 34
@@ -105,7 +109,9 @@ LIMITED = "limited"
 """Among stored settings of a queue that was declared with arguments: that a limit of `MAX_RECEIVES_LIMIT` failures is one. Older programs
 gave it that limit for having a place for dead letters, and counted nothing towards it."""
 DROPPED_FACT = 2
-"""Among the further facts of a stored batch: what is dropped for it."""
+"""Among the further facts of a stored batch: what is dropped for it;"""
+CALENDAR_FACT = 20
+"""and what it has to do with the queue's calendar."""
 MAX_HEADER_BYTES = 2**16 - 1
 """What the header's length can say. The names of those whose batches were joined are what grows in it; ``groups`` bounds them."""
 
@@ -133,29 +139,40 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
         event.producers,
         None if moved is None else [origin, *_moved(moved)],
     ]
-    if event.stage is not None or event.temporary or event.published is not None or event.dropped:
-        published, further = event.published, says_more(event)
+    further = event.dropped or event.scheduled is not None
+    if event.stage is not None or event.temporary or event.published is not None or further:
+        published = event.published
         fields.append(event.stage if event.stage is None else (*event.stage, *(event.numbers or ())))
         if event.temporary or published is not None or further:
             fields.append(event.temporary)
         if published is not None or further:
             fields.append(published)
         if further:
-            fields.append({DROPPED_FACT: _flat(event.dropped)})
+            fields.append(_further(event))
     header = _pack(fields)
     if len(header) > MAX_HEADER_BYTES:
         raise RecordTooLargeError(len(header), MAX_HEADER_BYTES)
     return [len(header).to_bytes(2, "little") + header, *batch.buffers()]
 
 
-def says_more(event: MessagesAdded) -> bool:
-    """Whether a stored batch has facts that stand in the map of further ones."""
-    return bool(event.dropped)
+def _further(event: MessagesAdded) -> dict[int, Any]:
+    facts: dict[int, Any] = {}
+    if event.dropped:
+        facts[DROPPED_FACT] = _flat(event.dropped)
+    if event.scheduled is not None:
+        facts[CALENDAR_FACT] = encode_scheduled(event.scheduled)
+    return facts
+
+
+def stream_of(queue: int, event: MessagesAdded) -> int:
+    """The stream that has a batch of queue number ``queue``: of its level, or of a slot of its calendar."""
+    scheduled = event.scheduled
+    return queue + event.priority if scheduled is None or scheduled.place is None else scheduled.place.stream
 
 
 def is_newer(event: MessagesAdded) -> bool:
     """Whether only programs can read it that know exchanges."""
-    return event.published is not None or bool(event.dropped)
+    return event.published is not None or event.scheduled is not None or bool(event.dropped)
 
 
 def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:
@@ -199,16 +216,23 @@ def _more(
     further: dict[int, Any] = NOTHING_FURTHER,
     *newer: object,
 ) -> tuple[
-    StageKey | None, tuple[tuple[str, int], ...], StageNumbers | None, Published | None, tuple[tuple[int, int], ...]
+    StageKey | None,
+    tuple[tuple[str, int], ...],
+    StageNumbers | None,
+    Published | None,
+    tuple[tuple[int, int], ...],
+    int,
+    Scheduled | None,
 ]:
-    """What is behind the other items where there is any: stage, temporary producers, the stage's numbers, where it was published, drops."""
-    if newer or not isinstance(further, dict) or not further.keys() <= {DROPPED_FACT}:
+    """What is behind the other items where there is any, in the order of the event's attributes; the priority is in none of them."""
+    if newer or not isinstance(further, dict) or not further.keys() <= {DROPPED_FACT, CALENDAR_FACT}:
         raise ValueError("it says more than this program knows: this directory was written by a newer version")
     key = None if stage is None else StageKey(*stage[:3])
     numbers = StageNumbers(*stage[3:]) if stage is not None and len(stage) > 3 else None
     where = None if published is None else Published(*published)
     dropped = _pairs(further.get(DROPPED_FACT, []))
-    return key, tuple((name, number) for name, number in temporary), numbers, where, dropped
+    scheduled = decode_scheduled(further[CALENDAR_FACT]) if CALENDAR_FACT in further else None
+    return key, tuple((name, number) for name, number in temporary), numbers, where, dropped, 0, scheduled
 
 
 def encode(queue: int, event: Event) -> tuple[int, bytes]:
@@ -386,6 +410,7 @@ _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
     MessagesDropped: (DROPPED, lambda event: [_flat(event.ranges)]),
     MessagesMoved: (MOVED, _moved),
     QueuePurged: (PURGED, lambda event: [_flat(event.ranges)]),
+    CalendarPurged: (CALENDAR_PURGED, lambda event: [_flat(event.streams)]),
     SubscriptionOwned: (
         OPENED,
         lambda event: [event.name, event.epoch, event.min_sequence, event.owner_timeout, event.opened_us],
@@ -406,6 +431,7 @@ _DECODERS: dict[int, Callable[..., Event]] = {
     DROPPED: lambda flat: MessagesDropped(_pairs(flat)),
     MOVED: _moved_from,
     PURGED: lambda flat: QueuePurged(_pairs(flat)),
+    CALENDAR_PURGED: lambda flat: CalendarPurged(_pairs(flat)),
     OPENED: SubscriptionOwned,
     RESERVED: _reserved,
     COMMITTED: LedgerAdvanced,

@@ -14,6 +14,8 @@ Version 5 is written while a queue has a stage that is written through an exchan
 Version 6 is written while the map has schedules, which an older program would keep, and never carry out.
 Version 7 is written while a queue has levels, with schedules or without. Of such a one ``acknowledged`` is empty, and ``levels`` has of
 each level number, messages stored, and ranges that are acknowledged in it.
+Version 8 is written while a queue has a calendar, with levels or without: ``calendar`` has of each of its streams number, width and index
+of the slot, next position, messages, bytes and when the first was due, and ranges of positions that have left.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
 
@@ -30,6 +32,7 @@ import msgpack
 
 from actors.errors import StorageError
 from actors.exchanges.definitions import Definitions
+from actors.queue.state.calendar import Calendar
 from actors.queue.state.leveled_log import LeveledLog
 from actors.queue.state.log import QueueLog, Stage
 from actors.queue.state.staged import CommittedVersions
@@ -57,7 +60,20 @@ SCHEDULES_VERSION = 6
 """Of one whose map has schedules, with all of these or without."""
 LEVELS_VERSION = 7
 """Of one that has a queue with levels, with all of these or without."""
-READABLE = frozenset({1, VERSION, MAP_VERSION, EXCHANGES_VERSION, NUMBERS_VERSION, SCHEDULES_VERSION, LEVELS_VERSION})
+CALENDAR_VERSION = 8
+"""Of one that has a queue with a calendar, with all of these or without."""
+READABLE = frozenset(
+    {
+        1,
+        VERSION,
+        MAP_VERSION,
+        EXCHANGES_VERSION,
+        NUMBERS_VERSION,
+        SCHEDULES_VERSION,
+        LEVELS_VERSION,
+        CALENDAR_VERSION,
+    }
+)
 """Versions that this program can begin with."""
 
 COUNTERS = (
@@ -133,6 +149,8 @@ def encoded(snapshot: Snapshot) -> Iterator[bytes]:
         version = SCHEDULES_VERSION
     if any(isinstance(queue.log, LeveledLog) for queue in queues):
         version = LEVELS_VERSION
+    if any(queue.log.calendar is not None for queue in queues):
+        version = CALENDAR_VERSION
     head = _map(
         packer,
         ("version", pack(version)),
@@ -162,7 +180,7 @@ def decode_snapshot(payload: bytes, table: Callable[[int, int | None], EntryTabl
         fields = unpack(payload)
         if fields["version"] not in READABLE:
             raise StorageError(
-                f"a checkpoint of version {fields['version']}; this program knows version {LEVELS_VERSION}"
+                f"a checkpoint of version {fields['version']}; this program knows version {CALENDAR_VERSION}"
             )
         queues = [_stored(queue, table) for queue in fields["queues"]]
         versions = CommittedVersions((writer, version) for writer, version in fields.get("writers", ()))
@@ -191,6 +209,7 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
     producers, temporary = list(log.producers.items()), list(log.temporary.items())
     returns = log.returns.frozen()
     delayed, retries = log.delayed.copy(), log.retries.rows()
+    calendar = None if log.calendar is None else log.calendar.rows()
     ledgers = [
         (ledger.facts(), ledger.all_segments(), ledger.opened_us, ledger.left_us) for ledger in log.ledgers.values()
     ]
@@ -208,13 +227,18 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         ("total_moved", pack(log.total_moved)),
         ("total_dropped", pack(log.total_dropped)),
         ("deleted", pack([log.deleted_epoch, log.deleted_position])),
-        rest=7 + bool(retries) + leveled,
+        rest=7 + bool(retries) + leveled + (calendar is not None),
     )
     yield from _ranges(packer, "acknowledged", acknowledged)
     if leveled:
         yield pack("levels") + _array_header(packer, len(levels))
         for number, stored, ranges in levels:
             yield _array_header(packer, 3) + pack(number) + pack(stored)
+            yield from _bin(ranges)
+    if calendar is not None:
+        yield pack("calendar") + _array_header(packer, len(calendar))
+        for slot, ranges in calendar:
+            yield _array_header(packer, 2) + pack(slot)
             yield from _bin(ranges)
     yield from _rows(packer, "producers", producers)
     yield from _rows(packer, "temporary", temporary)
@@ -269,6 +293,9 @@ def _stored(fields: dict[str, Any], table: Callable[[int, int | None], EntryTabl
         )
     else:
         log.acknowledged = _unpack_ranges(fields["acknowledged"])
+    if "calendar" in fields:
+        log.calendar = Calendar()
+        log.calendar.restore((slot, _unpack_ranges(gone)) for slot, gone in fields["calendar"])
     log.producers = OrderedDict((name, number) for name, number in fields["producers"])
     log.temporary = OrderedDict((name, number) for name, number in fields.get("temporary", ()))
     for start, stop, failures in fields["returns"]:

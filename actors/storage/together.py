@@ -57,8 +57,11 @@ class Encoded(NamedTuple):
         return journal.append(self.kind, [self.other], lazy=lazy)
 
 
-def tell_tables(encoded: Encoded, table_of: Callable[[int], JournalEntryTable], journal: Journal) -> None:
-    """Have the queues' tables, each found by its stream, know what was appended for them, before their logs have it."""
+def tell_tables(encoded: Encoded, table_of: Callable[[int], JournalEntryTable | None], journal: Journal) -> None:
+    """Have the queues' tables, each found by its stream, know what was appended for them, before their logs have it.
+
+    What waits in a calendar is in no table.
+    """
     holders: dict[int, list[tuple[int, int]]] = {}
     for stream, first, _, part in encoded.held:
         holders.setdefault(part, []).append((stream, first))
@@ -68,8 +71,9 @@ def tell_tables(encoded: Encoded, table_of: Callable[[int], JournalEntryTable], 
         alike = sorted(stream for stream, _ in held)
         for stream in alike:
             table = table_of(stream)
-            table.appended = size
-            table.shared = None if place is None else (place, alike)
+            if table is not None:
+                table.appended = size
+                table.shared = None if place is None else (place, alike)
 
 
 def encode_one(number: int, event: Event) -> Encoded:
@@ -78,7 +82,7 @@ def encode_one(number: int, event: Event) -> Encoded:
         parts = codec.encode_added(event)
         return Encoded(
             codec.ADDED,
-            [Held(number + event.priority, event.first, len(event.batch), 0)],
+            [Held(codec.stream_of(number, event), event.first, len(event.batch), 0)],
             [parts],
             b"",
             codec.is_newer(event),
@@ -104,7 +108,7 @@ def encode_all(events: Mapping[int, Event], version: WriterVersion | None) -> En
         (number, added), (origin, moved) = sorted(events.items(), key=lambda item: type(item[1]) is MessagesMoved)
         if isinstance(added, MessagesAdded) and isinstance(moved, MessagesMoved):
             parts = codec.encode_added(added, origin, moved)
-            held = [Held(number + added.priority, added.first, len(added.batch), 0)]
+            held = [Held(codec.stream_of(number, added), added.first, len(added.batch), 0)]
             return Encoded(codec.ADDED, held, [parts], b"", codec.is_newer(added))
     return _together(events, version)
 
@@ -185,7 +189,7 @@ def _together(events: Mapping[int, Event], version: WriterVersion | None, entrie
         part = known.setdefault((bytes(encoded[0]), id(event.batch)), len(parts))
         if part == len(parts):
             parts.append(encoded)
-        held.append(Held(number + event.priority, event.first, len(event.batch), part))
+        held.append(Held(codec.stream_of(number, event), event.first, len(event.batch), part))
     packed += [(codec.ENTRY_PUT, codec.encode_put(entry)) for entry in entries]
     other: bytes = msgpack.packb([version, packed])
     together = Encoded(codec.TOGETHER, held, parts, other)

@@ -77,6 +77,9 @@ class LeveledLog(QueueLog):
                 self.stored_messages += wanted
                 self.stored_batches += 1
                 self.stored_bytes += size + table.overhead
+        if self.calendar is not None:
+            self.stored_messages += self.calendar.messages
+            self.stored_bytes += self.calendar.bytes
         self.total_purged += before - self.stored_messages
         return before - self.stored_messages
 

@@ -13,8 +13,10 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from actors.queue.state.calendar import Calendar
 from actors.queue.state.entries import MemoryEntryTable
 from actors.queue.state.retries import Retries
+from actors.queue.state.returns import Returns
 from actors.queue.state.subscriptions import Ledger
 from actors.queue.structures.ranges import Range, RangeSet
 from actors.queue.vocabulary import events
@@ -22,61 +24,8 @@ from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, MAX_DELAYED, 
 
 if TYPE_CHECKING:
     from actors.queue.state.entries import EntryTable
-    from actors.queue.structures.ranges import FrozenRanges
+    from actors.queue.vocabulary.calendar import Scheduled
     from actors.queue.vocabulary.stages import StageKey, StageNumbers
-
-
-@dataclass(slots=True)
-class Returns:
-    """Ranges of messages by how often they have failed; what is in none never did.
-
-    A few range sets, one for each count up to the queue's ``max_receives``: what comes back together is one range.
-    """
-
-    _ranges: dict[int, RangeSet] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self._ranges)
-
-    def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """Every range with its count: start, stop, failures."""
-        for failures, ranges in sorted(self._ranges.items()):
-            for start, stop in ranges:
-                yield start, stop, failures
-
-    def frozen(self) -> list[tuple[int, FrozenRanges]]:
-        """A picture of it as it is: ranges by count."""
-        return [(failures, ranges.frozen()) for failures, ranges in sorted(self._ranges.items())]
-
-    def note(self, start: int, stop: int, failures: int) -> None:
-        """The messages of a range have failed so often."""
-        self.forget(start, stop)
-        self._ranges.setdefault(failures, RangeSet()).add(start, stop)
-
-    def forget(self, start: int, stop: int) -> None:
-        """The messages of a range are gone."""
-        for failures, ranges in list(self._ranges.items()):
-            ranges.remove(start, stop)
-            if not ranges:
-                del self._ranges[failures]
-
-    def within(self, start: int, stop: int) -> list[tuple[Range, int]]:
-        """The parts of a range that have failed, ascending, each with its count."""
-        found: list[tuple[Range, int]] = []
-        for failures, ranges in self._ranges.items():
-            found += [((max(start, low), min(stop, high)), failures) for low, high in ranges.meeting(start, stop)]
-        return sorted(found)
-
-    def over(self, start: int, stop: int) -> Iterator[tuple[Range, int]]:
-        """All of a range in parts, ascending, each with its count: 0 for what was never given back."""
-        position = start
-        for (low, high), failures in self.within(start, stop):
-            if position < low:
-                yield (position, low), 0
-            yield (low, high), failures
-            position = high
-        if position < stop:
-            yield (position, stop), 0
 
 
 @dataclass(slots=True)
@@ -140,6 +89,7 @@ class QueueLog:
         published_by: the number of the last commit that published something.
         added_by: the number of the last event that stored something.
         ttl_below: messages from this number on have no time to live, as far as this log has seen them come.
+        calendar: what waits for its time and has no number yet; a part of what is stored. None until there was something.
     """
 
     table: EntryTable = field(default_factory=partial(MemoryEntryTable, ENTRY_OVERHEAD_BYTES))
@@ -162,6 +112,7 @@ class QueueLog:
     added_by: int = field(default=0, compare=False)
     ttl_below: int = field(default=0, compare=False)
     stages: dict[StageKey, Stage] = field(default_factory=dict)
+    calendar: Calendar | None = None
     staged_messages: int = 0
     staged_bytes: int = 0
     total_in: int = 0
@@ -188,11 +139,20 @@ class QueueLog:
             ranges.extend(stage.ranges)
         return ranges
 
+    def next_of(self, event: events.MessagesAdded) -> int:
+        """The number that the first message of a batch gets: one of the queue's, or of a stream of its calendar."""
+        place = None if event.scheduled is None else event.scheduled.place
+        if place is None:
+            return self.next_sequence
+        return 0 if self.calendar is None else self.calendar.next_of(place.stream)
+
     def delay_ended(self, first: int) -> None:
         """The batch that begins with ``first`` can be received, if it could not be."""
         self.delayed.pop(first, None)
 
     def _added(self, event: events.MessagesAdded, number: int) -> None:
+        if event.scheduled is not None and self._waits(event, event.scheduled, number):
+            return
         first = event.first
         if first < self.next_sequence:
             return
@@ -212,15 +172,54 @@ class QueueLog:
         self.stored_messages += count
         self.stored_batches += 1
         self.stored_bytes += size + table.overhead
-        self.total_in += count
+        if event.scheduled is None:
+            self.total_in += count
         if event.delay_us:
             self._delayed(event, first + count)
+        if event.producers or event.temporary:
+            self._heard(event)
+        if event.dropped:
+            self.total_dropped += self._remove(event.dropped)
+
+    def _heard(self, event: events.MessagesAdded) -> None:
         if event.producers:
             _note(event.producers, self.producers, MAX_PRODUCERS, self.temporary)
         if event.temporary:
             _note(event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers)
-        if event.dropped:
-            self.total_dropped += self._remove(event.dropped)
+
+    def _waits(self, event: events.MessagesAdded, scheduled: Scheduled, number: int) -> bool:
+        """What has left the calendar with a batch is there no more; returns whether the batch itself waits in it."""
+        calendar = self.calendar
+        if calendar is None:
+            calendar = self.calendar = Calendar()
+        for stream, ranges in scheduled.left:
+            self._left_calendar(*calendar.remove(stream, ranges))
+        if scheduled.place is None:
+            return False
+        count, size = event.batch.count, event.batch.nbytes + self.table.overhead
+        if calendar.add(scheduled.place, event.first, count, size, min(scheduled.due)):
+            self.added_by = number
+            self.stored_messages += count
+            self.stored_bytes += size
+            if not scheduled.left:
+                self.total_in += count
+            self._heard(event)
+        return True
+
+    def _left_calendar(self, messages: int, size: int) -> None:
+        self.stored_messages -= messages
+        self.stored_bytes -= size
+
+    def _calendar_purged(self, event: events.CalendarPurged, _number: int) -> None:
+        for stream, stop in event.streams:
+            self.lost_in_calendar(stream, ((0, stop),))
+
+    def lost_in_calendar(self, stream: int, ranges: Iterable[Range]) -> int:
+        """What waits at these positions of a stream is no more; returns how many messages that were."""
+        messages, size = (0, 0) if self.calendar is None else self.calendar.remove(stream, ranges)
+        self._left_calendar(messages, size)
+        self.total_purged += messages
+        return messages
 
     def last_number(self, producer: str) -> int | None:
         """The number after the last one stored of a producer; None where nothing is known of it."""
@@ -419,6 +418,7 @@ _APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
     events.MessagesDropped: QueueLog._over_limit,
     events.MessagesMoved: QueueLog._moved,
     events.QueuePurged: QueueLog._purged,
+    events.CalendarPurged: QueueLog._calendar_purged,
     events.SubscriptionOwned: QueueLog._opened,
     events.LedgerExtended: QueueLog._reserved,
     events.LedgerAdvanced: QueueLog._committed,

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
+from actors.queue.vocabulary.calendar import Scheduled
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
 
@@ -40,6 +41,8 @@ class MessagesAdded:
         published: to which exchange, and with which routing key; None for what was sent to the queue itself.
         dropped: what is dropped for it, as the queue is over its limit with it: the oldest, and some of its own where it is more than that.
         priority: the level of the queue that they are of; 0 in a queue without levels. It is recorded by which stream has them.
+        scheduled: what it has to do with the queue's calendar; None for nothing. Of what waits there ``first`` is a position of the stream
+            that has it, and ``ttl_us`` is from when each message is due.
     """
 
     first: int
@@ -54,6 +57,7 @@ class MessagesAdded:
     published: Published | None = None
     dropped: tuple[Range, ...] = ()
     priority: int = 0
+    scheduled: Scheduled | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,13 @@ class QueuePurged:
     """These messages were dropped."""
 
     ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarPurged:
+    """What waited in the queue's calendar was dropped: of each stream what is below a position."""
+
+    streams: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +232,7 @@ Event: TypeAlias = (
     | MessagesDropped
     | MessagesMoved
     | QueuePurged
+    | CalendarPurged
     | SubscriptionOwned
     | LedgerExtended
     | LedgerAdvanced
