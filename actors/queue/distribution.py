@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pykka
 
 from actors.errors import InvalidRequestError, QueueError
+from actors.queue.in_calendars import in_calendars
+from actors.queue.operations.calendar import note_scheduled, ttl_from
 from actors.queue.operations.dropping import NOTHING, Dropped, in_record, let_go
 from actors.queue.operations.refusing import lets_die, refuse
 from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, used_beside
@@ -155,7 +157,7 @@ class Distributor:
                     wall_us,
                     producers,
                     delay_us,
-                    ttl_us,
+                    ttl_from(delay_us, ttl_us) if delay_us else ttl_us,
                     stage,
                     temporary,
                     numbers=numbers,
@@ -166,6 +168,8 @@ class Distributor:
             )
             for name, (state, delay_us, ttl_us) in taking.items()
         }
+        if any(delay_us for _, delay_us, _ in taking.values()) and stage is None:
+            added = in_calendars(added, taking)
         soon = stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES
         event = self._record(added, now, wall_us, soon=soon)
         if drops:
@@ -242,12 +246,14 @@ class Distributor:
         """
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         added: dict[str, tuple[QueueState, MessagesAdded]] = {}
+        timing: dict[str, tuple[QueueState, int, int | None]] = {}
         for name, state in self._routed(names):
             delay_us, ttl_us = timing_of(state.settings, None, ttl)
-            first = state.log.next_sequence
-            event = MessagesAdded(first, batch, wall_us, delay_us=delay_us, ttl_us=ttl_us, published=published)
+            timing[name] = state, delay_us, ttl_us
+            first, lives_us = state.log.next_sequence, ttl_from(delay_us, ttl_us)
+            event = MessagesAdded(first, batch, wall_us, delay_us=delay_us, ttl_us=lives_us, published=published)
             added[name] = (state, event)
-        return self._record(added, now, wall_us, entries=entries)
+        return self._record(in_calendars(added, timing), now, wall_us, entries=entries)
 
     def _routed(self, names: Iterable[str]) -> Iterator[tuple[str, QueueState]]:
         """Queues that were there just now, with their states."""
@@ -360,7 +366,11 @@ class Distributor:
         """Have all of it happen, and the queues act on it; returns the event's number. With ``soon`` a commit is about to sync it."""
         if not taking:
             return 0
-        unaware = [name for name, (state, added) in taking.items() if state.ready.known == added.first]
+        unaware = [
+            name
+            for name, (state, added) in taking.items()
+            if added.scheduled is not None or state.ready.known == added.first
+        ]
         for state, _ in taking.values():
             state.note_time(now, wall_us)
         events: dict[int, Event] = {self._queues.number_of(name): added for name, (_, added) in taking.items()}
@@ -377,6 +387,9 @@ class Distributor:
                 state.log.apply(added)
             if left is not None:
                 left[0].log.apply(left[1])
+        for state, added in taking.values():
+            if added.scheduled is not None and added.scheduled.place is not None:
+                note_scheduled(state, added.scheduled.place, now)
         # Those that have not looked since others stored something are about to.
         for name in unaware:
             self._wake(name)

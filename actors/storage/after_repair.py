@@ -96,7 +96,7 @@ def drop_lost(journal: Journal, number: int, log: QueueLog) -> tuple[int, Stages
     event = StagesDiscarded(tuple(log.stages), log.next_sequence)
     log.apply(event)
     if isinstance(log, LeveledLog):
-        gone = log.count_anew()
+        gone += log.count_anew()
     return gone + log.total_discarded - discarded, event
 
 

@@ -12,7 +12,8 @@ from actors.errors import (
     SequenceGapError,
     TransactionCommittedError,
 )
-from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS, time_text
+from actors.limits import MAX_DELAY_SECONDS, MAX_TTL_SECONDS, time_text
+from actors.queue.operations.calendar import keeps_calendar, schedule, ttl_from, waits_long
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over, in_record, let_go
 from actors.queue.operations.refusing import NoRoom, lets_die, refuse
@@ -148,7 +149,8 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
     core.note_time(now, wall_us)
     core.capacity.pass_time(now)
     first = core.log.next_sequence
-    refused = _store_groups(core, [item for item in incoming if item.new], now, wall_us)
+    waiting: set[int] = set()
+    refused = _store_groups(core, [item for item in incoming if item.new], now, wall_us, waiting)
     gone: set[Sender] = set()
     for item in incoming:
         if refused and item.sender in refused:
@@ -158,11 +160,12 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
                 # Nor is anything confirmed that it sent behind it, were it known: known of what is lost.
                 continue
         # A batch that was stored before is confirmed behind all that came before it, which is when it is durable at the latest.
-        number = None if item.known or item.rejected is not None else first
+        waits = bool(waiting) and id(item) in waiting
+        number = None if item.known or item.rejected is not None or waits else first
         core.effects.append(
             Tell(item.sender.connection, SentMessages(item.up_to, number, item.rejected), core.last_event)
         )
-        first += item.new
+        first += 0 if waits else item.new
         if item.rejected is not None:
             if item.sender.stage is not None:
                 refuse_sender(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
@@ -177,11 +180,12 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
 
 
 def _store_groups(
-    core: QueueCore, incoming: list[Incoming], now: float, wall_us: int
+    core: QueueCore, incoming: list[Incoming], now: float, wall_us: int, waiting: set[int]
 ) -> dict[Sender, tuple[Incoming, QueueError]]:
     """Store what was accepted; returns the senders of which something cannot be, with the first of it and why.
 
-    What else such a sender sent is not stored either: its numbers would have a gap.
+    What else such a sender sent is not stored either: its numbers would have a gap. ``waiting`` gets the identities of what has no number
+    yet.
     """
     refused: dict[Sender, tuple[Incoming, QueueError]] = {}
     for group in groups(incoming):
@@ -189,14 +193,16 @@ def _store_groups(
         if not kept:
             continue
         try:
-            _store_group(core, kept, now, wall_us)
+            if _store_group(core, kept, now, wall_us):
+                waiting.update(map(id, kept))
         except QueueError as error:
             for item in kept:
                 refused.setdefault(item.sender, (item, error))
     return refused
 
 
-def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: int) -> None:
+def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: int) -> bool:
+    """Store a group; returns whether it waits in the calendar."""
     log = core.log
     if len(group) == 1:
         sender = group[0].sender
@@ -211,7 +217,13 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
     batch, level = joined(group), group[0].level
     if core.drops and stage is None and not delay_us:
         _store_dropping(core, MessagesAdded(first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level))
-        return
+        return False
+    if delay_us:
+        if stage is None and waits_long(core, delay_us):
+            added = MessagesAdded(first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level)
+            schedule(core, added, delay_us, now)
+            return True
+        ttl_us = ttl_from(delay_us, ttl_us)
     core.commit(MessagesAdded(first, batch, wall_us, known, delay_us, ttl_us, stage, passing, priority=level))
     count = log.next_sequence - first
     if stage is not None:
@@ -224,6 +236,7 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
         core.ready.add(log.next_sequence, count)
     if ttl_us is not None:
         core.ttl_below = log.next_sequence
+    return False
 
 
 def _store_dropping(core: QueueCore, added: MessagesAdded) -> None:
@@ -272,17 +285,15 @@ def refusal_of(core: QueueCore, count: int, size: int, *, delayed: bool) -> str 
 
 
 def timing_of(settings: QueueSettings, delay: float | None, ttl: float | None) -> tuple[int, int | None]:
-    """Delay and time to live of a batch, as the queue declares them where the sender does not say; microseconds.
+    """Delay of a batch and its time to live from then on, as the queue declares them where the sender does not say; microseconds.
 
     Raises:
         InvalidRequestError: one that cannot be.
     """
     if delay is None:
         delay = settings.delay
-    elif not 0 <= delay <= MAX_VISIBILITY_SECONDS:
-        raise InvalidRequestError(
-            f"a delay of {time_text(delay)} is not between 0 and {time_text(MAX_VISIBILITY_SECONDS)}"
-        )
+    elif not 0 <= delay <= MAX_DELAY_SECONDS:
+        raise InvalidRequestError(f"a delay of {time_text(delay)} is not between 0 and {time_text(MAX_DELAY_SECONDS)}")
     if ttl is None:
         ttl = settings.ttl
     elif not 0 <= ttl <= MAX_TTL_SECONDS:
@@ -300,7 +311,7 @@ def _why_not(core: QueueCore, known: int, count: int, size: int, delayed: bool) 
     Raises:
         QueueLimitError: there is no room for its delay, and the queue does not reject.
     """
-    if delayed and not known and core.delayed_batches() >= MAX_DELAYED:
+    if delayed and not known and core.delayed_batches() >= MAX_DELAYED and not keeps_calendar(core):
         # Its sender could not be made to wait: what it was granted it was granted before anybody knew of a delay.
         error = QueueLimitError(
             "MAX_DELAYED", MAX_DELAYED, "send delayed messages in larger batches, or once earlier delays are over"

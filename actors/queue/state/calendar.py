@@ -14,7 +14,7 @@ from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.calendar import REACH, WIDTHS_SECONDS, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from actors.queue.structures.ranges import FrozenRanges, Range
 
@@ -92,6 +92,10 @@ class Calendar:
         if slot is None and self._used:
             slot = self._first = min(self._used.values(), key=_order)
         return slot
+
+    def used(self) -> Collection[Slot]:
+        """The slots that hold messages."""
+        return self._used.values()
 
     def slot(self, width: int, index: int) -> Slot | None:
         """A slot that holds messages; None where it holds none."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
 from actors.queue.state.counted import counted_or_not
+from actors.queue.state.feeder import Feeder
 from actors.queue.state.line import line_of
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import Outbox
@@ -90,6 +91,7 @@ class QueueCore:
         incoming: batches that were accepted and are not stored yet; ``incoming_messages``, ``incoming_bytes`` and, in batches,
             ``incoming_delayed`` say how much of them will be.
         heaps: of all that is due at a time of its own.
+        feeder: moves what waits in the calendar; None until there was something.
         last_event: the number of the event that must be durable before what a command returned may be seen outside: it may tell of any
             event so far, and of a batch that is stored and not durable a sender would take it for confirmed.
         barrier: the number of the last event that all that follows depends on.
@@ -129,6 +131,7 @@ class QueueCore:
     unused: DeadlineHeap[Absence]
     forgets_from: float
     heaps: tuple[Due, ...]
+    feeder: Feeder | None
     parcels: dict[Parcel, Span]
     use: Use
     effects: list[Effect]
@@ -244,7 +247,7 @@ class QueueCore:
         self.wait_deadlines, self.unused = DeadlineHeap(), DeadlineHeap()
         self.effects, self.incoming = [], []
         self.incoming_messages = self.incoming_bytes = self.incoming_delayed = 0
-        self.unfinished_at = self.judging = None
+        self.unfinished_at = self.judging = self.feeder = None
         self.heaps = (
             self.leases.deadlines,
             self.ready.delayed.due,
@@ -267,6 +270,8 @@ class QueueCore:
                 owner.used, owner.noted = now - away_us / US_PER_SECOND, True
             self.await_owner(owner, now)
         self.await_use(now)
+        if self.log.calendar is not None and self.log.calendar.messages:
+            self.feed_calendar().at = now
 
     def reset(self, now: float, wall_us: int | None = None) -> list[Connection]:
         """Forget all that is volatile: messages in flight are ready again, possibly replayed, and nobody is connected. Returns who was.
@@ -365,6 +370,13 @@ class QueueCore:
             staged.grant_hopeless(self.effects)
         elif self.rejects:
             staged.grant_passing(self.effects)
+
+    def feed_calendar(self) -> Feeder:
+        """What moves what waits in the calendar, and is asked from now on when it has something to do."""
+        if self.feeder is None:
+            self.feeder = Feeder()
+            self.heaps = (*self.heaps, self.feeder)
+        return self.feeder
 
     def delayed_batches(self) -> int:
         """Batches, or parts of them, that wait for a delay or will when they are published."""

@@ -52,7 +52,8 @@ class SentMessages(NamedTuple):
     """Everything the sender numbered below ``up_to`` is dealt with; one for each OfferBatch, in order.
 
     Attributes:
-        first: the queue's number of the first message of that batch; None when that message was stored before.
+        first: the queue's number of the first message of that batch; None when that message was stored before,
+            or waits in the calendar and has no number yet.
         rejected: why the batch that ends at ``up_to`` was not stored, where the queue rejects what it has no room for; else None.
     """
 

@@ -1,0 +1,51 @@
+"""What is stored in several queues at a time, and waits long in some of them: where it does, as one record says it for all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from actors.queue.operations.calendar import next_position, place_in, slot_for, waits_long
+from actors.queue.vocabulary.calendar import Scheduled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors.queue.queue_state import QueueState
+    from actors.queue.vocabulary.events import MessagesAdded
+
+MAX_CALENDARS: Final = 1_000
+"""Queues in whose calendars one batch may wait: the record's header names a place for each. Where there are more it waits in them as where
+there is no calendar."""
+
+
+def in_calendars(
+    added: Mapping[str, tuple[QueueState, MessagesAdded]], timing: Mapping[str, tuple[QueueState, int, int | None]]
+) -> dict[str, tuple[QueueState, MessagesAdded]]:
+    """The same events, of which those wait in a calendar that are due late; ``timing`` has each queue's delay and time to live."""
+    long = [name for name, (state, _) in added.items() if timing[name][1] and waits_long(state, timing[name][1])]
+    if len(long) > MAX_CALENDARS:
+        return dict(added)
+    found: dict[str, tuple[QueueState, MessagesAdded]] = {}
+    for name in long:
+        state, event = added[name]
+        _, delay_us, ttl_us = timing[name]
+        due_us = event.enqueued_us + delay_us
+        place = place_in(state, *slot_for(due_us, event.enqueued_us), event.priority)
+        scheduled = Scheduled(place, (due_us,))
+        waiting = replace(event, first=next_position(state, place), delay_us=0, ttl_us=ttl_us, scheduled=scheduled)
+        found[name] = state, waiting
+    if len(long) > 1:
+        # What all of them get alike stands in the record once, where it is due in all of them at the same time.
+        together: dict[tuple[int, ...], list[str]] = {}
+        for name, (_, event) in found.items():
+            assert event.scheduled is not None
+            together.setdefault(event.scheduled.due, []).append(name)
+        for names in together.values():
+            scheduleds = {name: found[name][1].scheduled for name in names}
+            places = tuple(each.place for each in scheduleds.values() if each is not None and each.place is not None)
+            for name, each in scheduleds.items():
+                assert each is not None
+                state, event = found[name]
+                found[name] = state, replace(event, scheduled=each._replace(together=places))
+    return dict(added) | found

@@ -1,0 +1,344 @@
+"""What waits long for its time: into the calendar when it is sent, from slot to slot as its time comes near, and into the queue at last.
+
+What is due within a minute waits in the queue, as all of it does where there is no calendar: in memory, and in an exclusive queue, whose
+messages are in the order in which they were sent. Everything else waits in the calendar's slots, on the disk: of a slot the memory has a
+few hundred bytes, whatever is in it.
+
+A slot is opened some seconds before its time, and longer before where there is much in it. It is read piece by piece, in the order in which
+it came. What was read is sorted by when it is due, and moved in groups: those of a wide slot to narrower ones, those of a narrow one into
+the queue, as messages with the delay that they still have. A group moves by one record, which says what has left and what is there now. So
+no message is lost, and none is there twice, wherever a crash comes. All that is slow is done before a message is due; then it is as any
+other whose delay ends.
+
+Due times are times of day. What is in the calendar goes by that clock whenever it is set, and what is due within a minute by the clock of
+deadlines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from actors.errors import DiskBehindError
+from actors.queue.state.calendar import WIDEST, WIDTHS_US, slot_of
+from actors.queue.state.feeder import Feeder, Group, Run
+from actors.queue.state.senders import JOINED_BYTES, joined_batches
+from actors.queue.structures.deadlines import US_PER_SECOND
+from actors.queue.structures.ranges import merged
+from actors.queue.vocabulary.calendar import NEAR_BATCHES, NEAR_SECONDS, Left, Place, Scheduled
+from actors.queue.vocabulary.events import CalendarPurged, MessagesAdded
+from actors.queue.vocabulary.settings import MAX_DELAYED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from actors.batch import MessageBatch
+    from actors.queue.state.calendar import Calendar, Slot
+    from actors.queue.state.core import QueueCore
+    from actors.queue.state.entries import CalendarStreams
+
+LEADS_SECONDS: Final = (5.0, 60.0, 600.0)
+"""How long before its time a slot of each width is opened, at least;"""
+LEAD_PER_MESSAGE_US: Final = 200
+"""and so many microseconds longer for each message in it, so that much is moved in time beside other work."""
+LOOK_SECONDS: Final = 10.0
+"""A time of day is no deadline of the loop's clock: somebody may set the one and not the other. So no sleep is longer than this."""
+BEHIND_SECONDS: Final = 0.5
+"""When the disk is behind, it is tried again after so long."""
+QUANTUM_US: Final = 10_000
+"""What is due within so much time comes together, when the last of it is due."""
+QUANTA: Final = 50
+"""Of the narrowest slot, where there is very much in it: so many parts come together, each when the last of it is due. A piece of it would
+fall apart into single messages otherwise."""
+MANY_PIECES: Final = 8
+"""Very much is more than so many pieces: then more than ten thousand a second are due."""
+PIECE_MESSAGES: Final = 32_768
+PIECE_BYTES: Final = 4 * 1024 * 1024
+"""What is read of a slot and sorted at a time: it is in memory."""
+READ_MESSAGES: Final = 256
+"""Batches read in one go: some milliseconds of work;"""
+MOVED_GROUPS: Final = 64
+"""and groups moved in one."""
+GROUP_MESSAGES: Final = 1_024
+"""Messages of one group, which all have their times and places in the record's header."""
+
+
+def ttl_from(delay_us: int, ttl_us: int | None) -> int | None:
+    """The time to live from when messages are stored, of which it is to count from when they are due."""
+    return ttl_us if ttl_us is None else ttl_us + delay_us
+
+
+def keeps_calendar(core: QueueCore) -> bool:
+    """Whether what waits long for its time may wait without a number: not in memory, nor where all is in the order it was sent in."""
+    return core.log.table.calendar is not None and not core.settings.exclusive
+
+
+def delayed_messages(core: QueueCore) -> int:
+    """Messages that wait for a delay, wherever they do."""
+    calendar = core.log.calendar
+    return core.ready.delayed.messages + (0 if calendar is None else calendar.messages)
+
+
+def waits_long(core: QueueCore, delay_us: int) -> bool:
+    """Whether what is sent with this delay goes to the calendar."""
+    return keeps_calendar(core) and (
+        delay_us > NEAR_SECONDS * US_PER_SECOND or core.delayed_batches() - core.incoming_delayed >= NEAR_BATCHES
+    )
+
+
+def slot_for(due_us: int, wall_us: int, most: int = WIDEST) -> tuple[int, int]:
+    """Width and index of the slot for what is due then, of the ``most``th width at most; never of one that is about to be opened."""
+    width, index = slot_of(due_us, wall_us, most)
+    while width and index * WIDTHS_US[width] - wall_us <= LEADS_SECONDS[width] * US_PER_SECOND:
+        width, index = slot_of(due_us, wall_us, width - 1)
+    return width, index
+
+
+def place_in(core: QueueCore, width: int, index: int, level: int) -> Place:
+    """Where in the calendar messages wait that are for a slot."""
+    streams, calendar = core.log.table.calendar, core.log.calendar
+    assert streams is not None, "whoever asks has asked whether there is a calendar"
+    stream: int | None = None
+    if calendar is not None:
+        slot = calendar.slot(width, index)
+        stream = calendar.free_stream() if slot is None else slot.stream
+    return Place(streams.number, streams.new_stream() if stream is None else stream, width, index, level)
+
+
+def next_position(core: QueueCore, place: Place) -> int:
+    """The position that the next message in a slot gets."""
+    return 0 if core.log.calendar is None else core.log.calendar.next_of(place.stream)
+
+
+def schedule(core: QueueCore, added: MessagesAdded, delay_us: int, now: float) -> None:
+    """Store messages that were sent with this delay in the calendar; of ``added`` all holds but its number and its delay."""
+    due_us = added.enqueued_us + delay_us
+    place = place_in(core, *slot_for(due_us, added.enqueued_us), added.priority)
+    first, scheduled = next_position(core, place), Scheduled(place, (due_us,))
+    core.commit(
+        MessagesAdded(
+            first,
+            added.batch,
+            added.enqueued_us,
+            added.producers,
+            0,
+            added.ttl_us,
+            None,
+            added.temporary,
+            None,
+            added.published,
+            (),
+            added.priority,
+            scheduled,
+        )
+    )
+    note_scheduled(core, place, now)
+
+
+def note_scheduled(core: QueueCore, place: Place, now: float) -> None:
+    """Messages have come to a slot: look in time."""
+    calendar, feeder = core.log.calendar, core.feed_calendar()
+    slot = None if calendar is None else calendar.streams.get(place.stream)
+    if slot is not None:
+        feeder.at = min(feeder.at or now + LOOK_SECONDS, _when(core, slot, now))
+
+
+def feed(core: QueueCore, now: float) -> None:
+    """Go on with moving what is due soon, if it is time; a step of some milliseconds."""
+    feeder, calendar, streams = core.feeder, core.log.calendar, core.log.table.calendar
+    if feeder is None or feeder.at is None or feeder.at > now:
+        return
+    if calendar is None or streams is None or not calendar.messages:
+        feeder.clear()
+        return
+    try:
+        if feeder.groups:
+            _move_groups(core, feeder, now)
+        elif feeder.reading or _open(core, feeder, calendar, now):
+            _read(core, feeder, calendar, streams, now)
+    except DiskBehindError:
+        feeder.at = now + BEHIND_SECONDS
+
+
+def purge_calendar(core: QueueCore) -> int:
+    """Drop all that waits in the calendar; returns how many messages."""
+    calendar = core.log.calendar
+    if calendar is None or not calendar.messages:
+        return 0
+    messages = calendar.messages
+    core.commit(CalendarPurged(tuple((slot.stream, slot.next) for slot in calendar.streams.values() if slot.messages)))
+    if core.feeder is not None:
+        core.feeder.clear()
+    core.grant()
+    return messages
+
+
+def next_due_us(core: QueueCore, now: float) -> int | None:
+    """When the next of what waits for a delay is due, about, microseconds since the epoch; None where nothing waits."""
+    calendar, near = core.log.calendar, core.ready.delayed.due.earliest()
+    times = [] if near is None else [core.clocks.time_us(max(near, now))]
+    if calendar is not None and (slot := calendar.first()) is not None:
+        times.append(max(slot.first_due_us, slot.start_us))
+    return min(times, default=None)
+
+
+def _opens_us(slot: Slot) -> int:
+    lead = round(LEADS_SECONDS[slot.width] * US_PER_SECOND)
+    return slot.start_us - lead - slot.messages * LEAD_PER_MESSAGE_US
+
+
+def _when(core: QueueCore, slot: Slot, now: float) -> float:
+    """When to look at a slot: when it is opened, or sooner."""
+    seconds = (_opens_us(slot) - core.clocks.time_us(now)) / US_PER_SECOND
+    return now + min(max(0.0, seconds), LOOK_SECONDS)
+
+
+def _open(core: QueueCore, feeder: Feeder, calendar: Calendar, now: float) -> bool:
+    """Begin with the slot whose time it is, of several with the first; returns whether there is one."""
+    wall_us = core.clocks.time_us(now)
+    open_slots = [slot for slot in calendar.used() if _opens_us(slot) <= wall_us]
+    if not open_slots:
+        feeder.at = min(_when(core, slot, now) for slot in calendar.used())
+        return False
+    slot = min(open_slots, key=lambda each: (each.start_us, -each.width))
+    # What comes to it from now on is for the next time.
+    feeder.stream, feeder.position, feeder.stop = slot.stream, slot.gone.reach(0), slot.next
+    feeder.reading = True
+    feeder.runs, feeder.messages, feeder.bytes = [], 0, 0
+    return True
+
+
+def _read(core: QueueCore, feeder: Feeder, calendar: Calendar, streams: CalendarStreams, now: float) -> None:
+    """Read on in the slot that is open; behind a piece of it, or its end, what was read is sorted into groups."""
+    stream, feeder.at = feeder.stream, now
+    slot = calendar.streams[stream]
+    for _ in range(READ_MESSAGES):
+        feeder.position = slot.gone.reach(feeder.position)
+        if feeder.position >= feeder.stop or feeder.messages >= PIECE_MESSAGES or feeder.bytes >= PIECE_BYTES:
+            _sort(core, feeder, slot, now)
+            return
+        event = streams.read(stream, feeder.position)
+        if event is None or event.first > feeder.position:
+            raise core.log.table.lost(feeder.position)
+        stop = min(feeder.stop, event.first + len(event.batch))
+        for start, end in slot.gone.gaps(feeder.position, stop):
+            feeder.runs += _runs(event, start, end)
+            feeder.messages += end - start
+        feeder.bytes += event.batch.nbytes
+        feeder.position = stop
+
+
+def _runs(event: MessagesAdded, start: int, stop: int) -> Iterator[Run]:
+    scheduled = event.scheduled
+    assert scheduled is not None, "it waits in a calendar"
+    rest = event.first, event.batch, event.priority, event.ttl_us, event.published
+    if len(scheduled.due) == 1:
+        yield Run(scheduled.due[0], start, stop, *rest)
+        return
+    times, position = scheduled.due, start
+    for end in range(start + 1, stop + 1):
+        due_us = times[position - event.first]
+        if end == stop or times[end - event.first] != due_us:
+            yield Run(due_us, position, end, *rest)
+            position = end
+
+
+def _sort(core: QueueCore, feeder: Feeder, slot: Slot, now: float) -> None:
+    """Sort what was read into groups that move together, the first of them last."""
+    wall_us, width = core.clocks.time_us(now), slot.width
+    quantum_us = QUANTUM_US if slot.messages < MANY_PIECES * PIECE_MESSAGES else WIDTHS_US[0] // QUANTA
+    # Of each kind of group the one that is being filled.
+    filled: dict[tuple[object, ...], tuple[list[Run], int, int]] = {}
+    groups: list[Group] = []
+    for run in sorted(feeder.runs, key=lambda each: (each.due_us, each.start)):
+        batch, due_us = run.batch, run.due_us
+        where = slot_for(due_us, wall_us, width - 1) if width else (-1, max(due_us, wall_us) // quantum_us)
+        columns = batch.ids is None, batch.keys is None, batch.headers is None
+        key = (where, run.level, run.ttl_us, run.published, columns)
+        count = run.stop - run.start
+        size = batch.nbytes * count // len(batch)
+        runs, messages, total = filled.get(key, (None, 0, 0))
+        if runs is None or messages + count > GROUP_MESSAGES or total + size > JOINED_BYTES:
+            runs, messages, total = [], 0, 0
+            groups.append(Group(*where, runs))
+        runs.append(run)
+        filled[key] = runs, messages + count, total + size
+    groups.reverse()
+    feeder.groups = groups
+    feeder.runs, feeder.messages, feeder.bytes = [], 0, 0
+    if feeder.position >= feeder.stop:
+        feeder.reading = False
+
+
+def _move_groups(core: QueueCore, feeder: Feeder, now: float) -> None:
+    """Move some of the groups; where too much waits in memory already, only those that are due."""
+    feeder.at = now
+    groups, wall_us = feeder.groups, core.clocks.time_us(now)
+    core.note_time(now, wall_us)
+    for _ in range(MOVED_GROUPS):
+        if not groups:
+            break
+        group = groups[-1]
+        if group.width >= 0:
+            _move_down(core, feeder, group, wall_us)
+        else:
+            due_us = group.runs[-1].due_us
+            if due_us > wall_us and len(core.ready.delayed) >= MAX_DELAYED:
+                feeder.at = now + (due_us - wall_us) / US_PER_SECOND
+                break
+            _move_in(core, feeder, group, wall_us, now)
+        groups.pop()
+
+
+def _move_down(core: QueueCore, feeder: Feeder, group: Group, wall_us: int) -> None:
+    """Have a group be in a narrower slot."""
+    runs = group.runs
+    run = runs[0]
+    place = place_in(core, group.width, group.slot, run.level)
+    due = tuple(each.due_us for each in runs for _ in range(each.start, each.stop))
+    core.commit(
+        MessagesAdded(
+            next_position(core, place),
+            _batch(runs),
+            wall_us,
+            ttl_us=run.ttl_us,
+            published=run.published,
+            priority=run.level,
+            scheduled=Scheduled(place, due[:1] if due[0] == due[-1] else due, (_left(feeder, runs),)),
+        )
+    )
+
+
+def _move_in(core: QueueCore, feeder: Feeder, group: Group, wall_us: int, now: float) -> None:
+    """Have a group be in the queue, with what is left of its delay."""
+    runs, log = group.runs, core.log
+    run, delay_us = runs[0], max(0, runs[-1].due_us - wall_us)
+    ttl_us, first = ttl_from(delay_us, run.ttl_us), log.next_sequence
+    core.commit(
+        MessagesAdded(
+            first,
+            _batch(runs),
+            wall_us,
+            delay_us=delay_us,
+            ttl_us=ttl_us,
+            published=run.published,
+            priority=core.settings.level_of(run.level),
+            scheduled=Scheduled(left=(_left(feeder, runs),)),
+        )
+    )
+    stop = log.next_sequence
+    if delay_us:
+        core.ready.add_delayed(stop, stop - first, now + delay_us / US_PER_SECOND)
+    else:
+        core.ready.add(stop, stop - first)
+    if ttl_us is not None:
+        core.ttl_below = stop
+
+
+def _left(feeder: Feeder, runs: list[Run]) -> Left:
+    return Left(feeder.stream, merged(sorted((run.start, run.stop) for run in runs)))
+
+
+def _batch(runs: list[Run]) -> MessageBatch:
+    """The messages of a group, in its order, in memory of their own."""
+    parts = [run.batch.slice(run.start - run.first, run.stop - run.first) for run in runs]
+    return parts[0].compact() if len(parts) == 1 else joined_batches(parts)

@@ -1,0 +1,75 @@
+"""How far a queue is in moving what waits in its calendar: volatile, for a start begins with what has not moved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from actors.batch import MessageBatch
+    from actors.queue.vocabulary.published import Published
+
+
+class Run(NamedTuple):
+    """Consecutive messages of a stored batch that are due at one time: positions ``start`` <= n < ``stop`` of the slot's stream."""
+
+    due_us: int
+    start: int
+    stop: int
+    first: int
+    batch: MessageBatch
+    level: int
+    ttl_us: int | None
+    published: Published | None
+
+
+class Group(NamedTuple):
+    """What moves together, by one record.
+
+    Attributes:
+        width: that of the slot that it moves to; less than 0 where it moves into the queue.
+        slot: which of these slots that is.
+        runs: what it is of, by when it is due.
+    """
+
+    width: int
+    slot: int
+    runs: list[Run]
+
+
+class Feeder:
+    """See ``operations.calendar``. It is among the heaps of what is due at a time, of a queue whose calendar holds something.
+
+    Attributes:
+        at: when there is something to do; None for never.
+        stream: the stream of the slot that is open, or was last.
+        position: how far it is read, of what is below ``stop``.
+        reading: whether a slot is open and not read to its end.
+        runs: what was read of it and is not sorted; ``messages`` and ``bytes`` are how much that is.
+        groups: what was sorted and has not moved, the first last.
+    """
+
+    __slots__ = ("at", "bytes", "groups", "messages", "position", "reading", "runs", "stop", "stream")
+
+    def __init__(self) -> None:
+        self.at: float | None = None
+        self.stream = 0
+        self.reading = False
+        self.position = self.stop = self.messages = self.bytes = 0
+        self.runs: list[Run] = []
+        self.groups: list[Group] = []
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.at = None
+        self.reading = False
+        self.position = self.stop = self.messages = self.bytes = 0
+        self.runs, self.groups = [], []
+
+    @property
+    def live(self) -> int:
+        """See ``Due``."""
+        return self.at is not None
+
+    def earliest(self) -> float | None:
+        """See ``Due``."""
+        return self.at
