@@ -15,7 +15,7 @@ import pykka
 
 from actors.errors import InvalidRequestError, QueueError
 from actors.queue.in_calendars import in_calendars
-from actors.queue.operations.calendar import note_scheduled, ttl_from
+from actors.queue.operations.calendar import note_scheduled
 from actors.queue.operations.dropping import NOTHING, Dropped, in_record, let_go
 from actors.queue.operations.refusing import lets_die, refuse
 from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, used_beside
@@ -157,7 +157,7 @@ class Distributor:
                     wall_us,
                     producers,
                     delay_us,
-                    ttl_from(delay_us, ttl_us) if delay_us else ttl_us,
+                    ttl_us,
                     stage,
                     temporary,
                     numbers=numbers,
@@ -250,8 +250,8 @@ class Distributor:
         for name, state in self._routed(names):
             delay_us, ttl_us = timing_of(state.settings, None, ttl)
             timing[name] = state, delay_us, ttl_us
-            first, lives_us = state.log.next_sequence, ttl_from(delay_us, ttl_us)
-            event = MessagesAdded(first, batch, wall_us, delay_us=delay_us, ttl_us=lives_us, published=published)
+            first = state.log.next_sequence
+            event = MessagesAdded(first, batch, wall_us, delay_us=delay_us, ttl_us=ttl_us, published=published)
             added[name] = (state, event)
         return self._record(in_calendars(added, timing), now, wall_us, entries=entries)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from actors.queue.operations.calendar import next_position, place_in, slot_for, waits_long
-from actors.queue.vocabulary.calendar import Scheduled
+from actors.queue.operations.calendar import next_position, scheduled_at, waits_long
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,18 +28,16 @@ def in_calendars(
     found: dict[str, tuple[QueueState, MessagesAdded]] = {}
     for name in long:
         state, event = added[name]
-        _, delay_us, ttl_us = timing[name]
-        due_us = event.enqueued_us + delay_us
-        place = place_in(state, *slot_for(due_us, event.enqueued_us), event.priority)
-        scheduled = Scheduled(place, (due_us,))
-        waiting = replace(event, first=next_position(state, place), delay_us=0, ttl_us=ttl_us, scheduled=scheduled)
-        found[name] = state, waiting
+        scheduled = scheduled_at(state, event, timing[name][1])
+        assert scheduled.place is not None
+        first = next_position(state, scheduled.place)
+        found[name] = state, replace(event, first=first, delay_us=0, ttl_us=None, scheduled=scheduled)
     if len(long) > 1:
-        # What all of them get alike stands in the record once, where it is due in all of them at the same time.
-        together: dict[tuple[int, ...], list[str]] = {}
+        # What all of them get alike stands in the record once, where its times are the same in all of them.
+        together: dict[tuple[object, ...], list[str]] = {}
         for name, (_, event) in found.items():
             assert event.scheduled is not None
-            together.setdefault(event.scheduled.due, []).append(name)
+            together.setdefault((event.scheduled.due, event.scheduled.ends), []).append(name)
         for names in together.values():
             scheduleds = {name: found[name][1].scheduled for name in names}
             places = tuple(each.place for each in scheduleds.values() if each is not None and each.place is not None)

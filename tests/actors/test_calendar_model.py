@@ -21,7 +21,9 @@ DELAYS = st.one_of(
     st.floats(60.0, 3 * HOUR),
     st.floats(HOUR, 60 * DAY),
 )
-STEPS = st.one_of(st.sampled_from([0.01, 1.0, 20.0]), st.floats(0.0, 300.0), st.floats(0.0, 2 * HOUR), st.floats(0.0, 100 * DAY))
+STEPS = st.one_of(
+    st.sampled_from([0.01, 1.0, 20.0]), st.floats(0.0, 300.0), st.floats(0.0, 2 * HOUR), st.floats(0.0, 100 * DAY)
+)
 OPERATIONS = st.one_of(
     st.tuples(st.just("send"), DELAYS, st.integers(1, 4), st.integers(0, 2)),
     st.tuples(st.just("send"), DELAYS, st.integers(1, 4), st.integers(0, 2)),

@@ -16,6 +16,8 @@ deadlines.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from actors.errors import DiskBehindError
@@ -58,13 +60,10 @@ READ_MESSAGES: Final = 256
 """Batches read in one go: some milliseconds of work;"""
 MOVED_GROUPS: Final = 64
 """and groups moved in one."""
+EXPIRED_US: Final = 1_000
+"""What is of no use any more comes into the queue as if it had come so much earlier, with less time than that."""
 GROUP_MESSAGES: Final = 1_024
 """Messages of one group, which all have their times and places in the record's header."""
-
-
-def ttl_from(delay_us: int, ttl_us: int | None) -> int | None:
-    """The time to live from when messages are stored, of which it is to count from when they are due."""
-    return ttl_us if ttl_us is None else ttl_us + delay_us
 
 
 def keeps_calendar(core: QueueCore) -> bool:
@@ -109,28 +108,20 @@ def next_position(core: QueueCore, place: Place) -> int:
     return 0 if core.log.calendar is None else core.log.calendar.next_of(place.stream)
 
 
+def scheduled_at(core: QueueCore, added: MessagesAdded, delay_us: int) -> Scheduled:
+    """Where and until when messages wait that are sent with this delay."""
+    sent_us, ttl_us = added.enqueued_us, added.ttl_us
+    place = place_in(core, *slot_for(sent_us + delay_us, sent_us), added.priority)
+    return Scheduled(place, (sent_us + delay_us,), ends=() if ttl_us is None else (sent_us + ttl_us,))
+
+
 def schedule(core: QueueCore, added: MessagesAdded, delay_us: int, now: float) -> None:
     """Store messages that were sent with this delay in the calendar; of ``added`` all holds but its number and its delay."""
-    due_us = added.enqueued_us + delay_us
-    place = place_in(core, *slot_for(due_us, added.enqueued_us), added.priority)
-    first, scheduled = next_position(core, place), Scheduled(place, (due_us,))
-    core.commit(
-        MessagesAdded(
-            first,
-            added.batch,
-            added.enqueued_us,
-            added.producers,
-            0,
-            added.ttl_us,
-            None,
-            added.temporary,
-            None,
-            added.published,
-            (),
-            added.priority,
-            scheduled,
-        )
-    )
+    scheduled = scheduled_at(core, added, delay_us)
+    place = scheduled.place
+    assert place is not None
+    first = next_position(core, place)
+    core.commit(replace(added, first=first, ttl_us=None, scheduled=scheduled))
     note_scheduled(core, place, now)
 
 
@@ -230,16 +221,23 @@ def _read(core: QueueCore, feeder: Feeder, calendar: Calendar, streams: Calendar
 def _runs(event: MessagesAdded, start: int, stop: int) -> Iterator[Run]:
     scheduled = event.scheduled
     assert scheduled is not None, "it waits in a calendar"
-    rest = event.first, event.batch, event.priority, event.ttl_us, event.published
-    if len(scheduled.due) == 1:
-        yield Run(scheduled.due[0], start, stop, *rest)
+    due, ends, first = scheduled.due, scheduled.ends, event.first
+    rest = first, event.batch, event.priority
+    if len(due) == 1 and len(ends) <= 1:
+        yield Run(due[0], start, stop, *rest, ends[0] if ends else None, event.published)
         return
-    times, position = scheduled.due, start
-    for end in range(start + 1, stop + 1):
-        due_us = times[position - event.first]
-        if end == stop or times[end - event.first] != due_us:
-            yield Run(due_us, position, end, *rest)
-            position = end
+    count = len(event.batch)
+    times = list(zip(_each(due, count), _each(ends, count) if ends else repeat(None), strict=False))
+    position = start
+    for at in range(start + 1, stop + 1):
+        due_us, end_us = times[position - first]
+        if at == stop or times[at - first] != (due_us, end_us):
+            yield Run(due_us, position, at, *rest, end_us, event.published)
+            position = at
+
+
+def _each(times: tuple[int, ...], count: int) -> tuple[int, ...]:
+    return times if len(times) == count else times * count
 
 
 def _sort(core: QueueCore, feeder: Feeder, slot: Slot, now: float) -> None:
@@ -251,9 +249,11 @@ def _sort(core: QueueCore, feeder: Feeder, slot: Slot, now: float) -> None:
     groups: list[Group] = []
     for run in sorted(feeder.runs, key=lambda each: (each.due_us, each.start)):
         batch, due_us = run.batch, run.due_us
-        where = slot_for(due_us, wall_us, width - 1) if width else (-1, max(due_us, wall_us) // quantum_us)
+        where, ends = (-1, max(due_us, wall_us) // quantum_us), run.end_us
+        if width:
+            where, ends = slot_for(due_us, wall_us, width - 1), None if ends is None else 0
         columns = batch.ids is None, batch.keys is None, batch.headers is None
-        key = (where, run.level, run.ttl_us, run.published, columns)
+        key = (where, run.level, ends, run.published, columns)
         count = run.stop - run.start
         size = batch.nbytes * count // len(batch)
         runs, messages, total = filled.get(key, (None, 0, 0))
@@ -294,25 +294,29 @@ def _move_down(core: QueueCore, feeder: Feeder, group: Group, wall_us: int) -> N
     runs = group.runs
     run = runs[0]
     place = place_in(core, group.width, group.slot, run.level)
-    due = tuple(each.due_us for each in runs for _ in range(each.start, each.stop))
+    due = [each.due_us for each in runs for _ in range(each.start, each.stop)]
+    ends = [each.end_us for each in runs for _ in range(each.start, each.stop) if each.end_us is not None]
+    scheduled = Scheduled(place, _shortest(due), (_left(feeder, runs),), (), _shortest(ends))
+    first = next_position(core, place)
     core.commit(
-        MessagesAdded(
-            next_position(core, place),
-            _batch(runs),
-            wall_us,
-            ttl_us=run.ttl_us,
-            published=run.published,
-            priority=run.level,
-            scheduled=Scheduled(place, due[:1] if due[0] == due[-1] else due, (_left(feeder, runs),)),
-        )
+        MessagesAdded(first, _batch(runs), wall_us, published=run.published, priority=run.level, scheduled=scheduled)
     )
+
+
+def _shortest(times: list[int]) -> tuple[int, ...]:
+    return tuple(times) if len(set(times)) > 1 else tuple(times[:1])
 
 
 def _move_in(core: QueueCore, feeder: Feeder, group: Group, wall_us: int, now: float) -> None:
     """Have a group be in the queue, with what is left of its delay."""
     runs, log = group.runs, core.log
-    run, delay_us = runs[0], max(0, runs[-1].due_us - wall_us)
-    ttl_us, first = ttl_from(delay_us, run.ttl_us), log.next_sequence
+    run, first, ttl_us = runs[0], log.next_sequence, None
+    if run.end_us is not None:
+        if run.end_us <= wall_us:
+            # It is of no use any more, as it would not be if it came with no time left.
+            wall_us -= EXPIRED_US
+        ttl_us = max(1, run.end_us - wall_us)
+    delay_us = max(0, runs[-1].due_us - wall_us)
     core.commit(
         MessagesAdded(
             first,

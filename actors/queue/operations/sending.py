@@ -13,7 +13,7 @@ from actors.errors import (
     TransactionCommittedError,
 )
 from actors.limits import MAX_DELAY_SECONDS, MAX_TTL_SECONDS, time_text
-from actors.queue.operations.calendar import keeps_calendar, schedule, ttl_from, waits_long
+from actors.queue.operations.calendar import keeps_calendar, schedule, waits_long
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over, in_record, let_go
 from actors.queue.operations.refusing import NoRoom, lets_die, refuse
@@ -218,12 +218,10 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
     if core.drops and stage is None and not delay_us:
         _store_dropping(core, MessagesAdded(first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level))
         return False
-    if delay_us:
-        if stage is None and waits_long(core, delay_us):
-            added = MessagesAdded(first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level)
-            schedule(core, added, delay_us, now)
-            return True
-        ttl_us = ttl_from(delay_us, ttl_us)
+    if delay_us and stage is None and waits_long(core, delay_us):
+        added = MessagesAdded(first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level)
+        schedule(core, added, delay_us, now)
+        return True
     core.commit(MessagesAdded(first, batch, wall_us, known, delay_us, ttl_us, stage, passing, priority=level))
     count = log.next_sequence - first
     if stage is not None:
@@ -285,7 +283,7 @@ def refusal_of(core: QueueCore, count: int, size: int, *, delayed: bool) -> str 
 
 
 def timing_of(settings: QueueSettings, delay: float | None, ttl: float | None) -> tuple[int, int | None]:
-    """Delay of a batch and its time to live from then on, as the queue declares them where the sender does not say; microseconds.
+    """Delay and time to live of a batch, as the queue declares them where the sender does not say; microseconds.
 
     Raises:
         InvalidRequestError: one that cannot be.

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 class Run(NamedTuple):
-    """Consecutive messages of a stored batch that are due at one time: positions ``start`` <= n < ``stop`` of the slot's stream."""
+    """Consecutive messages of a stored batch with the same times: positions ``start`` <= n < ``stop`` of the slot's stream.
+
+    ``first`` is the position of the batch's first message; ``end_us`` is until when they are of use, None for without end.
+    """
 
     due_us: int
     start: int
@@ -18,7 +21,7 @@ class Run(NamedTuple):
     first: int
     batch: MessageBatch
     level: int
-    ttl_us: int | None
+    end_us: int | None
     published: Published | None
 
 

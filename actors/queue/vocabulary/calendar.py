@@ -54,16 +54,14 @@ class Scheduled(NamedTuple):
         due: when each of its messages is due, microseconds since the epoch; one time where all are due at it.
         left: what leaves the calendar with it, to be where it is.
         together: where it waits in all of the queues that get it by one record, this one among them; empty where this is the only one.
+        ends: until when each of them is of use, as ``due``; empty where that has no end.
     """
 
     place: Place | None = None
     due: tuple[int, ...] = ()
     left: tuple[Left, ...] = ()
     together: tuple[Place, ...] = ()
-
-    def times(self, count: int) -> tuple[int, ...]:
-        """When each of its ``count`` messages is due."""
-        return self.due if len(self.due) == count else self.due * count
+    ends: tuple[int, ...] = ()
 
     def waiting_in(self, stream: int) -> Scheduled:
         """The same as a queue has it where it waits in a stream."""

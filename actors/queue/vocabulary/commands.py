@@ -76,7 +76,7 @@ class OfferBatch(NamedTuple):
 
     Attributes:
         delay: until its messages can be received; None for what the queue declares.
-        ttl: from when they can be received, after which they are not delivered any more; None for what the queue declares at most.
+        ttl: from when it is stored, after which they are not delivered any more, delayed or not; None for what the queue declares at most.
         priority: in a queue with levels all are of that level, of the highest where it has none so high.
 
     Raises:

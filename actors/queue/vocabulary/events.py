@@ -42,7 +42,7 @@ class MessagesAdded:
         dropped: what is dropped for it, as the queue is over its limit with it: the oldest, and some of its own where it is more than that.
         priority: the level of the queue that they are of; 0 in a queue without levels. It is recorded by which stream has them.
         scheduled: what it has to do with the queue's calendar; None for nothing. Of what waits there ``first`` is a position of the stream
-            that has it, and ``ttl_us`` is from when each message is due.
+            that has it.
     """
 
     first: int
