@@ -262,6 +262,10 @@ class Distributor:
             assert state is not None, f"queue {name} was there when it was routed"
             yield name, state
 
+    def delay_until(self, time: float) -> float:
+        """Seconds from now until a time of day, seconds since the epoch; 0 where that is past."""
+        return max(0.0, time - self._wall_clock())
+
     def rejects(self, names: Iterable[str]) -> bool:
         """Whether one of the queues rejects what it has no room for: how much it takes of something is its own to say."""
         states = [self._queues.state(name) for name in names]

@@ -17,16 +17,16 @@ from transport.clients.sender_batches import MAX_BATCH_BYTES
 from transport.config.units import parse_duration
 from transport.errors import ImpossibleTimeError, LocalProtocolError
 from transport.wire.amqp_headers import told_headers
-from transport.wire.timing import NO_TIMING, Timing
+from transport.wire.timing import NO_TIMING, Timing, parse_time
 
 MUCH_LONGER: Final = 2
 """A text that takes more than so many times its bytes is written in base64: of control characters each takes six."""
 HEX: Final = re.compile(rf"[0-9a-fA-F]{{{2 * ID_BYTES}}}")
 TAKEN: Final = frozenset(
-    {"payload", "payload_base64", "key", "key_base64", "headers", "id", "delay", "ttl", "priority"}
+    {"payload", "payload_base64", "key", "key_base64", "headers", "id", "delay", "ttl", "priority", "deliver_at"}
 )
 """What a message is made of."""
-TIMES: Final = frozenset({"delay", "ttl", "priority"})
+TIMES: Final = frozenset({"delay", "ttl", "priority", "deliver_at"})
 """Of that, what holds for its batch."""
 TOLD: Final = frozenset(
     {"queue", "number", "deliveries", "possibly_replayed", "enqueued", "receipt", "exchange", "routing_key"}
@@ -158,7 +158,9 @@ def _timing(found: dict[str, Any]) -> Timing:
     if not TIMES & found.keys():
         return NO_TIMING
     try:
-        return Timing(_seconds(found.get("delay")), _seconds(found.get("ttl")), found.get("priority"))
+        at = found.get("deliver_at")
+        at = parse_time(at) if isinstance(at, str) else at
+        return Timing(_seconds(found.get("delay")), _seconds(found.get("ttl")), found.get("priority"), at)
     except (ImpossibleTimeError, LocalProtocolError) as error:
         raise ValueError(str(error)) from None
 

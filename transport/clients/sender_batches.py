@@ -106,7 +106,7 @@ class BatchBuilder:
         if isinstance(element, Timed):
             timing, plain = element.timing.or_else(timing), element.element
         if isinstance(plain, Message) and plain.priority is not None:
-            timing = Timing(timing.delay, timing.ttl, plain.priority)
+            timing = timing.with_priority(plain.priority)
         if timing != self._timing:
             self._change_timing(timing)
         if isinstance(plain, Message):
@@ -179,7 +179,7 @@ class BatchBuilder:
     def _change_timing(self, timing: Timing) -> None:
         """What comes next has another timing than the open batch, so it begins a batch of its own, or goes on in one."""
         before = self._timing
-        if self.by_priority and (timing.delay, timing.ttl) == (before.delay, before.ttl):
+        if self.by_priority and timing.apart_from_priority() == before.apart_from_priority():
             self._park(before)
             if (kept := self._parked.pop(timing, None)) is not None:
                 self._open, self.open_bytes, self._plain = kept

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from actors import BatchError, MessageBatch
 from actors.batch import ID_BYTES, Message
-from actors.limits import MAX_PRIORITY, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from actors.limits import MAX_DELAY_SECONDS, MAX_PRIORITY, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from actors.queue.vocabulary.replies import Lost
 from actors.queue.vocabulary.takes import MAX_TAKE_MESSAGES, MAX_TAKE_WAIT_SECONDS, Settlement
 from transport.broker.asked_to_publish import Piece
@@ -36,7 +36,7 @@ from transport.gateways.http.shapes import (
     several,
 )
 from transport.picture.slices import Slices
-from transport.wire.timing import Timing
+from transport.wire.timing import Timing, parse_time
 
 if TYPE_CHECKING:
     from actors.queue.vocabulary.replies import ReceivedMessages
@@ -231,13 +231,14 @@ def _receipts_of(asked: dict[str, Any]) -> list[str]:
 
 async def pieces_of(call: Call, given: Given = Given()) -> list[Piece]:  # noqa: B008 - immutable
     """What a request has to be stored, in its order: batches of messages that are alike in their times, and in whether they have ids."""
-    request, query = call.request, call.request.query
+    request, query, until = call.request, call.request.query, call.operations.delay_until
     body = await requests.body_of(call)
     try:
         timing = Timing(
-            requests.seconds(query.get("delay"), "delay", None, MAX_VISIBILITY_SECONDS),
+            requests.seconds(query.get("delay"), "delay", None, MAX_DELAY_SECONDS),
             requests.seconds(query.get("ttl"), "ttl", None, 2**40),
             requests.whole_in_query(query.get("priority"), "priority", PUBLISH_QUERY["priority"]),
+            None if (at := query.get("deliver_at")) is None else parse_time(at),
         )
         if request.content_type != requests.JSON:
             key = query.get("key")
@@ -247,7 +248,7 @@ async def pieces_of(call: Call, given: Given = Given()) -> list[Piece]:  # noqa:
                 if plain
                 else MessageBatch.from_messages([Message(body, str(key).encode())])
             )
-            return [Piece(batch, timing.delay, timing.ttl, timing.priority or 0)]
+            return [Piece(batch, timing.delay_by(until), timing.ttl, timing.priority or 0)]
         found = _messages_of(await requests.parsed_aside(call, body))
         made, slices = [], Slices()
         for each in found:
@@ -256,7 +257,7 @@ async def pieces_of(call: Call, given: Given = Given()) -> list[Piece]:  # noqa:
         pieces = []
         for (when, _), alike in groupby(made, key=lambda each: (_timing(each[1], timing), each[0].id is not None)):
             batch = MessageBatch.from_messages([message for message, _ in alike])
-            pieces.append(Piece(batch, when.delay, when.ttl, when.priority or 0))
+            pieces.append(Piece(batch, when.delay_by(until), when.ttl, when.priority or 0))
             await slices.pause()
         return pieces
     except (ValueError, BatchError, ImpossibleTimeError, LocalProtocolError) as error:
@@ -291,6 +292,7 @@ _RECEIPTS: Final = {
 }
 _ONE_OF_BOTH: Final = one_of("receipt", "receipts")
 _HELD: Final = seconds_to(MAX_VISIBILITY_SECONDS)
+_DELAYED: Final = seconds_to(MAX_DELAY_SECONDS)
 _PRIORITY: Final = {"minimum": 0, "maximum": MAX_PRIORITY}
 MESSAGE: Final = {
     "payload": Field("string", "the payload, where it is text"),
@@ -299,7 +301,8 @@ MESSAGE: Final = {
     "key_base64": Field("string", "its key, where that is any bytes", limits=BASE64),
     "headers": Field("object", 'texts by their names, or objects {"base64": ...}', limits=described.HEADERS),
     "id": Field("string", "32 hexadecimal digits; without one the broker gives one"),
-    "delay": Field(_DURATION, "until it can be received", limits=_HELD),
+    "delay": Field(_DURATION, "until it can be received", limits=_DELAYED),
+    "deliver_at": Field("any", "in its place the time from when it can be received: seconds since 1970, or RFC 3339"),
     "ttl": Field(_DURATION, "after which it is of no use", limits=seconds_to(MAX_TTL_SECONDS)),
     "priority": Field(
         "integer", "before what has a lower one it is received, where the queue has levels", limits=_PRIORITY
@@ -346,7 +349,8 @@ EXTEND: Final = _RECEIPTS | {
 }
 PUBLISH_QUERY: Final = {
     "wait": Field(_DURATION, "for room in the queue; 0 unless told", limits=seconds_to(MAX_PUBLISH_WAIT)),
-    "delay": Field(_DURATION, "of messages that have none of their own", limits=_HELD),
+    "delay": Field(_DURATION, "of messages that have none of their own", limits=_DELAYED),
+    "deliver_at": Field("string", "likewise: seconds since 1970, or RFC 3339"),
     "ttl": Field(_DURATION, "likewise", limits=seconds_to(MAX_TTL_SECONDS)),
     "priority": Field("integer", "likewise", limits=_PRIORITY),
     "key": Field("string", "of the message, where the body is its bytes"),
