@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.errors import StorageError
@@ -59,6 +60,7 @@ class CalendarStreams:
             return None
         except (JournalError, OSError, StorageError) as error:
             raise self._unreadable(error) from error
-        if event.scheduled is None:
-            raise self._unreadable(StorageError(f"message {first} of stream {stream} waits in no calendar"))
-        return event
+        scheduled = None if event.scheduled is None else event.scheduled.waiting_in(stream)
+        if scheduled is None or scheduled.place is None:
+            raise self._unreadable(StorageError(f"message {first} of stream {stream} does not wait there"))
+        return replace(event, priority=scheduled.place.level, scheduled=scheduled)

@@ -66,6 +66,7 @@ class CalendarLife:
         self.storage.start(self.failures.append)
         if not self.storage.queues:
             self.storage.declare("other", None)
+        if "q" not in {queue.name for queue in self.storage.queues}:
             self.storage.declare("q", self.settings)
         stored = next(queue for queue in self.storage.queues if queue.name == "q")
         self.log = stored.log
