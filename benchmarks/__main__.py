@@ -298,6 +298,9 @@ def backlog(
 @app.command()
 def delays(
     messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages that wait.")] = 5_000_000,
+    batch: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Of those that do not come, how many have one time.")
+    ] = 10,
     rate: Annotated[
         float, typer.Option(min=1, metavar="N", help="Of those that come, how many are due a second.")
     ] = 1_000,
@@ -310,7 +313,7 @@ def delays(
     """Memory and restart of a broker with millions of messages that wait for their times, and how late they come."""
     from benchmarks.delays import run  # noqa: PLC0415 - a command loads what it needs
 
-    _finish(run(messages, rate, seconds, kills, size, data), json)
+    _finish(run(messages, batch, rate, seconds, kills, size, data), json)
 
 
 @app.command()

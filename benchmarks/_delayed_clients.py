@@ -8,10 +8,11 @@ import random
 import struct
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from benchmarks._worker import Parent, run_loop
 from streams import Sink, Source
-from transport import DeliveredBatch, Receiver, Sender, Timed, TransportError
+from transport import DeliveredBatch, MessageBatch, Receiver, Sender, Timed, TransportError
 from transport.clients.sender import SendSummary
 
 DUE = struct.Struct("<Qd")
@@ -36,14 +37,32 @@ def due_times(messages: int, measured: int, rate: float, begin: float) -> Iterat
 
 
 def send(
-    parent: Parent, address: str, queue: str, messages: int, measured: int, rate: float, begin: float, size: int
+    parent: Parent,
+    address: str,
+    queue: str,
+    messages: int,
+    measured: int,
+    rate: float,
+    begin: float,
+    size: int,
+    batch: int,
 ) -> None:
-    """Send all of them, each with its own time; says how long that took."""
+    """Send all of them, those that are measured each with its own time, the others in batches; says how long that took."""
     rest = bytes(max(0, size - DUE.size))
 
-    def elements() -> Iterator[Timed[bytes]]:
+    def elements() -> Iterator[Timed[Any]]:
+        others: list[bytes] = []
         for number, due in due_times(messages, measured, rate, begin):
-            yield Timed(DUE.pack(number, due) + rest, deliver_at=due)
+            payload = DUE.pack(number, due) + rest
+            if number < measured or batch == 1:
+                yield Timed(payload, deliver_at=due)
+                continue
+            others.append(payload)
+            if len(others) == batch:
+                yield Timed(MessageBatch.from_payloads(others), deliver_at=due)
+                others = []
+        if others:
+            yield Timed(MessageBatch.from_payloads(others), deliver_at=due)
 
     async def run() -> SendSummary:
         return await Source.from_iterable(elements).to(Sender(address, queue=queue)).run()

@@ -28,21 +28,21 @@ SETTLED_SECONDS = 1.0
 """What is due sooner after a receiver has begun is due while the broker was down, or the receiver."""
 LEAST_SECONDS = 65.0
 """After all is sent, so that it waits in the calendar."""
-FILLED_PER_SECOND = 4_000.0
-"""The least that is sent a second; what is measured is due when all is sent."""
+FILLED_PER_SECOND = 2_500.0
+"""The fewest batches that are sent a second; what is measured is due when all is sent."""
 
 
-def run(messages: int, rate: float, seconds: float, kills: int, size: int, data: Path | None) -> Report:
+def run(messages: int, batch: int, rate: float, seconds: float, kills: int, size: int, data: Path | None) -> Report:
     """Fill, and then so many lives of the broker, each ended by a kill, in which what is due is received."""
     with data_folder(data) as folder:
-        result = _measure(messages, rate, seconds, kills, size, folder)
+        result = _measure(messages, batch, rate, seconds, kills, size, folder)
     return Report(
         "delays",
         "a durable broker with messages that wait for times over a year: its memory (the kernel's peak of all lives), the time from the "
         "restart of the process until it listens, and how late a receiver has messages of which so many are due a second, of those that "
         "were due while broker and receiver were there.",
         "none: what is due is due.",
-        {"messages": messages, "rate": rate, "seconds of a life": seconds, "kills": kills},
+        {"messages": messages, "batch": batch, "rate": rate, "seconds of a life": seconds, "kills": kills},
         [
             Figure("sent", result["sent_per_s"], "msg/s"),
             Figure("broker's memory, peak", result["peak_rss"] / MB, "MB", MEMORY_TARGET_MB, "less"),
@@ -60,16 +60,18 @@ def run(messages: int, rate: float, seconds: float, kills: int, size: int, data:
     )
 
 
-def _measure(messages: int, rate: float, seconds: float, kills: int, size: int, folder: Path) -> dict[str, Any]:
+def _measure(
+    messages: int, batch: int, rate: float, seconds: float, kills: int, size: int, folder: Path
+) -> dict[str, Any]:
     options = {
         "directory": str(folder / "delays"),
         "max_queue_messages": 2 * messages + 1_000_000,
         "max_queue_bytes": 2**40,
     }
     measured = min(messages, int(rate * seconds * (kills + 1)))
-    load = {"messages": messages, "measured": measured, "rate": rate, "size": size}
+    load = {"messages": messages, "measured": measured, "rate": rate, "size": size, "batch": batch}
     with BrokerProcess(options=options) as broker:
-        begin = time.time() + messages / FILLED_PER_SECOND + 10.0 + LEAST_SECONDS
+        begin = time.time() + (messages / batch + measured) / FILLED_PER_SECOND + 10.0 + LEAST_SECONDS
         with Worker("_delayed_clients:send", address=broker.send_address, queue=QUEUE, begin=begin, **load) as sender:
             sender.hear()
             sender.go()

@@ -121,7 +121,7 @@ class Distributor:
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         taking: dict[str, tuple[QueueState, int, int | None]] = {}
         rejecting: dict[str, tuple[QueueState, str]] = {}
-        drops = False
+        drops = late = False
         gone: tuple[Range, ...] = ()
         for name in names:
             state = self._queues.state(name)
@@ -138,6 +138,8 @@ class Distributor:
                 refusal = refusal_of(state, batch.count, batch.nbytes, delayed=bool(delay_us))
             if refusal is None:
                 taking[name] = (state, delay_us, ttl_us)
+                if delay_us:
+                    late = True
                 if state.drops:
                     drops = True
             else:
@@ -168,10 +170,10 @@ class Distributor:
             )
             for name, (state, delay_us, ttl_us) in taking.items()
         }
-        if any(delay_us for _, delay_us, _ in taking.values()) and stage is None:
+        if late and stage is None:
             added = in_calendars(added, taking)
         soon = stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES
-        event = self._record(added, now, wall_us, soon=soon)
+        event = self._record(added, now, wall_us, soon=soon, late=late)
         if drops:
             _let_go(taking, dropped)
         if stage is not None:
@@ -253,7 +255,7 @@ class Distributor:
             first = state.log.next_sequence
             event = MessagesAdded(first, batch, wall_us, delay_us=delay_us, ttl_us=ttl_us, published=published)
             added[name] = (state, event)
-        return self._record(in_calendars(added, timing), now, wall_us, entries=entries)
+        return self._record(in_calendars(added, timing), now, wall_us, late=True, entries=entries)
 
     def _routed(self, names: Iterable[str]) -> Iterator[tuple[str, QueueState]]:
         """Queues that were there just now, with their states."""
@@ -365,16 +367,16 @@ class Distributor:
         left: tuple[QueueState, MessagesMoved] | None = None,
         *,
         soon: bool = False,
+        late: bool = False,
         entries: Sequence[EntryPut] = (),
     ) -> int:
-        """Have all of it happen, and the queues act on it; returns the event's number. With ``soon`` a commit is about to sync it."""
+        """Have all of it happen, and the queues act on it; returns the event's number.
+
+        With ``soon`` a commit is about to sync it. ``late`` has some of it wait for a delay, be it in a calendar.
+        """
         if not taking:
             return 0
-        unaware = [
-            name
-            for name, (state, added) in taking.items()
-            if added.scheduled is not None or state.ready.known == added.first
-        ]
+        unaware = [name for name, (state, added) in taking.items() if state.ready.known == added.first]
         for state, _ in taking.values():
             state.note_time(now, wall_us)
         events: dict[int, Event] = {self._queues.number_of(name): added for name, (_, added) in taking.items()}
@@ -391,9 +393,8 @@ class Distributor:
                 state.log.apply(added)
             if left is not None:
                 left[0].log.apply(left[1])
-        for state, added in taking.values():
-            if added.scheduled is not None and added.scheduled.place is not None:
-                note_scheduled(state, added.scheduled.place, now)
+        if late:
+            unaware = _scheduled(taking, unaware, now)
         # Those that have not looked since others stored something are about to.
         for name in unaware:
             self._wake(name)
@@ -405,6 +406,16 @@ class Distributor:
         except (pykka.ActorDeadError, QueueError) as error:
             # Its successor begins with its log.
             logger.debug("queue %s is not told of what was stored in it: %s", name, error)
+
+
+def _scheduled(taking: Mapping[str, tuple[QueueState, MessagesAdded]], unaware: Iterable[str], now: float) -> list[str]:
+    """Have those look in time in whose calendars something waits; returns who is to be told, these among them."""
+    waiting: list[str] = []
+    for name, (state, added) in taking.items():
+        if added.scheduled is not None and added.scheduled.place is not None:
+            note_scheduled(state, added.scheduled.place, now)
+            waiting.append(name)
+    return list(dict.fromkeys((*unaware, *waiting)))
 
 
 def _let_go(taking: Mapping[str, tuple[QueueState, int, int | None]], dropped: Dropped) -> None:

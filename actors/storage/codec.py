@@ -139,9 +139,14 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
         event.producers,
         None if moved is None else [origin, *_moved(moved)],
     ]
-    further = event.dropped or event.scheduled is not None
-    if event.stage is not None or event.temporary or event.published is not None or further:
-        published = event.published
+    if (
+        event.stage is not None
+        or event.temporary
+        or event.published is not None
+        or event.dropped
+        or event.scheduled is not None
+    ):
+        published, further = event.published, event.dropped or event.scheduled is not None
         fields.append(event.stage if event.stage is None else (*event.stage, *(event.numbers or ())))
         if event.temporary or published is not None or further:
             fields.append(event.temporary)

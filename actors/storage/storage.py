@@ -211,7 +211,9 @@ class Storage(DurableMap, DurableDefinitions, EventsWithEntries):
                 return 0
             if type(event) is MessagesAdded:
                 self._check_pending()
-                parts, newer, stream = codec.encode_added(event), codec.is_newer(event), codec.stream_of(number, event)
+                parts, newer, stream = codec.encode_added(event), False, number + event.priority
+                if event.published is not None or event.dropped or event.scheduled is not None:
+                    newer, stream = codec.is_newer(event), codec.stream_of(number, event)
                 self._tables[number].appended = len(parts[0]) + event.batch.nbytes
                 lsn = self._journal.append_items(codec.ADDED, stream, event.first, len(event.batch), parts, newer=newer)
                 self._note_added()

@@ -153,7 +153,7 @@ def seen(effect: Tell | DeadLetter) -> Effect:
         case replies.CapacityGranted():
             return GrantCapacity(to, *reply, after)
         case replies.SentMessages():
-            return Confirm(to, *reply, after)
+            return Confirm(to, *reply[:3], after)
         case replies.Superseded():
             return Supersede(to, after)
         case replies.MessagesReserved():

@@ -11,10 +11,11 @@ from actors.errors import QueueLimitError
 from actors.queue.operations import calendar, sending
 from actors.queue.operations.calendar import LEADS_SECONDS, next_due_us
 from actors.queue.vocabulary.calendar import WIDTHS_SECONDS
+from actors.queue.vocabulary.replies import SentMessages, Tell
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.storage import repair_storage, verify_storage
 from tests.actors.calendar_lives import DATA, US, CalendarLife
-from tests.actors.driven import Confirm, Deliver
+from tests.actors.driven import Deliver
 from tests.actors.storage_lives import in_loop
 
 DAY = 86_400.0
@@ -41,14 +42,18 @@ def test_what_is_due_soon_waits_in_the_queue_and_what_is_due_later_has_no_number
 
 
 @in_loop
-def test_a_confirmation_of_what_waits_in_the_calendar_tells_no_number() -> None:
+def test_a_confirmation_of_what_waits_in_the_calendar_tells_that_it_has_no_number_and_below_which_it_gets_none() -> (
+    None
+):
     life = CalendarLife()
     batches = [MessageBatch.from_payloads([payload]) for payload in (b"a", b"b", b"c")]
     for number, (batch, delay) in enumerate(zip(batches, (0.0, 100.0, 0.0), strict=True)):
         life.queue.accept("s", number, batch, delay)
     life.queue.store(life.now, life.wall_us)
-    told = [effect for effect in life.queue.take_effects() if isinstance(effect, Confirm)]
-    assert [(each.up_to, each.first) for each in told] == [(1, 0), (2, None), (3, 1)]
+    told = [
+        each.reply for each in life.queue.effects if isinstance(each, Tell) and isinstance(each.reply, SentMessages)
+    ]
+    assert [(each.up_to, each.first, each.waits) for each in told] == [(1, 0, False), (2, 1, True), (3, 1, False)]
 
 
 @in_loop
@@ -191,7 +196,7 @@ def test_what_waits_comes_by_the_time_of_day_when_that_is_set() -> None:
     life = CalendarLife()
     early, late = life.send(5_000.0)[0], life.send(20_000.0)[0]
     life.offset_us += 6_000 * US
-    life.wait(LOOK := calendar.LOOK_SECONDS + 1.0)
+    life.wait(calendar.LOOK_SECONDS + 1.0)
     assert life.order == [] or life.order == [early]
     life.sync()
     assert life.order == [early]
@@ -199,7 +204,7 @@ def test_what_waits_comes_by_the_time_of_day_when_that_is_set() -> None:
     life.wait(10_000.0)
     life.sync()
     assert life.order == [early]
-    life.wait(10_000.0 - LOOK + 12.0)
+    life.wait(10_001.0)
     life.sync()
     assert life.order == [early, late]
 
@@ -256,7 +261,9 @@ def test_a_repaired_directory_gives_up_what_has_no_record_and_keeps_the_rest() -
     life.checkpoint()
     life.storage.close()
     assert not [finding for finding in verify_storage(DATA, life.disk) if finding.fatal]
-    victims = sorted(path for path in life.disk.files(DATA) if path.endswith(".segment") and not path.startswith("spare"))
+    victims = sorted(
+        path for path in life.disk.files(DATA) if path.endswith(".segment") and not path.startswith("spare")
+    )
     path = DATA / victims[0]
     content = bytearray(life.disk.content(path))
     middle = len(content) // 3

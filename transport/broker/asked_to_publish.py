@@ -113,7 +113,7 @@ class Asked:
         self.rest = deque(pieces)
         # Parts that are sent and not confirmed; first number and count of those that are stored.
         self.under_way = 0
-        self.numbers: list[tuple[int, int]] = []
+        self.numbers: list[tuple[int | None, int]] = []
         # Whether nothing more of it is to be sent, there was no room for it at once, and nothing more is to come of it.
         self.sent = self.without_room = self.over = False
         self.sent_at = 0.0

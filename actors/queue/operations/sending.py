@@ -160,12 +160,13 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
                 # Nor is anything confirmed that it sent behind it, were it known: known of what is lost.
                 continue
         # A batch that was stored before is confirmed behind all that came before it, which is when it is durable at the latest.
-        waits = bool(waiting) and id(item) in waiting
-        number = None if item.known or item.rejected is not None or waits else first
-        core.effects.append(
-            Tell(item.sender.connection, SentMessages(item.up_to, number, item.rejected), core.last_event)
-        )
-        first += 0 if waits else item.new
+        number = None if item.known or item.rejected is not None else first
+        if waiting and id(item) in waiting:
+            sent = SentMessages(item.up_to, number, None, waits=True)
+        else:
+            sent = SentMessages(item.up_to, number, item.rejected)
+            first += item.new
+        core.effects.append(Tell(item.sender.connection, sent, core.last_event))
         if item.rejected is not None:
             if item.sender.stage is not None:
                 refuse_sender(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)

@@ -172,12 +172,13 @@ class QueueLog:
         self.stored_messages += count
         self.stored_batches += 1
         self.stored_bytes += size + table.overhead
-        if event.scheduled is None:
-            self.total_in += count
+        self.total_in += count
         if event.delay_us:
             self._delayed(event, first + count)
-        if event.producers or event.temporary:
-            self._heard(event)
+        if event.producers:
+            _note(event.producers, self.producers, MAX_PRODUCERS, self.temporary)
+        if event.temporary:
+            _note(event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers)
         if event.dropped:
             self.total_dropped += self._remove(event.dropped)
 
@@ -193,7 +194,10 @@ class QueueLog:
         if calendar is None:
             calendar = self.calendar = Calendar()
         for stream, ranges in scheduled.left:
-            self._left_calendar(*calendar.remove(stream, ranges))
+            messages, size = calendar.remove(stream, ranges)
+            self._left_calendar(messages, size)
+            # They have come before.
+            self.total_in -= messages
         if scheduled.place is None:
             return False
         count, size = event.batch.count, event.batch.nbytes + self.table.overhead
@@ -201,8 +205,7 @@ class QueueLog:
             self.added_by = number
             self.stored_messages += count
             self.stored_bytes += size
-            if not scheduled.left:
-                self.total_in += count
+            self.total_in += count
             self._heard(event)
         return True
 

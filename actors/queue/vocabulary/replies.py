@@ -52,14 +52,15 @@ class SentMessages(NamedTuple):
     """Everything the sender numbered below ``up_to`` is dealt with; one for each OfferBatch, in order.
 
     Attributes:
-        first: the queue's number of the first message of that batch; None when that message was stored before,
-            or waits in the calendar and has no number yet.
+        first: the queue's number of the first message of that batch; None when that message was stored before.
         rejected: why the batch that ends at ``up_to`` was not stored, where the queue rejects what it has no room for; else None.
+        waits: whether it has no numbers before it is due; none of them will be below ``first``.
     """
 
     up_to: int
     first: int | None
     rejected: str | None = None
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

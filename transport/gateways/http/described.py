@@ -281,7 +281,7 @@ TAKEN: Final = record(
         )
     )
 )
-PUBLISHED: Final = record(numbers=several(COUNT))
+PUBLISHED: Final = record(numbers=several(maybe(COUNT)))
 PUBLISHED_TO_EXCHANGE: Final = optional(record(published=COUNT), returned=several(COUNT), reason=TEXT)
 SETTLED: Final = record(settled=COUNT, problems=several(record(receipt=TEXT, code=TEXT, detail=TEXT)))
 ALIVE: Final = record(status={"const": "alive"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import chain, groupby, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from actors import BatchError, MessageBatch
@@ -79,7 +79,9 @@ async def publish(call: Call) -> Answer:
         parts = await call.operations.publisher(GATEWAY, queue).publish(*pieces, wait=wait)
     except RefusalError as error:
         raise ProblemError(error.code, str(error), {"stored": getattr(error, "stored", 0)}) from None
-    numbers = ",".join([str(number) for first, count in parts for number in range(first, first + count)])
+    # What waits long for its time gets its number with it.
+    each = [repeat("null", count) if first is None else map(str, range(first, first + count)) for first, count in parts]
+    numbers = ",".join(chain.from_iterable(each))
     return Answer(b'{"numbers":[%b]}' % numbers.encode(), 201)
 
 
@@ -369,7 +371,9 @@ ROUTES: Final = (
         publish,
         MESSAGE,
         PUBLISH_QUERY,
-        answers=answers(described.PUBLISHED, "all are durable; their numbers", 201),
+        answers=answers(
+            described.PUBLISHED, "all are durable; their numbers, null for one that waits long for its time", 201
+        ),
         refuses=frozenset({"queue-full"}),
         media=ANY_BYTES,
         whole=PUBLISHED,
