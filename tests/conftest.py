@@ -107,7 +107,11 @@ def why_no_spark(config: pytest.Config) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Has each of several processes compile a part of the tests, and not all of them all."""
+    """Has each of several processes compile a part of the tests, and not all of them all.
+
+    Modules and tests stay: the garbage collector would look at more and more of them and find nothing.
+    """
+    gc.disable()
     if hasattr(session.config, "workerinput"):
         from tests.sharing import import_share
 
@@ -145,6 +149,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 class _Reports(logging.Handler):

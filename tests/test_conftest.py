@@ -84,8 +84,14 @@ def test_it():
 """
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What hypothesis keeps of all characters, and of modules: to make it anew takes a second of each run."""
+    return tmp_path_factory.mktemp("kept")
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., str]:
+def run(tmp_path: Path, kept: Path) -> Callable[..., str]:
     """Runs a test module under a copy of our conftest and configuration; its value is what pytest printed."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "scripts").mkdir()
@@ -100,7 +106,7 @@ def run(tmp_path: Path) -> Callable[..., str]:
         return subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests"],
             cwd=tmp_path,
-            env=os.environ | environment,
+            env=os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": str(kept)} | environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -38,9 +38,9 @@ from actors.queue.operations.dead_letters import (
 from actors.queue.state.routed import Routed, grouped
 from actors.queue.state.senders import joined_batches
 from actors.queue.structures.ranges import merged
-from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.deaths import history_of
 from actors.queue.vocabulary.distributed import AwaitRoom
+from actors.queue.vocabulary.letters import DeadLettersMoved
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.settings import dead_letter_name
 

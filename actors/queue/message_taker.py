@@ -19,8 +19,11 @@ class TakerPort(Port, Protocol):
     def request_refused(self, request: int, code: str, text: str) -> None:
         """The queue does not carry out one request."""
 
-    def may_end(self) -> bool:
-        """Nothing is held: whether nobody is about to ask. Where so nobody asks this taker from then on."""
+    def may_end(self, heard: int) -> bool:
+        """Nothing was held when the queue had heard of this request to take, the last one till then: whether nobody has asked since.
+
+        Where so nobody asks this taker from then on.
+        """
 
 
 class MessageTaker(ConnectionActor):
@@ -48,7 +51,7 @@ class MessageTaker(ConnectionActor):
             # The queue hears of it when this has ended.
             self._failed = message.failed
         elif kind is NothingHeld:
-            if self._port.may_end():
+            if self._port.may_end(message.heard):
                 self._ended = True
                 self.stop()
         else:

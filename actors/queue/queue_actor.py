@@ -24,7 +24,7 @@ from actors.queue.queue_output import QueueOutput
 from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
 from actors.queue.refused_letters import RefusedLetters
 from actors.queue.structures.deadlines import US_PER_SECOND
-from actors.queue.vocabulary import commands, distributed, moves, replies, takes
+from actors.queue.vocabulary import commands, distributed, letters, moves, replies, takes
 from actors.queue.vocabulary.commands import Left, OfferBatch
 from actors.queue.vocabulary.distributed import AwaitRoom, BatchRead, RoomMade, RoutesChanged, StoredBeside
 from actors.runtime.loop_actor import LoopActor
@@ -205,7 +205,7 @@ class QueueActor(LoopActor):
             if attaches:
                 self._watch(command.connection)
         except QueueError as error:
-            if kind is commands.StoreDeadLetters and isinstance(error, DiskBehindError):
+            if kind is letters.StoreDeadLetters and isinstance(error, DiskBehindError):
                 # They are still where they were, and come again.
                 logger.warning("dead letters for %s wait: %s", state.name, error)
                 return None

@@ -48,7 +48,6 @@ from actors.runtime.loop_ref import LoopActorRef
 if TYPE_CHECKING:
     from actors.queue.state.log import QueueLog
     from actors.storage import Storage
-    from actors.storage.measures import JournalMeasures
     from actors.storage.table import JournalEntryTable
 
 logger = logging.getLogger("penstock.queue")
@@ -349,14 +348,6 @@ class QueueDirectory(QueueFigures):
         """Keep in memory only what is under way, or recent batches again. Queues in memory have nowhere else to go."""
         if self._storage is not None:
             self._storage.set_memory_pressure(pressed)
-
-    def storage_statistics(self) -> dict[str, Any] | None:
-        """What ``penstock stats`` shows of the storage; None for queues in memory."""
-        return None if self._storage is None else self._storage.statistics() | {"paused": self._paused}
-
-    def storage_measures(self) -> JournalMeasures | None:
-        """What the journal's syncs and writes were like; None for queues in memory."""
-        return None if self._storage is None else self._storage.measures
 
     # --- inside
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.statistics import ConnectionStatistics, QueueStatistics
     from actors.runtime.loop_ref import LoopActorRef
+    from actors.storage import Storage
+    from actors.storage.measures import JournalMeasures
 
 
 class FoundQueue(NamedTuple):
@@ -58,6 +60,8 @@ class QueueFigures:
     _declared: dict[str, QueueSettings]
     _arguments: dict[str, bytes]
     _counts: Counts
+    _storage: Storage | None
+    _paused: str | None
     has_levels: bool = False
     """Whether some queue has had levels since the start: if none, nobody need look at priorities."""
 
@@ -147,3 +151,11 @@ class QueueFigures:
     def base(self, name: str) -> Counters:
         """What a queue had counted when it was found at the start."""
         return self._counts.base(name)
+
+    def storage_statistics(self) -> dict[str, Any] | None:
+        """What ``penstock stats`` shows of the storage; None for queues in memory."""
+        return None if self._storage is None else self._storage.statistics() | {"paused": self._paused}
+
+    def storage_measures(self) -> JournalMeasures | None:
+        """What the journal's syncs and writes were like; None for queues in memory."""
+        return None if self._storage is None else self._storage.measures

@@ -13,8 +13,8 @@ import pykka
 
 from actors.errors import InboxOverflowError, QueueError
 from actors.queue.operations.dead_letters import readdressed
-from actors.queue.vocabulary.commands import DeadLettersMoved, Origin, StoreDeadLetters
 from actors.queue.vocabulary.distributed import REFUSED
+from actors.queue.vocabulary.letters import DeadLettersMoved, Origin, StoreDeadLetters
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.replies import (
     DeadLetter,

@@ -27,7 +27,7 @@ from actors.queue.state.catching_up import catch_up
 from actors.queue.state.core import QueueCore
 from actors.queue.state.receivers import Take
 from actors.queue.structures.deadlines import each_due
-from actors.queue.vocabulary import commands, distributed, moves, prefetch, takes
+from actors.queue.vocabulary import commands, distributed, letters, moves, prefetch, takes
 from actors.queue.vocabulary.replies import MarkReached, Tell
 from actors.queue.vocabulary.settings import TIMER_BUDGET
 
@@ -158,14 +158,14 @@ def _pause(core: QueueCore, command: commands.PauseSenders, _now: float) -> None
     core.grant()
 
 
-def _store_dead_letters(core: QueueCore, command: commands.StoreDeadLetters, now: float) -> None:
+def _store_dead_letters(core: QueueCore, command: letters.StoreDeadLetters, now: float) -> None:
     dead_letters.store_dead_letters(core, command, now)
     dispatch(core, now)
     if core.drops:
         drop_over(core, now)
 
 
-def _dead_letters_moved(core: QueueCore, command: commands.DeadLettersMoved, now: float) -> None:
+def _dead_letters_moved(core: QueueCore, command: letters.DeadLettersMoved, now: float) -> None:
     dead_letters.dead_letters_moved(core, command, now)
     # What is expired at the head may have waited for these to leave, or what is over a limit.
     dispatch(core, now)
@@ -196,8 +196,8 @@ _OPERATIONS: dict[type, Callable[[QueueCore, Any, float], Any]] = {
     commands.CommitRequested: subscribing.commit,
     commands.FetchRequested: subscribing.fetch,
     commands.BrowseRequested: browsing.browse,
-    commands.StoreDeadLetters: _store_dead_letters,
-    commands.DeadLettersMoved: _dead_letters_moved,
+    letters.StoreDeadLetters: _store_dead_letters,
+    letters.DeadLettersMoved: _dead_letters_moved,
     takes.AttachTaker: taking.attach_taker,
     takes.TakeMessages: taking.take_messages,
     takes.CancelTake: taking.cancel_take,

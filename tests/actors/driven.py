@@ -16,10 +16,10 @@ from actors.queue.operations.purging import purge_step
 from actors.queue.state.leveled_memory import log_in_memory
 from actors.queue.state.log import QueueLog
 from actors.queue.state.subscriptions import pieces
-from actors.queue.vocabulary import commands, replies
-from actors.queue.vocabulary.commands import Origin
+from actors.queue.vocabulary import commands, letters, replies
 from actors.queue.vocabulary.deaths import REASON
 from actors.queue.vocabulary.events import Event, StagesEnded
+from actors.queue.vocabulary.letters import Origin
 from actors.queue.vocabulary.prefetch import DemandWithdrawn
 from actors.queue.vocabulary.replies import Connection, DeadLetter, Tell
 from actors.queue.vocabulary.settings import QueueSettings
@@ -160,7 +160,7 @@ def seen(effect: Tell | DeadLetter) -> Effect:
             return Reserved(to, reply.request, reply.end, ReservationFacts(**cast("Any", reply.facts)), after)
         case replies.Refused():
             return Refuse(to, reply.code, reply.text, reply.request, reply.close, after)
-        case commands.DeadLettersMoved():
+        case letters.DeadLettersMoved():
             origin = cast("Origin", to)
             assert reply.ranges == origin.ranges
             return DeadLettersStored(origin, after)
@@ -343,10 +343,10 @@ class QueueState(queue_state.QueueState):
     # --- the rest
 
     def store_dead_letters(self, batch: MessageBatch, origin: Origin, now: float, wall_us: int) -> None:
-        self.execute(commands.StoreDeadLetters(cast("Any", origin), origin, batch), now, wall_us)
+        self.execute(letters.StoreDeadLetters(cast("Any", origin), origin, batch), now, wall_us)
 
     def dead_letters_stored(self, ranges: tuple[tuple[int, int], ...], now: float) -> None:
-        self.execute(commands.DeadLettersMoved(ranges), now, 0)
+        self.execute(letters.DeadLettersMoved(ranges), now, 0)
 
     def statistics(self, now: float) -> replies.QueueStatistics:
         return describe(self, now)

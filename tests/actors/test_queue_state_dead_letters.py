@@ -9,8 +9,8 @@ import pytest
 from actors.batch import MessageBatch
 from actors.queue.state import ready
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, MessagesReturned
+from actors.queue.vocabulary.letters import Origin
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, QueueSettings
 from tests.actors.driven import DeadLettersStored, Deliver, GrantCapacity, QueueState, reason_of, replayed

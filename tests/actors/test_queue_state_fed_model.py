@@ -25,9 +25,9 @@ from actors.queue.state.catching_up import catch_up
 from actors.queue.state.log import QueueLog
 from actors.queue.state.staged import CommittedVersions, Staged, apply_commit
 from actors.queue.vocabulary import commands
-from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.distributed import DropStages
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, StagesDiscarded, StagesEnded
+from actors.queue.vocabulary.letters import Origin
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
 from tests.actors import driven

@@ -80,6 +80,14 @@ class JudgingMachine(AlteredMachine):
     def is_judging(self) -> bool:
         return self.queue.judging is not None
 
+    def is_in_between(self) -> bool:
+        return self.is_judging() or self.queue.unfinished_at is not None
+
+    def check_dropped(self) -> None:
+        """Nothing is dropped before the last step of a judging, nor while something waits to leave for others before it."""
+        if not self.is_in_between() and not self.queue.outbox.waiting:
+            super().check_dropped()
+
     def settle(self) -> None:
         self.look_where_they_are()
         super().settle()
@@ -94,12 +102,15 @@ class JudgingMachine(AlteredMachine):
         leaving = self.leaving()
         for number, message in self.stored.items():
             if message.where in (READY, DELAYED) and number in leaving:
-                assert self.is_worn_out(message.failures) or self.is_late(message)
+                assert self.is_worn_out(message.failures) or self.is_late(message) or self.drops()
                 message.where, message.until = LEAVING, 0.0
             elif message.where == LEAVING and number not in leaving:
                 assert message.until == 0.0, "what was handed over is the other queue's"
+                if self.settings.drop_failed and self.is_worn_out(message.failures):
+                    # It goes nowhere, and is dropped by now.
+                    continue
                 assert not self.is_worn_out(message.failures)
-                message.where = READY
+                message.where, message.why = READY, ""
 
     def is_late(self, message: Stored) -> bool:
         expired = message.expires is not None and message.expires <= self.now
@@ -128,11 +139,14 @@ class JudgingMachine(AlteredMachine):
     def head(self) -> Stored | None:
         """Nothing is next before all are judged, and nothing expires before what is ahead of it has left."""
         head = super().head()
-        if head is None or self.is_judging() or self.queue.unfinished_at is not None:
+        if head is None or self.is_in_between():
             return None
         waits = self.settings.dead_letter_queue is not None and self.queue.outbox.waiting
         late = head.expires is not None and (waits or (head.expires <= self.now and self.is_overdue()))
         return None if late else head
+
+    def gives_away(self) -> bool:
+        return not self.is_judging() and super().head() is not None
 
     @invariant()
     def what_was_judged_is_where_it_belongs(self) -> None:
@@ -143,7 +157,7 @@ class JudgingMachine(AlteredMachine):
             if message.where in (READY, DELAYED):
                 assert not self.is_worn_out(message.failures)
             elif message.where == LEAVING and message.until == 0.0:
-                assert self.is_worn_out(message.failures) or self.is_late(message)
+                assert self.is_worn_out(message.failures) or self.is_late(message) or self.drops()
 
     @invariant()
     def the_next_deadline_is_the_earliest_one(self) -> None:

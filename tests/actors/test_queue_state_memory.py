@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from actors.batch import COMPACT_SHARE, COMPACT_SLACK, Message, MessageBatch
-from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.events import Event, MessagesAdded
+from actors.queue.vocabulary.letters import Origin
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.storage import Storage

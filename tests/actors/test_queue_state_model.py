@@ -181,6 +181,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.alike = patch.object(retries, "RETRY_JITTER", 0.0)
         self.alike.start()
         self.settings = settings
+        self.worn_out: set[int] = set()
         self.now = 100.0
         self.queue = self.made(empty_log(settings))
         self.unpublished = 0
@@ -229,6 +230,10 @@ class QueueMachine(RuleBasedStateMachine):
         """Whether an effect has to do with what this machine knows nothing of, and was judged elsewhere."""
         return False
 
+    def is_in_between(self) -> bool:
+        """Whether the queue has more to do before anything is delivered, which this machine's never has."""
+        return False
+
     def more_deadlines(self) -> list[float]:
         """Those of what this machine knows nothing of."""
         return []
@@ -259,14 +264,15 @@ class QueueMachine(RuleBasedStateMachine):
             self.check_expired(number)
             self.remove(number)
             self.expired += 1
-        over = [n for event in fresh_events for r in dropped_by(event) for n in range(*r)]
+        dropped = [n for event in fresh_events for r in dropped_by(event) for n in range(*r)]
+        self.dropped += len(dropped)
+        over = [number for number in dropped if not self.has_failed_for_good(number)]
         sizes = [self.size_of(number) for number in over]
         orders = [self.order(number) for number in over]
         for number in over:
             assert self.settings.dead_letter_queue is None
             assert self.stored[number].where == READY, "what is held, or not due yet, is not dropped"
             self.remove(number)
-        self.dropped += len(over)
         self.late: list[int] = []
         self.some_expired = bool(expired)
         self.left_over: list[tuple[tuple[int, int], int]] = list(zip(orders, sizes, strict=True))
@@ -299,13 +305,14 @@ class QueueMachine(RuleBasedStateMachine):
                 self.check_reservation(effect, reserved)
             else:
                 raise AssertionError(effect)
-        self.check_dropped()
         self.hear_more()
+        self.check_dropped()
         assert not reserved
         assert not self.expect_confirm
+        assert not self.worn_out, "what goes nowhere is dropped at once"
         for message in self.stored.values():
             assert not (message.arrives and message.where == READY and message is self.head()), "it expires at once"
-            message.arrives = False
+            message.arrives = message.arrives and self.is_in_between()
         self.check_all_is_handed_over()
         gone = max(expired + self.late, default=-1)
         # Of a queue with levels, at the head of its own.
@@ -331,6 +338,16 @@ class QueueMachine(RuleBasedStateMachine):
         first = max(first for first in self.entries if first <= number)
         stop, size = self.entries[first]
         return share(first, stop, size + ENTRY_OVERHEAD_BYTES, number, number + 1)
+
+    def has_failed_for_good(self, number: int) -> bool:
+        """Whether what is dropped is so because it has failed too often, and not because it is over a limit; it is gone then."""
+        if number in self.worn_out:
+            self.worn_out.remove(number)
+            return True
+        if not (self.settings.drop_failed and self.is_worn_out(self.stored[number].failures)):
+            return False
+        self.remove(number)
+        return True
 
     def check_dropped(self) -> None:
         """What is over a limit is gone, the head first, and no more than that."""
@@ -382,7 +399,9 @@ class QueueMachine(RuleBasedStateMachine):
             message = self.stored[number]
             assert message.payload == payload
             why = reason_of(effect)
-            assert (why not in (EXPIRED, MAXLEN)) == self.is_worn_out(message.failures)
+            if not message.why:
+                # It says for good why it left, whatever the settings are by now.
+                assert (why not in (EXPIRED, MAXLEN)) == self.is_worn_out(message.failures)
             if message.where == READY and why == MAXLEN:
                 self.left_over.append((self.order(number), self.size_of(number)))
             elif message.where == READY:
@@ -488,7 +507,7 @@ class QueueMachine(RuleBasedStateMachine):
         """A message is worn out."""
         if self.settings.drop_failed:
             self.remove(number)
-            self.dropped += 1
+            self.worn_out.add(number)
         else:
             self.stored[number].where, self.stored[number].until = LEAVING, 0.0
 
@@ -822,7 +841,7 @@ class QueueMachine(RuleBasedStateMachine):
         in_order = [n for n in in_order if (expires := self.stored[n].expires) is None or expires > self.now]
         parcels = take_parcels(self.queue, self.next, most, b"prefix00", self.now)
         numbers = [number for each in parcels for number in range(each.start, each.start + len(each))]
-        assert numbers == (in_order if self.head() is not None else [])[: len(numbers)]
+        assert numbers == (in_order if self.gives_away() else [])[: len(numbers)]
         assert most is None or len(numbers) <= most
         assert sum(map(len, self.queue.parcels)) == len(numbers)
         for number, payload in zip(numbers, (each for one in parcels for each in one.batch.payloads), strict=True):
@@ -844,6 +863,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.some_came_back = self.some_are_back = True
         self.settle()
         self.some_came_back = self.some_are_back = False
+
+    def gives_away(self) -> bool:
+        """Whether anything may be moved."""
+        return self.head() is not None
 
     @operation(1)
     def look(self, data: st.DataObject) -> None:
@@ -907,7 +930,11 @@ class QueueMachine(RuleBasedStateMachine):
         self.events.append(MessagesMoved(ranges))
         self.settle()
 
-    @operation(1)
+    def tries_by_another_clock(self) -> bool:
+        """Whether how long something waits to be tried again, after a crash, depends on when the clock was set."""
+        return self.clock_was_set and any(message.tried_until for message in self.stored.values())
+
+    @operation(1, lambda self: not self.tries_by_another_clock())
     def crash(self) -> None:
         self.queue.reset(self.now)
         self.begin_again()
@@ -927,6 +954,7 @@ class QueueMachine(RuleBasedStateMachine):
             message.holder, message.replayed = "", True
             # Where nobody counts failures, what was counted before is of no account.
             message.deliveries = message.failures = message.counted if self.settings.counts_failures else 0
+            message.why = ""
             if self.is_worn_out(message.counted):
                 message.where, message.until = LEAVING, 0.0
             elif (until := max(message.sent_until, message.tried_until)) > self.now:

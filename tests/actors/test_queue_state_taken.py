@@ -53,7 +53,7 @@ def test_a_request_is_answered_once_with_what_is_there() -> None:
 def test_without_a_wait_an_empty_queue_answers_with_nothing() -> None:
     queue = queue_of()
     queue.take(1, 10)
-    assert queue.answers() == [MessagesTaken(1, ()), NothingHeld()]
+    assert queue.answers() == [MessagesTaken(1, ()), NothingHeld(1)]
 
 
 def test_a_request_waits_for_its_first_message_and_no_longer_than_it_says() -> None:
@@ -114,14 +114,16 @@ def test_an_old_delivery_settles_nothing_and_is_told_why() -> None:
     queue.settle(3, [(0, 1), (0, 2), (0, 2), (1, 1), (7, 1)])
     (answer, idle) = queue.answers()
     assert answer == TakenSettled(3, (((0, 1), Lost.EXPIRED), ((1, 1), Lost.EXPIRED), ((7, 1), Lost.GONE)))
-    assert idle == NothingHeld()
+    assert idle == NothingHeld(2)
     assert queue.statistics(3.0).total_acknowledged == 1
     queue.settle(4, [(0, 2)])
-    assert queue.answers() == [TakenSettled(4, (((0, 2), Lost.GONE),)), NothingHeld()]
+    assert queue.answers() == [TakenSettled(4, (((0, 2), Lost.GONE),)), NothingHeld(2)]
 
 
-def test_what_is_taken_behind_the_word_that_nothing_is_held_is_not_told_before_it() -> None:
-    # That word waits until what was sent last is on the disk, a message from before does not: whoever took it would let it go again.
+def test_the_word_that_nothing_is_held_says_which_request_was_heard_last_for_later_ones_may_be_answered_before_it() -> (
+    None
+):
+    # That word waits until what was sent last is on the disk, a message from before does not: its taker must not end behind it.
     queue = queue_of(1, 1)
     assert taken(queue, 1, 1) == [(0, 1)]
     queue._record = lambda _event: 7
@@ -129,9 +131,11 @@ def test_what_is_taken_behind_the_word_that_nothing_is_held_is_not_told_before_i
     queue.settle(2, [(0, 1)])
     queue.take(3, 1)
     settled, idle, given = (effect for effect in queue.effects if isinstance(effect, Tell))
-    assert (settled.reply, idle.reply) == (TakenSettled(2, ()), NothingHeld())
+    assert (settled.reply, idle.reply) == (TakenSettled(2, ()), NothingHeld(1))
     assert numbers(given.reply) == [(1, 1)]
-    assert given.after == idle.after == 7
+    assert given.after < idle.after == 7
+    queue.give_back_unseen([(1, 1)])
+    assert queue.answers()[-1] == NothingHeld(3)
 
 
 def test_another_takers_delivery_settles_nothing() -> None:
@@ -148,7 +152,7 @@ def test_what_is_returned_is_there_again_at_once_or_after_its_delay() -> None:
     taken(queue, 1, 2)
     queue.settle(2, [(0, 1)], Settlement.RETURN)
     queue.settle(3, [(1, 1)], Settlement.RETURN, seconds=4.0)
-    assert queue.answers() == [TakenSettled(2, ()), TakenSettled(3, ()), NothingHeld()]
+    assert queue.answers() == [TakenSettled(2, ()), TakenSettled(3, ()), NothingHeld(1)]
     assert taken(queue, 4, 9) == [(0, 2)]
     queue.tick(4.0)
     assert taken(queue, 5, 9, now=4.0) == [(1, 2)]
@@ -184,9 +188,9 @@ def test_a_request_that_is_cancelled_costs_no_delivery() -> None:
     queue = queue_of()
     queue.take(1, 5, wait=5.0)
     queue.cancel_take(1)
-    assert queue.answers() == [NothingHeld()]
+    assert queue.answers() == [NothingHeld(1)]
     queue.cancel_take(1)
-    assert queue.answers() == [NothingHeld()]
+    assert queue.answers() == [NothingHeld(1)]
     store(queue, 2)
     assert queue.answers() == []
     assert queue.next_deadline() is None
@@ -197,7 +201,7 @@ def test_what_nobody_saw_comes_back_as_if_it_had_never_been_delivered() -> None:
     queue = queue_of(3, max_receives=1)
     assert taken(queue, 1, 2) == [(0, 1), (1, 1)]
     queue.give_back_unseen([(0, 1), (1, 1), (1, 1), (2, 1)])
-    assert queue.answers() == [NothingHeld()]
+    assert queue.answers() == [NothingHeld(1)]
     (answer,) = (queue.take(2, 3), queue.answers()[0])[1:]
     assert numbers(answer) == [(0, 1), (1, 1), (2, 1)]
     assert not any(each.possibly_replayed for each in answer.ranges)
@@ -215,7 +219,7 @@ def test_a_taker_is_told_when_it_holds_nothing() -> None:
     queue.settle(3, [(0, 1)])
     assert queue.answers() == [TakenSettled(3, ())]
     queue.tick(4.0)
-    assert queue.answers() == [NothingHeld()]
+    assert queue.answers() == [NothingHeld(2)]
 
 
 def test_a_taker_that_leaves_gives_back_what_it_holds_and_waits_no_more() -> None:
@@ -234,7 +238,7 @@ def test_of_an_exclusive_queue_only_who_has_it_takes() -> None:
     queue.attach_taker("second")
     assert taken(queue, 1, 1) == [(0, 1)]
     queue.take(1, 1, taker="second")
-    assert queue.answers() == [MessagesTaken(1, (), ready=1), NothingHeld()]
+    assert queue.answers() == [MessagesTaken(1, (), ready=1), NothingHeld(1)]
     queue.take(2, 9, wait=5.0, taker="second")
     queue.detach("t", 1.0)
     assert numbers(queue.answers()[0]) == [(0, 2), (1, 1)]

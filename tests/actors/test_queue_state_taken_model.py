@@ -45,6 +45,7 @@ class TakenMachine(QueueMachine):
         self.asked: dict[int, Asked] = {}
         self.left: int | None = None
         self.attached = False
+        self.last_take = 0
         self.settled: dict[int, tuple[tuple[tuple[int, int], Lost], ...]] = {}
         # One that has just come has nothing to be told.
         self.idle = True
@@ -65,6 +66,7 @@ class TakenMachine(QueueMachine):
             if not self.attached:
                 self.takers.attach_taker()
                 self.attached = self.idle = True
+                self.last_take = 0
             getattr(self, f"{name}_some")(data)
             return
         arguments: dict[str, Any] = {key: data.draw(each, label=key) for key, each in OPERATIONS[name][1].items()}
@@ -87,7 +89,7 @@ class TakenMachine(QueueMachine):
             if isinstance(reply, TakenSettled):
                 self.settled[reply.request] = reply.lost
             else:
-                assert reply == NothingHeld()
+                assert reply == NothingHeld(self.last_take), "the last request that it has heard of"
                 self.told_idle = True
 
     def settle(self) -> None:
@@ -147,6 +149,7 @@ class TakenMachine(QueueMachine):
             self.now + wait,
         )
         self.asked[self.request] = asked
+        self.last_take = self.request
         self.takers.take(self.request, asked.messages, size=asked.size, wait=wait, visibility=visibility, now=self.now)
         self.settle()
         assert wait or self.request not in self.asked, "without a wait it is answered at once"

@@ -15,7 +15,7 @@ from actors.errors import StorageError
 from actors.queue.state.log import QueueLog
 from actors.queue.state.staged import CommittedVersions
 from actors.queue.structures.ranges import RangeSet
-from actors.queue.vocabulary.commands import Origin
+from actors.queue.vocabulary.letters import Origin
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey, WriterVersion

@@ -99,10 +99,10 @@ def test_a_rate_of_single_messages_stands_beside_three_ceilings_of_the_same_run(
 
 def test_rounds_alternate_and_a_profile_lists_functions_of_the_broker(benchmark: Benchmark, tmp_path: Path) -> None:
     file = tmp_path / "broker.profile"
-    arguments = ("--messages", "20000", "--batch", "300", "--rounds", "2", "--no-uvloop", "--profile-broker", str(file))
+    arguments = ("--messages", "3000", "--batch", "300", "--rounds", "2", "--no-uvloop", "--profile-broker", str(file))
     outcome = benchmark("throughput", *arguments)
     assert len(outcome["rounds"]) == 8
-    verify_rate(outcome, 20_000, "batches")
+    verify_rate(outcome, 3_000, "batches")
     assert (outcome["parameters"]["uvloop"], outcome["parameters"]["profiled"]) == (False, True)
     profiled = {Path(module).name for module, _line, _name in pstats.Stats(str(file)).stats}  # type: ignore[attr-defined]  # not in typeshed
     assert "queue_actor.py" in profiled
@@ -163,7 +163,7 @@ def test_a_source_of_the_simple_message_queue_stands_beside_a_native_sender(benc
 
 
 def test_websocket_stands_beside_tcp(benchmark: Benchmark) -> None:
-    outcome = benchmark("websocket", "--messages", "5000", "--rounds", "2")
+    outcome = benchmark("websocket", "--messages", "1000", "--rounds", "2")
     assert [one["kind"] for one in outcome["rounds"]] == ["WebSocket", "TCP", "TCP", "WebSocket"]
     assert value(outcome, "share of TCP's") > 0
     assert value(outcome, "messages a second, WebSocket") > 0
@@ -373,7 +373,7 @@ def test_metrics_are_asked_for_over_http_and_the_loops_turns_are_timed(benchmark
 def test_who_looks_is_set_beside_nobody_and_the_loops_turns_are_timed(benchmark: Benchmark) -> None:
     outcome = benchmark(
         "observed",
-        *("--messages", "20000", "--batch", "300", "--queues", "5", "--queues", "30", "--watched", "30"),
+        *("--messages", "3000", "--batch", "300", "--queues", "5", "--queues", "30", "--watched", "30"),
         *("--change", "10", "--seconds", "0.5", "--rounds", "2", "--idle-rounds", "1"),
     )
     kinds = ["looked at", "nobody looks", "nobody looks", "looked at"]

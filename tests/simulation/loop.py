@@ -110,6 +110,7 @@ class SimulatedLoop(VirtualTimeLoop):
         self._events: list[tuple[Hashable, asyncio.Handle]] = []
         self._paused: list[asyncio.Handle] = []
         self._owned: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self._killed: list[asyncio.Task[Any]] = []
         self.set_exception_handler(self._note_report)
 
     def process(self, name: str) -> Process:
@@ -123,8 +124,10 @@ class SimulatedLoop(VirtualTimeLoop):
             if not handle.cancelled() and _process_of(handle) is process:
                 handle.cancel()
         for task in list(process.tasks):
-            # It is dropped as it stands, on purpose: cancelling would let it say goodbye.
+            # It is left as it stands, on purpose: cancelling would let it say goodbye. So would dropping it, for what is dropped is closed,
+            # in the midst of whoever lets it go.
             _abandon(task)
+            self._killed.append(task)
         for future in process.futures:
             if future.done() and not future.cancelled():
                 # It has failed in this instant, and nobody comes to look at it.
@@ -135,9 +138,10 @@ class SimulatedLoop(VirtualTimeLoop):
                 ref.actor_inbox.abandon()
 
     def abandon_tasks(self) -> None:
-        """Drop every task as it stands; before the loop is closed."""
+        """Drop every task as it stands, those of killed processes too; before the loop is closed."""
         for task in asyncio.all_tasks(self):
             _abandon(task)
+        self._killed.clear()
 
     def timers(self) -> int:
         """Timers that are still to come, and what is still under way."""

@@ -170,13 +170,27 @@ def run(seed: int, *, durable: bool = True, features: frozenset[str] = FEATURES)
     return run_plan(draw(seed, durable, features))
 
 
-def _collect(loop: SimulatedLoop) -> None:
-    """Drop what nobody holds: a failure that nobody looked at is told then, in its own run, not in which the collector happens to come."""
+def _drop(loop: SimulatedLoop) -> None:
+    """Drop all tasks, and what nobody holds: a failure that nobody looked at is told then, in its own run."""
     asyncio._set_running_loop(loop)  # what is dropped as it stands may want to say goodbye; it is not heard
     try:
+        # Not as asyncio.run ends: the tasks of killed processes cannot be cancelled, for they never run again.
+        loop.abandon_tasks()
         gc.collect()
     finally:
         asyncio._set_running_loop(None)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """The collector does not come meanwhile: when it does is not the seed's, and what it drops may do something."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def run_plan(plan: Plan) -> Outcome:
@@ -185,6 +199,7 @@ def run_plan(plan: Plan) -> Outcome:
     wall_clock = WallClock(loop, WALL_CLOCK_START)
     entropy = Random(f"entropy {plan.seed}")
     with (
+        _uncollected(),
         _complaints() as complaints,
         mock.patch("time.time", wall_clock),
         mock.patch("os.urandom", entropy.randbytes),
@@ -196,9 +211,7 @@ def run_plan(plan: Plan) -> Outcome:
             loop.run_until_complete(main)
         except Exception as error:  # noqa: BLE001 - whatever ends a run is what it is to find
             run_.findings.append(Finding(FAILED, loop.time(), f"the run itself: {error!r}"))
-        # Not as asyncio.run ends: the tasks of killed processes cannot be cancelled, for they never run again.
-        loop.abandon_tasks()
-        _collect(loop)
+        _drop(loop)
         loop.close()
     findings = [*run_.findings]
     findings += [Finding(DEFECT, loop.time(), text) for text in [*loop.reports, *complaints.texts]]

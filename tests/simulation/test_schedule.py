@@ -153,6 +153,30 @@ def test_nothing_of_a_killed_program_runs_wherever_it_waits() -> None:
         assert noted[-1] == "killed"
 
 
+def test_a_killed_program_says_no_goodbye_when_nobody_holds_it_any_more() -> None:
+    noted: list[str] = []
+
+    async def lives(waits_for: asyncio.Future[None]) -> None:
+        try:
+            await waits_for
+        finally:
+            noted.append("goodbye")
+            waits_for.get_loop().call_soon(noted.append, "somebody")
+
+    async def main(loop: SimulatedLoop) -> None:
+        doomed = loop.process("doomed")
+        doomed.spawn(lives(doomed.call(loop.create_future)))
+        doomed.spawn(lives(asyncio.get_running_loop().create_future()))
+        await asyncio.sleep(0)
+        loop.kill(doomed)
+        del doomed
+        gc.collect()
+        await elapse(1.0)
+        assert noted == []
+
+    run(main)
+
+
 def test_what_failed_as_a_program_was_killed_is_not_reported_and_what_a_living_one_never_looks_at_is() -> None:
     async def main(loop: SimulatedLoop) -> None:
         doomed, careless = loop.process("doomed"), loop.process("careless")

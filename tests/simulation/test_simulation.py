@@ -5,6 +5,10 @@ The range here is small and fixed; ``python -m tests.simulation --seeds A:B`` ru
 
 from __future__ import annotations
 
+import gc
+import os
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -42,8 +46,9 @@ from tests.simulation.runner import Outcome, run, run_plan
 from transport.broker.receiving_ports import ReceivingPort
 
 SEEDS = range(3, 12)
-MORE_SEEDS = [*SEEDS, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (0, 1, 2, 12, 13))]
+MORE_SEEDS = [*SEEDS, 359, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (0, 1, 2, 12, 13))]
 SEEDS_IN_MEMORY = [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 6))]
+SAME_SEEDS = (8, 9, 11, 359)
 MUTANT_SEEDS = range(12)
 CRASHING_SEEDS = (*range(8, 12), *range(8))
 TRANSACTION_SEEDS = range(40)
@@ -82,10 +87,43 @@ def test_every_promise_is_kept_without_a_disk(seed: int) -> None:
     assert [str(finding) for finding in run(seed, durable=False).findings] == []
 
 
-def test_the_same_seed_is_the_same_history() -> None:
-    first, second, other = outcome_of(3), run(3), outcome_of(4)
-    assert first.digest == second.digest
-    assert first.digest != other.digest
+@pytest.mark.parametrize("seed", SAME_SEEDS)
+def test_the_same_seed_is_the_same_history_whenever_garbage_is_collected(seed: int) -> None:
+    first, thresholds = outcome_of(seed).digest, gc.get_threshold()
+    gc.set_threshold(100)
+    try:
+        assert run(seed).digest == first
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+def test_another_seed_is_another_history() -> None:
+    assert len({outcome_of(seed).digest for seed in SAME_SEEDS}) == len(SAME_SEEDS)
+
+
+def test_the_same_seed_is_the_same_history_in_a_process_whose_hashes_are_others() -> None:
+    program = f"from tests.simulation.runner import run\nprint(*(run(seed).digest for seed in {SAME_SEEDS}))"
+    environment = os.environ | {"PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"}
+    told = subprocess.run(
+        (sys.executable, "-c", program), env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert told.stdout.split() == [outcome_of(seed).digest for seed in SAME_SEEDS]
+
+
+def test_garbage_is_not_collected_while_a_run_lasts_for_what_is_dropped_may_do_something() -> None:
+    generations: list[int] = []
+
+    def told(phase: str, about: dict[str, int]) -> None:
+        if phase == "start":
+            generations.append(about["generation"])
+
+    gc.callbacks.append(told)
+    try:
+        run(SAME_SEEDS[0])
+    finally:
+        gc.callbacks.remove(told)
+    assert generations[0] == max(generations) == 2, "the first is the whole one at its end"
+    assert gc.isenabled()
 
 
 def test_the_runs_have_crashes_redeliveries_and_messages_given_back_in_them() -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from streams import Source
+from tests.transport import forking
+from tests.transport.forking import Forked
 from transport import Sender
 from transport.clients.administration import Administration
 
@@ -31,7 +33,8 @@ class Program:
         stderr: Any = subprocess.PIPE,
         before: Sequence[str] = (),
     ) -> None:
-        self.process = subprocess.Popen(
+        start = subprocess.Popen if before else Forked
+        self.process = start(
             [*before, *COMMAND, *arguments], cwd=ROOT, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=0
         )
         # Pipes unless told otherwise; the tests know which.
@@ -149,11 +152,9 @@ class BrokerProcess(Program):
 
     def run(self, verb: str, *arguments: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
         """A whole run of ``penstock verb``."""
-        done = subprocess.run(
-            [*COMMAND, *verb.split(), *arguments, "--address", self.address_of(verb)],
-            cwd=ROOT, input=stdin, capture_output=True, timeout=DEADLINE, check=False,
-        )  # fmt: skip
-        return done.returncode, done.stdout, done.stderr.decode()
+        words = [*verb.split(), *arguments, "--address", self.address_of(verb)]
+        code, out, err = forking.run(words, stdin, DEADLINE)
+        return code, out, err.decode()
 
     def start(self, verb: str, *arguments: str, **streams: Any) -> Program:
         return Program(verb, *arguments, "--address", self.address_of(verb), **streams)

@@ -73,7 +73,7 @@ def offered(*line: str, split: bool = False) -> list[str]:
         (["broker", "--queue", "q", "--que"], ["--queue"]),
         (["broker", "--sync", ""], ["always", "interval", "never"]),
         (["broker", "--sync=in"], ["--sync=interval"]),
-        (["queue", "create", "q", "--overflow", "r"], ["reject"]),
+        (["queue", "create", "q", "--overflow", "r"], ["reject", "reject-dead-letter"]),
         (["stats", "--no-t"], ["--no-tls"]),
         (["nosuch", ""], []),
         (["queue", "nosuch", "--q"], []),

@@ -16,6 +16,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from actors.errors import StorageError
+from tests.transport import forking
 from transport.cli._run import explain, run
 from transport.cli.app import app
 from transport.cli.exit_codes import EXIT_STORAGE
@@ -371,14 +372,14 @@ def test_no_broker_in_time_exits_with_1_and_says_where_it_was_looked_for(
 ) -> None:
     (tmp_path / "input").write_bytes(b"a\nb\n")
     arguments = [str(tmp_path / "input") if argument == "INPUT" else argument for argument in arguments]
-    command = [sys.executable, "-m", "transport.cli", *arguments, "--address", nobody, "--connect-timeout", "0.15"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    last = done.stderr.splitlines()[-1]
+    code, out, err = forking.run([*arguments, "--address", nobody, "--connect-timeout", "0.15"], b"", 30)
+    told = err.decode()
+    assert (code, out) == (1, b"")
+    last = told.splitlines()[-1]
     assert last.startswith(f"penstock {arguments[0]}")
     assert nobody in last
     assert "is the broker running there?" in last
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in told
 
 
 def test_a_broker_that_is_not_there_yet_is_told_once_by_each_command_and_not_with_quiet(nobody: str) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from actors.queue.vocabulary.replies import Lost
+from actors.queue.message_taker import MessageTaker
+from actors.queue.vocabulary.replies import Lost, MessagesTaken, NothingHeld
 from actors.queue.vocabulary.takes import Settlement
 from streams import Source
 from tests.transport.broker_helpers import batch
@@ -159,6 +160,44 @@ def test_what_was_answered_in_the_turn_of_the_cancellation_is_given_back(
             assert waiting.cancelled()
             (only,) = await take(operations, wait=30.0)
             assert (only.delivery_count, only.possibly_replayed) == (1, False)
+
+    run(main)
+
+
+def test_an_old_word_that_nothing_is_held_ends_no_taker_to_whom_the_queue_gives_something(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with opened() as (broker, operations):
+            under_way: list[Any] = []
+            handle = MessageTaker.handle
+
+            def held_up(actor: MessageTaker, kind: type, message: Any) -> None:
+                if kind in (NothingHeld, MessagesTaken):
+                    under_way.append(message)
+                else:
+                    handle(actor, kind, message)
+
+            await send(broker, b"a")
+            held = named(await take(operations))
+            asked = taker(operations)
+            monkeypatch.setattr(MessageTaker, "handle", held_up)
+            await asked.settle(held, Settlement.ACKNOWLEDGE)
+            await send(broker, b"b")
+            waiting = asyncio.create_task(asked.take(10, LARGE))
+            await figures(broker)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert [type(each) for each in under_way] == [NothingHeld, MessagesTaken]
+            monkeypatch.setattr(MessageTaker, "handle", handle)
+            for each in under_way:
+                asked._actor.deliver(each)
+            await figures(broker)
+            (only,) = await take(operations, wait=30.0)
+            assert (payloads([only]), only.delivery_count, only.failures) == ([b"b"], 1, 0)
+            await taker(operations).settle(named([only]), Settlement.ACKNOWLEDGE)
+            await figures(broker)
+            assert not broker._takers._takers, "it ends all the same when it holds nothing"
 
     run(main)
 

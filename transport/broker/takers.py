@@ -110,6 +110,8 @@ class Taker:
         # Of those the takes, which are answered when the broker is about to end.
         self._takes: set[int] = set()
         self._draining = False
+        # The last of them that the queue hears of.
+        self._last_take = 0
         # Takes of which nobody has said yet whether they were seen; and whether the queue has said that nothing is held.
         self._unsaid = 0
         self._idle = False
@@ -130,6 +132,7 @@ class Taker:
             raise RefusalError(*SHUTTING_DOWN)
         request = next(self._numbers)
         waiting = self._ask(request, TakeMessages(request, messages, size, wait, visibility), wait)
+        self._last_take = request
         self._takes.add(request)
         answer: MessagesTaken | TakenSettled | None = None
         # Nothing else is kept of a request while it waits, and nobody between it and whoever asked.
@@ -219,8 +222,11 @@ class Taker:
         if waiting is not None and not waiting.done():
             waiting.set_exception(RefusalError(code, text))
 
-    def may_end(self) -> bool:
+    def may_end(self, heard: int) -> bool:
         """As `TakerPort.may_end`."""
+        if heard < self._last_take:
+            # That one may be given something, be it that nobody waits for it any more. Behind that the queue says the same again.
+            return False
         self._idle = True
         if self._asked or self._unsaid:
             return False

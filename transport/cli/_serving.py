@@ -21,19 +21,17 @@ from transport.cli._run import tell
 from transport.cli._signals import broker_signals
 from transport.cli._supervisor import Supervisor
 from transport.cli.exit_codes import EXIT_USAGE
+from transport.config.listener_names import AMQP, AMQPS, HTTP, SMQ_SINK, SMQ_SOURCE
 from transport.config.settings_file import SettingsError
 from transport.errors import LocalProtocolError, TransportError
-from transport.gateways.amqp.connections import NAME, TLS_NAME
-from transport.gateways.http.listener import LISTENER
 from transport.gateways.listeners import configured_listeners
-from transport.gateways.smq.connections import SINK, SOURCE
 
 if TYPE_CHECKING:
     from transport.config.config import BrokerConfig
     from transport.config.settings_sources import Resolved
 
 VERB = "broker"
-GATEWAYS = {NAME: "AMQP", TLS_NAME: "AMQP under TLS", SOURCE: "SMQ sources", SINK: "SMQ sinks"}
+GATEWAYS = {AMQP: "AMQP", AMQPS: "AMQP under TLS", SMQ_SOURCE: "SMQ sources", SMQ_SINK: "SMQ sinks"}
 """Listeners that options ask for, and what is said of them."""
 
 logger = logging.getLogger("penstock.broker")
@@ -159,7 +157,7 @@ def _where(broker: Broker, config: BrokerConfig) -> str:
     also = "".join(f", {GATEWAYS[name]} {address}" for name, address in gateways.items())
     if config.http is not None:
         scheme = "http" if config.tls_certificate is None else "https"
-        also = f", console {scheme}://{broker.addresses(LISTENER)[0]}/{also}"
+        also = f", console {scheme}://{broker.addresses(HTTP)[0]}/{also}"
     kept = "in memory only" if config.directory is None else f"journal in {config.directory}"
     return f"sending {broker.send_address}, receiving {broker.receive_address}{also}, {kept}"
 

@@ -20,10 +20,9 @@ from actors.errors import BatchError
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.message_tables import may_have_further
 from actors.limits import MAX_NAME_BYTES
-from actors.queue.state.entries import OVER_LIMIT
+from actors.queue.state.entries import OVER_LIMIT, TOO_LATE
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import merged
-from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.deaths import (
     BEFORE,
     DEATH_BYTES,
@@ -40,6 +39,7 @@ from actors.queue.vocabulary.deaths import (
     deaths_of,
 )
 from actors.queue.vocabulary.events import MessagesAdded, MessagesDropped, MessagesExpired, MessagesMoved
+from actors.queue.vocabulary.letters import DeadLettersMoved
 from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, MAXLEN, REJECTED, UNTRIED, DeadLetter, Tell
 from actors.queue.vocabulary.settings import (
     DEAD_LETTER_PART_BYTES,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Span
     from actors.queue.structures.ranges import Range
-    from actors.queue.vocabulary.commands import StoreDeadLetters
+    from actors.queue.vocabulary.letters import StoreDeadLetters
     from actors.queue.vocabulary.published import Published
     from actors.queue.vocabulary.settings import QueueSettings
 
@@ -279,12 +279,7 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
 
     Its messages get headers that say why they are dead, so of a span of many small ones it is the first only, and the rest waits.
     """
-    # What was once said of a failure has nothing to do with a time that is over.
-    reason, error = EXPIRED, None
-    if span.reason is OVER_LIMIT:
-        reason = MAXLEN
-    elif core.settings.worn_out(span.failures):
-        reason, error = REJECTED if span.failures == REJECTED_FAILURES else MAX_RECEIVES, span.reason
+    reason, error = _why(span)
     entry, to = span.entry, core.settings.dead_letter_queue
     batch = entry.part(span.start, span.stop)
     facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries, error, entry.published)
@@ -312,6 +307,15 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
             entry.level,
         )
     )
+
+
+def _why(span: Span) -> tuple[str, str | None]:
+    """Why a span leaves, which is not for settings to say that have changed since, and what a receiver said of it."""
+    if span.reason is OVER_LIMIT:
+        return MAXLEN, None
+    if span.reason is TOO_LATE:
+        return EXPIRED, None
+    return REJECTED if span.failures == REJECTED_FAILURES else MAX_RECEIVES, span.reason
 
 
 def more_bytes(settings: QueueSettings, batch: MessageBatch, facts: Facts) -> int:

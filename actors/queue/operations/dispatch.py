@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from actors.queue.operations.dead_letters import comes_round, hand_over
 from actors.queue.operations.judging import judge_on
+from actors.queue.state.entries import TOO_LATE
 from actors.queue.state.leveled_ready import LeveledReady
 from actors.queue.state.priority_ring import PriorityRing
 from actors.queue.state.receivers import Receiver, Take
@@ -141,6 +142,7 @@ def _drop_expired(core: QueueCore, now: float, first: Callable[[], Span | None])
             break
         span = ready.take(span, span.stop - span.start)
         if moves and not comes_round(span, core.name):
+            span.reason = TOO_LATE
             core.outbox.add(span)
             hand_over(core, now)
         else:
@@ -280,8 +282,7 @@ def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
     if receiver.by_request:
         # Others of the same taker may have been served since this one was let in.
         share = min(share, max(1, MAX_TAKEN_MESSAGES - receiver.in_flight))
-    # Not before it hears that it holds nothing, be that of messages that are durable for long: it would let go of these behind it.
-    deadline, after = now + asked.visibility, max(core.barrier, receiver.idle_word)
+    deadline, after = now + asked.visibility, core.barrier
     taken: list[ReceivedMessages] = []
     while share > 0:
         span = next_ready(core, now)

@@ -57,7 +57,10 @@ def give_back(
                 span.failures = _failed_again(span.failures)
                 if settings.worn_out(span.failures):
                     span.reason = error
-        if delay <= 0:
+        if delay > 0:
+            # What leaves does not wait, should it come back by other settings.
+            delays = [0.0 if settings.worn_out(span.failures) else delay for span in spans]
+        else:
             delays = _retry_delays(core, [(span.start, span.failures) for span in spans])
         if refused or settings.counts_failures:
             rows = zip(spans, delays, strict=True)

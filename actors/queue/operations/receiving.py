@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 def tell_if_idle(core: QueueCore, receiver: Receiver) -> None:
     """Tell a taker when it holds nothing and waits for nothing."""
     if receiver.by_request and not receiver.takes and not receiver.in_flight:
-        receiver.idle_word = core.last_event
-        core.tell(receiver.connection, NothingHeld())
+        core.tell(receiver.connection, NothingHeld(receiver.last_take))
 
 
 def attach_receiver(core: QueueCore, command: commands.AttachReceiver, _now: float) -> None:

@@ -48,6 +48,7 @@ def attach_taker(core: QueueCore, command: takes.AttachTaker, _now: float) -> No
 def take_messages(core: QueueCore, command: takes.TakeMessages, now: float) -> None:
     """Have a request wait for messages, or answer it with those that are there."""
     receiver = core.receiver(command.connection)
+    receiver.last_take = command.request
     if receiver.takes is None:
         receiver.takes = {}
         consume_no_more(core, receiver, now)

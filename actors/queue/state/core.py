@@ -257,8 +257,7 @@ class QueueCore:
             self.wait_deadlines,
             *(() if self.line is None else (self.line,)),
         )
-        counts = self.settings.counts_failures or self.settings.keeps_dead_letters
-        for span, due in remembered(self.log, self.ready, self.clocks, now, counts=counts):
+        for span, due in remembered(self.log, self.ready, self.clocks, now, self.settings):
             self.put_back(span, due)
         if self.drops and self._may_be_over():
             # What says that it was dropped may be lost.

@@ -137,14 +137,17 @@ class Entry:
         return self.batch.slice(start - first, stop - first)
 
 
-class _OverLimit(str):
+class _NoFailure(str):
     """No text of a receiver is the same object."""
 
     __slots__ = ()
 
 
-OVER_LIMIT = _OverLimit("maxlen")
+OVER_LIMIT = _NoFailure("maxlen")
 """The reason of a span that leaves because its queue is over its limit."""
+
+TOO_LATE = _NoFailure("expired")
+"""The reason of a span that leaves because its time to live is over."""
 
 
 @dataclass(eq=False, slots=True)
@@ -161,7 +164,7 @@ class Span:
         holder: the receiver that leases it, or None.
         since: when its holder got it, seconds; of a lease only.
         reason: what the receiver said that has refused it for good, or has failed on it for the last time; a restart forgets it. It is
-            `OVER_LIMIT` of one that leaves for that.
+            `OVER_LIMIT` or `TOO_LATE` of one that leaves for that.
     """
 
     start: int
@@ -189,8 +192,8 @@ class Span:
         )
 
     def taken_back(self) -> Span:
-        """The same, which was about to leave and may stay: whether its queue is over its limit is looked at anew."""
-        if self.reason is OVER_LIMIT:
+        """The same, which was about to leave and may stay: whether its queue is over its limit, or it is too late, is looked at anew."""
+        if isinstance(self.reason, _NoFailure):
             self.reason = None
         return self
 

@@ -143,7 +143,7 @@ class Receiver:
         takes: its requests that wait, by their number; of a receiver they are beside its demand.
         messages: how many were delivered to it.
         consumes: whether it keeps its queue from expiring: not once it takes single messages, or only settles what it holds.
-        idle_word: the event behind which it hears, or has heard, that it holds nothing; of one that takes messages by request.
+        last_take: the request to take that came last, 0 for none.
         priority: it has messages before receivers of a lower one.
     """
 
@@ -158,7 +158,7 @@ class Receiver:
     takes: dict[int, Take] | None = None
     messages: int = 0
     consumes: bool = True
-    idle_word: int = 0
+    last_take: int = 0
     priority: int = 0
 
 

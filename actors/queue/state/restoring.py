@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from actors.queue.state.log import QueueLog
     from actors.queue.structures.deadlines import Clocks
     from actors.queue.structures.ranges import Range
+    from actors.queue.vocabulary.settings import QueueSettings
 
 
 def ready_of(log: QueueLog) -> ReadyRanges | LeveledReady:
@@ -26,7 +27,7 @@ def ready_of(log: QueueLog) -> ReadyRanges | LeveledReady:
 
 
 def remembered(
-    log: QueueLog, ready: ReadyRanges | LeveledReady, clocks: Clocks, now: float, *, counts: bool
+    log: QueueLog, ready: ReadyRanges | LeveledReady, clocks: Clocks, now: float, settings: QueueSettings
 ) -> Iterator[tuple[Span, float | None]]:
     """What is more than fresh: taken out of what is ready, span by span, each with when its delay is over.
 
@@ -38,22 +39,18 @@ def remembered(
         ready: all of it that nobody has reserved, as fresh; whoever asks puts back what comes before it asks for more.
         clocks: of the queue.
         now: the time of the start.
-        counts: whether the queue counts failures, or keeps what is refused. Where nobody does, a history is that of settings that are no
-            more.
+        settings: of the queue. Where nobody counts failures, nor keeps what is refused, a history is that of settings that are no more.
     """
-    for start, stop, due in _remaining_retries(log, clocks, now):
+    for start, stop, due in (*_remaining_retries(log, clocks, now), *_remaining_delays(log, clocks, now)):
         for part in ready.carve(start, stop):
+            # What was sent with a delay may have been delivered before a time of day that came twice.
             for piece, failures in log.returns.over(*part):
-                for span in _failed(log, piece, failures):
+                for span in _failed(log, piece, settings.failures_of_account(failures)):
                     yield span, due
-    for first, due in _remaining_delays(log, clocks, now):
-        for part in ready.carve(first, log.delayed[first][0]):
-            # Some of it may have been delivered before a time of day that came twice.
-            for piece, failures in log.returns.over(*part):
-                for span in _failed(log, piece, failures):
-                    yield span, due
-    if counts:
-        for start, stop, failures in list(log.returns):
+    if settings.counts_failures or settings.keeps_dead_letters:
+        for start, stop, recorded in list(log.returns):
+            if not (failures := settings.failures_of_account(recorded)):
+                continue
             for part in ready.carve(start, stop):
                 for span in _failed(log, part, failures):
                     yield span, None
@@ -74,8 +71,8 @@ def _remaining_retries(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[
     return remaining
 
 
-def _remaining_delays(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[int, float]]:
-    """First numbers of the batches whose delay is not over, each with when it is; never longer than the delay was."""
+def _remaining_delays(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[int, int, float]]:
+    """The batches whose delay is not over, each with when it is; never longer than the delay was."""
     remaining: list[tuple[int, float]] = []
     for first, (_, due_us) in sorted(log.delayed.items()):
         due = clocks.due(first, due_us)
@@ -90,7 +87,7 @@ def _remaining_delays(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[i
             (first, min(due, now + (log.delayed[first][1] - stored_us(log.table, first)) / US_PER_SECOND))
             for first, due in remaining
         ]
-    return remaining
+    return [(first, log.delayed[first][0], due) for first, due in remaining]
 
 
 def stored_us(table: EntryTable, first: int) -> int:

@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
-from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.distributed import OfPublishing
+from actors.queue.vocabulary.letters import DeadLettersMoved
 from actors.queue.vocabulary.moves import ParcelsStored
 from actors.queue.vocabulary.prefetch import DemandLimited
 from actors.queue.vocabulary.published import Published
@@ -222,7 +222,13 @@ class TakenSettled:
 
 @dataclass(frozen=True, slots=True)
 class NothingHeld:
-    """The taker holds nothing, and no request of it waits."""
+    """The taker holds nothing, and no request of it waits.
+
+    Attributes:
+        heard: the last request to take that the queue had heard of; 0 for none. Of a later one it may have given something since.
+    """
+
+    heard: int = 0
 
 
 @dataclass(frozen=True, slots=True)

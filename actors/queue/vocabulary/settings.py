@@ -252,6 +252,11 @@ class QueueSettings:
         """Whether it is recorded how often a message has failed: for a limit, or for when it comes again."""
         return self.max_receives is not None or self.retry_delay > 0
 
+    def failures_of_account(self, recorded: int) -> int:
+        """What of a recorded count of failures still says something: one of settings that nobody has any more does not."""
+        refused = recorded == REJECTED_FAILURES and self.keeps_dead_letters
+        return recorded if refused or self.counts_failures else 0
+
     def level_of(self, priority: int) -> int:
         """The level that messages of a priority are of; 0 where there are none."""
         most = self.max_priority

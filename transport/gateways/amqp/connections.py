@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from actors import LoopActorRef
 from transport.broker.listener import Host
 from transport.broker.served import SHUTTING_DOWN, Facts, Served
+from transport.config.listener_names import AMQP
 from transport.errors import AuthenticationError, TransportError
 from transport.gateways.amqp import connection_methods as methods
 from transport.gateways.amqp.admission import SHRUNK, Admission
@@ -48,10 +49,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock.amqp")
 
-NAME: Final = "amqp"
-TLS_NAME: Final = "amqps"
-"""The listeners, in plain and under TLS."""
-
 
 class AmqpConnection(Served[Any]):
     """One connection.
@@ -74,7 +71,7 @@ class AmqpConnection(Served[Any]):
     receivers: Receivers
 
     def __init__(self, gateway: Gateway, host: Host, protocol: AmqpProtocol) -> None:
-        super().__init__(host.connections, host.loop.time(), NAME)
+        super().__init__(host.connections, host.loop.time(), AMQP)
         self._gateway, self._host, self._protocol = gateway, host, protocol
         self._negotiation, self._agreed = Negotiation(gateway.version), Agreed(0, 0, 0)
         self._channels: dict[int, Channel] = {}

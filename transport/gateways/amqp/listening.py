@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 from transport.broker.listener import Listener
-from transport.gateways.amqp.connections import NAME, TLS_NAME, AmqpConnection
+from transport.config.listener_names import AMQP, AMQPS
+from transport.gateways.amqp.connections import AmqpConnection
 from transport.gateways.amqp.gateway import Gateway
 from transport.gateways.amqp.protocol import AmqpProtocol
 from transport.gateways.amqp.virtual_hosts import HostsListener
@@ -24,6 +25,6 @@ def amqp_listeners(plain: str | None, secured: str | None, gateway: Gateway | No
             gateway.virtual_hosts,
             protected=tls,
         )
-        for name, address, tls in ((NAME, plain, False), (TLS_NAME, secured, True))
+        for name, address, tls in ((AMQP, plain, False), (AMQPS, secured, True))
         if address
     ]

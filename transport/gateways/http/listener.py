@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from transport.broker.listener import Host, Listener
+from transport.config.listener_names import HTTP
 from transport.errors import LocalProtocolError
 from transport.gateways.http.connections import HttpConnection, Wire, plain_answer
 from transport.gateways.http.receipts import Receipts
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
     from transport.broker.strangers import Entrant
     from transport.gateways.http.gateway import Gateway
-
-LISTENER = "http"
 
 
 class HttpListener(Listener[Any]):
@@ -30,7 +29,7 @@ class HttpListener(Listener[Any]):
     """
 
     def __init__(self, address: str) -> None:
-        super().__init__(LISTENER, address, _none, _none, protected=True)
+        super().__init__(HTTP, address, _none, _none, protected=True)
         try:
             import aiohttp  # noqa: F401, PLC0415 - an extra
         except ModuleNotFoundError as error:

@@ -13,6 +13,7 @@ from actors.queue.vocabulary.commands import Acknowledged, DemandSignalled
 from actors.queue.vocabulary.replies import CapacityGranted, ReceivedMessages, ReceiverAttached, Reply, SentMessages
 from transport.broker.attached import Attached
 from transport.broker.listener import Host, Listener
+from transport.config.listener_names import SMQ_SINK, SMQ_SOURCE
 from transport.errors import LimitExceededError
 from transport.gateways.smq import protocol as wire
 from transport.security.principal import ALL_OF_RESOURCE, Grant, Grants, Principal
@@ -21,7 +22,6 @@ MOST_EARLY: Final = 65_536
 """Messages that a sink may have accepted beforehand: whoever says no more than Yes and takes nothing would have the loop to itself."""
 MOST_UNCONFIRMED: Final = 8
 """Groups that a source may have under way: meanwhile the next ones gather, and are stored together."""
-SOURCE, SINK = "smq-source", "smq-sink"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Place:
 
     def listeners(self, source: str | None, sink: str | None) -> list[Listener[Any]]:
         """Where sources and sinks connect."""
-        made: Any = (SOURCE, source, wire.SourceProtocol, Source), (SINK, sink, wire.SinkProtocol, Sink)
+        made: Any = (SMQ_SOURCE, source, wire.SourceProtocol, Source), (SMQ_SINK, sink, wire.SinkProtocol, Sink)
         return [Listener(name, at, protocol, partial(handler, self)) for name, at, protocol, handler in made if at]
 
 
@@ -46,7 +46,7 @@ class Source(Attached[wire.SourceMessages | wire.Yes]):
     """A connection of the port of sources. It is read while the queue has room; its protocol is told for how much."""
 
     def __init__(self, place: Place, host: Host, protocol: wire.SourceProtocol) -> None:
-        super().__init__(host, place.principal, SOURCE, place.queue)
+        super().__init__(host, place.principal, SMQ_SOURCE, place.queue)
         self._place, self._protocol = place, protocol
         self._sequence = self._messages = self._bytes = 0
         self._unconfirmed: deque[int] = deque()
@@ -108,7 +108,7 @@ class Sink(Attached[wire.SinkMessage | wire.Yes]):
     """A connection of the port of sinks. The next ones wait in the queue's line, connected and silent."""
 
     def __init__(self, place: Place, host: Host, _protocol: wire.SinkProtocol) -> None:
-        super().__init__(host, place.principal, SINK, place.queue)
+        super().__init__(host, place.principal, SMQ_SINK, place.queue)
         self._place, self._accepted = place, 0
         self._held: tuple[int, int] | None = None  # number and bytes of the message that is outstanding
 

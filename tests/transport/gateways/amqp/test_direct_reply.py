@@ -19,10 +19,10 @@ from tests.transport.gateways.amqp.raw_amqp import OPEN, RawClient, methods, pub
 from tests.transport.gateways.amqp.test_pika import SECONDS, connected
 from transport import Broker, BrokerConfig
 from transport.cli.app import app
+from transport.config.listener_names import AMQP
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
-from transport.gateways.amqp.connections import NAME
 from transport.gateways.amqp.direct_reply import REPLY_TO
 from transport.gateways.amqp.layout import PROTOCOL_HEADER
 from transport.gateways.amqp.listening import amqp_listeners
@@ -194,7 +194,7 @@ def test_who_may_not_read_the_answers_leaves_no_queue_for_them(run: Any, tmp_pat
         nonlocal broker
         config = BrokerConfig(users_file=str(users))
         async with Broker(config, listeners=amqp_listeners("127.0.0.1:0", None)) as broker:
-            port = broker.addresses(NAME)[0].port
+            port = broker.addresses(AMQP)[0].port
             assert (await asyncio.to_thread(listens, port)).startswith("ACCESS_REFUSED")
         assert said == [[]]
 

@@ -16,12 +16,12 @@ from tests.transport.gateways.amqp.raw_amqp import RawClient, published
 from tests.transport.gateways.amqp.test_held_back import resident
 from tests.transport.gateways.amqp.test_last_words import FULL, fill, makes_room, served
 from transport import Broker
+from transport.config.listener_names import AMQP
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp import waiting_total
 from transport.gateways.amqp.connection_limits import MOST_WAITING_BYTES, ROOM_SECONDS
-from transport.gateways.amqp.connections import NAME
 from transport.gateways.amqp.leaving import LEAVING_SECONDS
 from transport.gateways.amqp.reply_codes import ReplyCode
 
@@ -134,7 +134,7 @@ def test_a_transaction_that_waits_is_committed_when_there_is_room(broker: AmqpBr
 async def full() -> AsyncIterator[tuple[Broker, int]]:
     """A broker in this process, with a full queue, and its port."""
     async with served() as broker:
-        port = broker.addresses(NAME)[0].port
+        port = broker.addresses(AMQP)[0].port
         await asyncio.to_thread(fill, port)
         yield broker, port
 

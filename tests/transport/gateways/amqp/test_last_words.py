@@ -12,11 +12,11 @@ import pytest
 from tests.transport.conftest import until
 from tests.transport.gateways.amqp.raw_amqp import CLOSE, RawClient, methods, published
 from transport import Broker, BrokerConfig
+from transport.config.listener_names import AMQP
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.connection_limits import MOST_WAITING_BYTES, ROOM_SECONDS
-from transport.gateways.amqp.connections import NAME
 from transport.gateways.amqp.leaving import LEAVING_SECONDS
 from transport.gateways.amqp.listening import amqp_listeners
 from transport.gateways.amqp.tables import Table
@@ -69,7 +69,7 @@ def test_a_queue_of_a_clients_own_that_is_declared_when_it_is_gone_goes_at_once(
                 return named
 
             broker.queues.owned.declare = noted  # type: ignore[method-assign]  # says which it makes
-            port = broker.addresses(NAME)[0].port
+            port = broker.addresses(AMQP)[0].port
             own = entity.QueueDeclare(queue="own", exclusive=True)
             await asyncio.to_thread(waits_behind_a_full_queue, port, own)
             await asyncio.to_thread(makes_room, port)
@@ -89,7 +89,7 @@ def test_a_queue_that_is_made_anew_does_not_go_with_the_last_consumer_of_the_one
 
     async def main() -> None:
         async with served() as broker:
-            port = broker.addresses(NAME)[0].port
+            port = broker.addresses(AMQP)[0].port
             with await asyncio.to_thread(lambda: RawClient(port)) as client:
                 await asyncio.to_thread(consumes, client)
                 queues = broker.queues
@@ -118,7 +118,7 @@ def test_what_is_dropped_of_a_channel_that_was_closed_counts_as_waiting_no_more(
 
     async def main() -> None:
         async with served() as broker:
-            port = broker.addresses(NAME)[0].port
+            port = broker.addresses(AMQP)[0].port
             await asyncio.to_thread(fill, port)
             with await asyncio.to_thread(lambda: RawClient(port, opens=3)) as client:
                 await asyncio.to_thread(fails, client)
@@ -147,7 +147,7 @@ def test_a_broker_that_ends_waits_no_longer_than_it_may_for_what_is_said_behind_
 
     async def main() -> None:
         async with served() as broker, asyncio.timeout(SECONDS + ROOM_SECONDS):
-            port = broker.addresses(NAME)[0].port
+            port = broker.addresses(AMQP)[0].port
             await asyncio.to_thread(fill, port)
             client = await asyncio.to_thread(lambda: RawClient(port, opens=2))
             await asyncio.to_thread(waits, client)
