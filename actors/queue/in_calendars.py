@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from actors.queue.operations.calendar import next_position, scheduled_at, waits_long
+from actors.queue.operations.calendar import in_calendar, next_position, scheduled_at, waits_long
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.queue.queue_state import QueueState
-    from actors.queue.vocabulary.events import MessagesAdded
+    from actors.queue.vocabulary.events import MessagesAdded, MessagesScheduled
 
 MAX_CALENDARS: Final = 1_000
 """Queues in whose calendars one batch may wait: the record's header names a place for each. Where there are more it waits in them as where
@@ -25,24 +25,22 @@ def in_calendars(
     long = [name for name, (state, _) in added.items() if timing[name][1] and waits_long(state, timing[name][1])]
     if len(long) > MAX_CALENDARS:
         return dict(added)
-    found: dict[str, tuple[QueueState, MessagesAdded]] = {}
+    found: dict[str, tuple[QueueState, MessagesScheduled]] = {}
     for name in long:
         state, event = added[name]
         scheduled = scheduled_at(state, event, timing[name][1])
         assert scheduled.place is not None
         first = next_position(state, scheduled.place)
-        found[name] = state, replace(event, first=first, delay_us=0, ttl_us=None, scheduled=scheduled)
+        found[name] = state, in_calendar(event, first, scheduled)
     if len(long) > 1:
         # What all of them get alike stands in the record once, where its times are the same in all of them.
         together: dict[tuple[object, ...], list[str]] = {}
         for name, (_, event) in found.items():
-            assert event.scheduled is not None
             together.setdefault((event.scheduled.due, event.scheduled.ends), []).append(name)
         for names in together.values():
-            scheduleds = {name: found[name][1].scheduled for name in names}
-            places = tuple(each.place for each in scheduleds.values() if each is not None and each.place is not None)
-            for name, each in scheduleds.items():
-                assert each is not None
-                state, event = found[name]
-                found[name] = state, replace(event, scheduled=each._replace(together=places))
+            there = [found[name][1].scheduled.place for name in names]
+            places = tuple(place for place in there if place is not None)
+            for name in names:
+                state, waiting = found[name]
+                found[name] = state, replace(waiting, scheduled=waiting.scheduled._replace(together=places))
     return dict(added) | found

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.errors import StorageError
+from actors.queue.vocabulary.events import MessagesScheduled
 from actors.storage.codec import decode_added
 from journal import JournalError, UnknownItemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors.queue.vocabulary.events import MessagesAdded
     from journal import Journal
 
 
@@ -43,7 +43,7 @@ class CalendarStreams:
         self._journal = journal
         self._unreadable = unreadable
 
-    def read(self, stream: int, position: int) -> MessagesAdded | None:
+    def read(self, stream: int, position: int) -> MessagesScheduled | None:
         """The batch of a stream that holds a position, or else the next one; None where there is none.
 
         Raises:
@@ -60,7 +60,8 @@ class CalendarStreams:
             return None
         except (JournalError, OSError, StorageError) as error:
             raise self._unreadable(error) from error
-        scheduled = None if event.scheduled is None else event.scheduled.waiting_in(stream)
-        if scheduled is None or scheduled.place is None:
-            raise self._unreadable(StorageError(f"message {first} of stream {stream} does not wait there"))
-        return replace(event, priority=scheduled.place.level, scheduled=scheduled)
+        if isinstance(event, MessagesScheduled):
+            scheduled = event.scheduled.waiting_in(stream)
+            if scheduled.place is not None:
+                return replace(event, scheduled=scheduled)
+        raise self._unreadable(StorageError(f"message {first} of stream {stream} does not wait there"))

@@ -61,6 +61,7 @@ from actors.queue.vocabulary.events import (
     MessagesExpired,
     MessagesMoved,
     MessagesReturned,
+    MessagesScheduled,
     QueuePurged,
     ReservedRange,
     StagesDiscarded,
@@ -169,15 +170,9 @@ def _further(event: MessagesAdded) -> dict[int, Any]:
     return facts
 
 
-def stream_of(queue: int, event: MessagesAdded) -> int:
-    """The stream that has a batch of queue number ``queue``: of its level, or of a slot of its calendar."""
-    scheduled = event.scheduled
-    return queue + event.priority if scheduled is None or scheduled.place is None else scheduled.place.stream
-
-
 def is_newer(event: MessagesAdded) -> bool:
     """Whether only programs can read it that know exchanges."""
-    return event.published is not None or event.scheduled is not None or bool(event.dropped)
+    return event.published is not None or bool(event.dropped)
 
 
 def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:
@@ -195,15 +190,11 @@ def decode_stored(
             payload[2:start], strict_map_key=False
         )
         batch = MessageBatch.from_body(count, data, has_ids, keys, headers, payload[start:], checked=True)
-        event = MessagesAdded(
-            first,
-            batch,
-            enqueued_us,
-            tuple((name, number) for name, number in producers),
-            delay_us,
-            ttl_us,
-            *_more(*more),
-        )
+        facts, scheduled = _more(*more)
+        named = tuple((name, number) for name, number in producers)
+        event = MessagesAdded(first, batch, enqueued_us, named, delay_us, ttl_us, *facts)
+        if scheduled is not None:
+            event = MessagesScheduled(first, batch, enqueued_us, named, delay_us, ttl_us, *facts, scheduled=scheduled)  # type: ignore[misc]  # they are five
         return event, None if origin is None else (origin[0], _moved_from(*origin[1:]))
     except (ValueError, TypeError, BatchError, msgpack.UnpackException) as error:
         raise StorageError(
@@ -220,16 +211,8 @@ def _more(
     published: list[Any] | None = None,
     further: dict[int, Any] = NOTHING_FURTHER,
     *newer: object,
-) -> tuple[
-    StageKey | None,
-    tuple[tuple[str, int], ...],
-    StageNumbers | None,
-    Published | None,
-    tuple[tuple[int, int], ...],
-    int,
-    Scheduled | None,
-]:
-    """What is behind the other items where there is any, in the order of the event's attributes; the priority is in none of them."""
+) -> tuple[tuple[Any, ...], Scheduled | None]:
+    """What is behind the other items where there is any, in the order of the event's attributes; and what it has to do with a calendar."""
     if newer or not isinstance(further, dict) or not further.keys() <= {DROPPED_FACT, CALENDAR_FACT}:
         raise ValueError("it says more than this program knows: this directory was written by a newer version")
     key = None if stage is None else StageKey(*stage[:3])
@@ -237,7 +220,7 @@ def _more(
     where = None if published is None else Published(*published)
     dropped = _pairs(further.get(DROPPED_FACT, []))
     scheduled = decode_scheduled(further[CALENDAR_FACT]) if CALENDAR_FACT in further else None
-    return key, tuple((name, number) for name, number in temporary), numbers, where, dropped, 0, scheduled
+    return (key, tuple((name, number) for name, number in temporary), numbers, where, dropped), scheduled
 
 
 def encode(queue: int, event: Event) -> tuple[int, bytes]:

@@ -19,7 +19,7 @@ from actors.exchanges.vocabulary import QueueUnbound
 from actors.queue.state.leveled_log import LeveledLog
 from actors.queue.state.log import QueueLog
 from actors.queue.state.staged import CommittedVersions, ended_stages
-from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved
+from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, MessagesScheduled
 from actors.queue.vocabulary.stages import WriterVersion
 from actors.storage import codec
 from actors.storage.after_repair import LOST, LOST_CHANGES, LOST_DEFINITIONS, LOST_QUEUE, drop_lost, is_marked
@@ -117,9 +117,9 @@ class Contents:
         self._is_of(stream, number)
         return stream
 
-    def of_calendar(self, stream: int, event: MessagesAdded) -> tuple[int, MessagesAdded] | None:
+    def of_calendar(self, stream: int, event: MessagesScheduled) -> tuple[int, MessagesScheduled] | None:
         """The queue in whose calendar a recorded batch waits, and the batch as that has it; None of one that waits in none."""
-        if event.scheduled is None or not event.scheduled.together:
+        if not event.scheduled.together:
             return None
         scheduled = event.scheduled.waiting_in(stream)
         if scheduled.place is None:
@@ -129,7 +129,7 @@ class Contents:
             self.next_queue = max(self.next_queue, stream + 1)
             if number in self.queues:
                 self.calendars[stream] = number
-        return number, replace(event, priority=scheduled.place.level, scheduled=scheduled)
+        return number, replace(event, priority=stream - number, scheduled=scheduled)
 
     def _is_of(self, stream: int, number: int) -> None:
         self.calendars[stream] = number
@@ -173,7 +173,7 @@ class Contents:
 
     def takes(self, events: Mapping[int, Event]) -> bool:
         """Whether every queue is there that gets messages by these events."""
-        return all(number in self.queues for number, event in events.items() if type(event) is MessagesAdded)
+        return all(number in self.queues for number, event in events.items() if isinstance(event, MessagesAdded))
 
     def all_transient(self, numbers: Iterable[int]) -> bool:
         """Whether every one of these queues is there, and is transient."""
@@ -337,7 +337,7 @@ class _Replay:
         events = dict(self._of_queue(stream, event) for stream, event in recorded.items())
         moved = any(type(event) is MessagesMoved for event in events.values())
         for number, event in events.items():
-            if type(event) is not MessagesAdded:
+            if not isinstance(event, MessagesAdded):
                 continue
             if number in self._contents.queues:
                 self.lost[number] += max(0, event.first - self._contents.queues[number].log.next_of(event))
@@ -347,7 +347,7 @@ class _Replay:
         self._contents.apply(events, version, lsn)
 
     def _of_queue(self, stream: int, event: Event) -> tuple[int, Event]:
-        if type(event) is MessagesAdded and (waiting := self._contents.of_calendar(stream, event)) is not None:
+        if isinstance(event, MessagesScheduled) and (waiting := self._contents.of_calendar(stream, event)) is not None:
             return waiting
         number = self._contents.levels.owner(stream)
         if number == stream:

@@ -82,7 +82,7 @@ def encode_one(number: int, event: Event) -> Encoded:
         parts = codec.encode_added(event)
         return Encoded(
             codec.ADDED,
-            [Held(codec.stream_of(number, event), event.first, len(event.batch), 0)],
+            [Held(number + event.priority, event.first, len(event.batch), 0)],
             [parts],
             b"",
             codec.is_newer(event),
@@ -108,7 +108,7 @@ def encode_all(events: Mapping[int, Event], version: WriterVersion | None) -> En
         (number, added), (origin, moved) = sorted(events.items(), key=lambda item: type(item[1]) is MessagesMoved)
         if isinstance(added, MessagesAdded) and isinstance(moved, MessagesMoved):
             parts = codec.encode_added(added, origin, moved)
-            held = [Held(codec.stream_of(number, added), added.first, len(added.batch), 0)]
+            held = [Held(number + added.priority, added.first, len(added.batch), 0)]
             return Encoded(codec.ADDED, held, [parts], b"", codec.is_newer(added))
     return _together(events, version)
 
@@ -189,7 +189,7 @@ def _together(events: Mapping[int, Event], version: WriterVersion | None, entrie
         part = known.setdefault((bytes(encoded[0]), id(event.batch)), len(parts))
         if part == len(parts):
             parts.append(encoded)
-        held.append(Held(codec.stream_of(number, event), event.first, len(event.batch), part))
+        held.append(Held(number + event.priority, event.first, len(event.batch), part))
     packed += [(codec.ENTRY_PUT, codec.encode_put(entry)) for entry in entries]
     other: bytes = msgpack.packb([version, packed])
     together = Encoded(codec.TOGETHER, held, parts, other)

@@ -16,7 +16,6 @@ deadlines.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +26,7 @@ from actors.queue.state.senders import JOINED_BYTES, joined_batches
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.calendar import NEAR_BATCHES, NEAR_SECONDS, Left, Place, Scheduled
-from actors.queue.vocabulary.events import CalendarPurged, MessagesAdded
+from actors.queue.vocabulary.events import CalendarPurged, MessagesAdded, MessagesScheduled
 from actors.queue.vocabulary.settings import MAX_DELAYED
 
 if TYPE_CHECKING:
@@ -115,13 +114,29 @@ def scheduled_at(core: QueueCore, added: MessagesAdded, delay_us: int) -> Schedu
     return Scheduled(place, (sent_us + delay_us,), ends=() if ttl_us is None else (sent_us + ttl_us,))
 
 
+def in_calendar(added: MessagesAdded, first: int, scheduled: Scheduled) -> MessagesScheduled:
+    """A batch as it waits."""
+    place = scheduled.place
+    assert place is not None, "it waits somewhere"
+    return MessagesScheduled(
+        first,
+        added.batch,
+        added.enqueued_us,
+        added.producers,
+        temporary=added.temporary,
+        published=added.published,
+        priority=place.stream - place.queue,
+        scheduled=scheduled,
+    )
+
+
 def schedule(core: QueueCore, added: MessagesAdded, delay_us: int, now: float) -> None:
     """Store messages that were sent with this delay in the calendar; of ``added`` all holds but its number and its delay."""
     scheduled = scheduled_at(core, added, delay_us)
     place = scheduled.place
     assert place is not None
     first = next_position(core, place)
-    core.commit(replace(added, first=first, ttl_us=None, scheduled=scheduled))
+    core.commit(in_calendar(added, first, scheduled))
     note_scheduled(core, place, now)
 
 
@@ -218,11 +233,11 @@ def _read(core: QueueCore, feeder: Feeder, calendar: Calendar, streams: Calendar
         feeder.position = stop
 
 
-def _runs(event: MessagesAdded, start: int, stop: int) -> Iterator[Run]:
+def _runs(event: MessagesScheduled, start: int, stop: int) -> Iterator[Run]:
     scheduled = event.scheduled
-    assert scheduled is not None, "it waits in a calendar"
+    assert scheduled.place is not None, "it waits"
     due, ends, first = scheduled.due, scheduled.ends, event.first
-    rest = first, event.batch, event.priority
+    rest = first, event.batch, scheduled.place.level
     if len(due) == 1 and len(ends) <= 1:
         yield Run(due[0], start, stop, *rest, ends[0] if ends else None, event.published)
         return
@@ -298,9 +313,8 @@ def _move_down(core: QueueCore, feeder: Feeder, group: Group, wall_us: int) -> N
     ends = [each.end_us for each in runs for _ in range(each.start, each.stop) if each.end_us is not None]
     scheduled = Scheduled(place, _shortest(due), (_left(feeder, runs),), (), _shortest(ends))
     first = next_position(core, place)
-    core.commit(
-        MessagesAdded(first, _batch(runs), wall_us, published=run.published, priority=run.level, scheduled=scheduled)
-    )
+    moved = MessagesAdded(first, _batch(runs), wall_us, published=run.published)
+    core.commit(in_calendar(moved, first, scheduled))
 
 
 def _shortest(times: list[int]) -> tuple[int, ...]:
@@ -318,7 +332,7 @@ def _move_in(core: QueueCore, feeder: Feeder, group: Group, wall_us: int, now: f
         ttl_us = max(1, run.end_us - wall_us)
     delay_us = max(0, runs[-1].due_us - wall_us)
     core.commit(
-        MessagesAdded(
+        MessagesScheduled(
             first,
             _batch(runs),
             wall_us,

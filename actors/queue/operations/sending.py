@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from actors.errors import (
     InvalidRequestError,
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.stages import StageKey
 
 
+WAITS: Final = ("waits",)
+"""In the place of the shape of what has no number before it is due."""
 NO_TIMING = "a message that is staged has no delay or time to live of its own: declare the queue with them"
 
 
@@ -149,8 +151,7 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
     core.note_time(now, wall_us)
     core.capacity.pass_time(now)
     first = core.log.next_sequence
-    waiting: set[int] = set()
-    refused = _store_groups(core, [item for item in incoming if item.new], now, wall_us, waiting)
+    refused, incoming = _store_groups(core, incoming, now, wall_us)
     gone: set[Sender] = set()
     for item in incoming:
         if refused and item.sender in refused:
@@ -161,12 +162,9 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
                 continue
         # A batch that was stored before is confirmed behind all that came before it, which is when it is durable at the latest.
         number = None if item.known or item.rejected is not None else first
-        if waiting and id(item) in waiting:
-            sent = SentMessages(item.up_to, number, None, waits=True)
-        else:
-            sent = SentMessages(item.up_to, number, item.rejected)
-            first += item.new
+        sent = SentMessages(item.up_to, number, item.rejected, item.shape is WAITS)
         core.effects.append(Tell(item.sender.connection, sent, core.last_event))
+        first += item.new
         if item.rejected is not None:
             if item.sender.stage is not None:
                 refuse_sender(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
@@ -181,25 +179,30 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
 
 
 def _store_groups(
-    core: QueueCore, incoming: list[Incoming], now: float, wall_us: int, waiting: set[int]
-) -> dict[Sender, tuple[Incoming, QueueError]]:
-    """Store what was accepted; returns the senders of which something cannot be, with the first of it and why.
+    core: QueueCore, incoming: list[Incoming], now: float, wall_us: int
+) -> tuple[dict[Sender, tuple[Incoming, QueueError]], list[Incoming]]:
+    """Store what was accepted.
 
-    What else such a sender sent is not stored either: its numbers would have a gap. ``waiting`` gets the identities of what has no number
-    yet.
+    Returns:
+        the senders of which something cannot be, with the first of it and why: what else such a sender sent is not stored either, for its
+        numbers would have a gap; and all of ``incoming``, of which what waits in the calendar has no number, and the shape `WAITS`.
     """
     refused: dict[Sender, tuple[Incoming, QueueError]] = {}
-    for group in groups(incoming):
+    waiting: set[int] | None = None
+    for group in groups([item for item in incoming if item.new]):
         kept = [item for item in group if item.sender not in refused] if refused else group
         if not kept:
             continue
         try:
             if _store_group(core, kept, now, wall_us):
+                waiting = waiting or set()
                 waiting.update(map(id, kept))
         except QueueError as error:
             for item in kept:
                 refused.setdefault(item.sender, (item, error))
-    return refused
+    if waiting is not None:
+        incoming = [item._replace(new=0, shape=WAITS) if id(item) in waiting else item for item in incoming]
+    return refused, incoming
 
 
 def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: int) -> bool:

@@ -19,7 +19,7 @@ from actors.queue.state.subscriptions import Ownership, await_use
 from actors.queue.state.use import Use
 from actors.queue.structures.deadlines import US_PER_SECOND, Clocks, DeadlineHeap, microseconds
 from actors.queue.structures.spans import SpanMap
-from actors.queue.vocabulary.events import LAZY, MessagesAdded, MessagesMoved
+from actors.queue.vocabulary.events import LAZY, MessagesAdded, MessagesMoved, MessagesScheduled
 from actors.queue.vocabulary.replies import Refused, Tell
 from actors.queue.vocabulary.settings import (
     DEFAULT_TRANSACTION_TIMEOUT,
@@ -319,7 +319,7 @@ class QueueCore:
         kind = type(event)
         if kind not in LAZY:
             self.last_event = number
-            if kind is not MessagesAdded:
+            if kind is not MessagesAdded and kind is not MessagesScheduled:
                 # Whatever goes out from here on may have to do with it. Of a batch only its own messages have.
                 self.barrier = number
 

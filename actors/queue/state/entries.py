@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.errors import ActorError
     from actors.queue.state.receivers import Receiver
-    from actors.queue.vocabulary.events import MessagesAdded
+    from actors.queue.vocabulary.events import MessagesAdded, MessagesScheduled
     from actors.queue.vocabulary.published import Published
 
 
@@ -237,7 +237,7 @@ class CalendarStreams(Protocol):
     def new_stream(self) -> Callable[[], int]:
         """See above."""
 
-    def read(self, stream: int, position: int) -> MessagesAdded | None:
+    def read(self, stream: int, position: int) -> MessagesScheduled | None:
         """The batch of a stream that holds a position, or else the next one; None where there is none."""
 
 

@@ -40,7 +40,7 @@ class LeveledLog(QueueLog):
 
     def apply(self, event: events.Event, number: int = 0) -> None:
         """See ``QueueLog``."""
-        if type(event) is events.MessagesAdded:
+        if isinstance(event, events.MessagesAdded):
             before, count = self.next_sequence, event.batch.count
             super(LeveledLog, self).apply(event, number)
             if self.next_sequence > before:

@@ -24,7 +24,6 @@ from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, MAX_DELAYED, 
 
 if TYPE_CHECKING:
     from actors.queue.state.entries import EntryTable
-    from actors.queue.vocabulary.calendar import Scheduled
     from actors.queue.vocabulary.stages import StageKey, StageNumbers
 
 
@@ -151,8 +150,6 @@ class QueueLog:
         self.delayed.pop(first, None)
 
     def _added(self, event: events.MessagesAdded, number: int) -> None:
-        if event.scheduled is not None and self._waits(event, event.scheduled, number):
-            return
         first = event.first
         if first < self.next_sequence:
             return
@@ -182,15 +179,9 @@ class QueueLog:
         if event.dropped:
             self.total_dropped += self._remove(event.dropped)
 
-    def _heard(self, event: events.MessagesAdded) -> None:
-        if event.producers:
-            _note(event.producers, self.producers, MAX_PRODUCERS, self.temporary)
-        if event.temporary:
-            _note(event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers)
-
-    def _waits(self, event: events.MessagesAdded, scheduled: Scheduled, number: int) -> bool:
-        """What has left the calendar with a batch is there no more; returns whether the batch itself waits in it."""
-        calendar = self.calendar
+    def _scheduled(self, event: events.MessagesScheduled, number: int) -> None:
+        """What has left the calendar with a batch is there no more; the batch waits in it, or is in the queue."""
+        scheduled, calendar = event.scheduled, self.calendar
         if calendar is None:
             calendar = self.calendar = Calendar()
         for stream, ranges in scheduled.left:
@@ -199,15 +190,16 @@ class QueueLog:
             # They have come before.
             self.total_in -= messages
         if scheduled.place is None:
-            return False
+            self._added(event, number)
+            return
         count, size = event.batch.count, event.batch.nbytes + self.table.overhead
         if calendar.add(scheduled.place, event.first, count, size, min(scheduled.due)):
             self.added_by = number
             self.stored_messages += count
             self.stored_bytes += size
             self.total_in += count
-            self._heard(event)
-        return True
+            _note(event.producers, self.producers, MAX_PRODUCERS, self.temporary)
+            _note(event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers)
 
     def _left_calendar(self, messages: int, size: int) -> None:
         self.stored_messages -= messages
@@ -415,6 +407,7 @@ def _note(
 
 _APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
     events.MessagesAdded: QueueLog._added,
+    events.MessagesScheduled: QueueLog._scheduled,
     events.MessagesAcknowledged: QueueLog._acknowledged,
     events.MessagesReturned: QueueLog._returned,
     events.MessagesExpired: QueueLog._expired,

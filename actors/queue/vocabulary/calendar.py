@@ -66,3 +66,7 @@ class Scheduled(NamedTuple):
     def waiting_in(self, stream: int) -> Scheduled:
         """The same as a queue has it where it waits in a stream."""
         return self._replace(place=next((place for place in self.together if place.stream == stream), None))
+
+
+NOWHERE: Final = Scheduled()
+"""Nothing of a calendar."""

@@ -7,11 +7,11 @@ nothing. Recovery, replication and the first execution are thus one piece of cod
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
-from actors.queue.vocabulary.calendar import Scheduled
+from actors.queue.vocabulary.calendar import NOWHERE, Scheduled
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
 
@@ -41,8 +41,7 @@ class MessagesAdded:
         published: to which exchange, and with which routing key; None for what was sent to the queue itself.
         dropped: what is dropped for it, as the queue is over its limit with it: the oldest, and some of its own where it is more than that.
         priority: the level of the queue that they are of; 0 in a queue without levels. It is recorded by which stream has them.
-        scheduled: what it has to do with the queue's calendar; None for nothing. Of what waits there ``first`` is a position of the stream
-            that has it.
+        scheduled: what it has to do with the queue's calendar; of ``MessagesScheduled`` alone.
     """
 
     first: int
@@ -57,7 +56,18 @@ class MessagesAdded:
     published: Published | None = None
     dropped: tuple[Range, ...] = ()
     priority: int = 0
-    scheduled: Scheduled | None = None
+    scheduled: ClassVar[Scheduled | None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesScheduled(MessagesAdded):
+    """A batch was stored in the queue's calendar, or has left it for the queue.
+
+    Of what waits there ``first`` is a position of the stream that has it, and ``priority`` says which stream that is, as of what is in the
+    queue: it is the stream's number less the queue's.
+    """
+
+    scheduled: Scheduled = NOWHERE  # type: ignore[misc]  # of the others it is nothing, at no cost
 
 
 @dataclass(frozen=True, slots=True)
