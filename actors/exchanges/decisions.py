@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from actors.exchanges.definitions import Definitions, Identity, binding_bytes, exchange_bytes, identity
+from actors.exchanges.delayed import inner_kind
 from actors.exchanges.errors import (
     BoundQueueNotFoundError,
     ExchangeExistsError,
@@ -21,13 +22,15 @@ from actors.exchanges.errors import (
     ReservedExchangeError,
 )
 from actors.exchanges.hops import check_hops
-from actors.exchanges.kinds import BINDING_CHECKS, KINDS
+from actors.exchanges.kinds import ALL_KINDS, BINDING_CHECKS, KINDS
 from actors.exchanges.limits import ExchangeLimits
 from actors.exchanges.names import check_key, check_name
 from actors.exchanges.tables import Table, checked
 from actors.exchanges.vocabulary import (
     ALTERNATE,
     DEFAULT_EXCHANGE,
+    DELAYED,
+    DELAYED_TYPE,
     RESERVED_PREFIX,
     Binding,
     Bound,
@@ -82,8 +85,8 @@ class Decisions:
             ExchangeLimitError: there would be too much of something.
         """
         _check_not_default(name, "declared")
-        if not isinstance(kind, str) or kind not in KINDS:
-            raise InvalidDefinitionError(f"there is no kind of exchange {kind!r:.60}: there are {', '.join(KINDS)}")
+        if not isinstance(kind, str) or kind not in ALL_KINDS:
+            raise InvalidDefinitionError(f"there is no kind of exchange {kind!r:.60}: there are {', '.join(ALL_KINDS)}")
         there = self._definitions.exchanges.get(check_name(name))
         if there is None and name.startswith(RESERVED_PREFIX):
             raise ReservedExchangeError(
@@ -92,6 +95,8 @@ class Decisions:
             )
         kept = checked(arguments, f"arguments of exchange {name!r}", self._limits.max_arguments_bytes)
         _check_alternate(name, kept)
+        if kind == DELAYED:
+            inner_kind(kept, KINDS)
         declared = Exchange(name, kind, durable, auto_delete, internal, kept)
         if there is not None:
             _check_same(there, declared)
@@ -230,7 +235,7 @@ class Decisions:
     ) -> Binding:
         bound = self._limits.max_arguments_bytes
         kept = checked(arguments, f"arguments of a binding of exchange {exchange.name!r}", bound)
-        check = BINDING_CHECKS.get(exchange.kind)
+        check = BINDING_CHECKS.get(exchange.inner_kind)
         if check is not None:
             check(exchange.name, kept)
         return Binding(exchange.name, destination, check_key(key, "a binding's key"), kept, durable)
@@ -324,6 +329,7 @@ def _check_same(there: Exchange, declared: Exchange) -> None:
         ("durable", there.durable, declared.durable),
         ("auto_delete", there.auto_delete, declared.auto_delete),
         ("internal", there.internal, declared.internal),
+        (DELAYED_TYPE, there.inner_kind, declared.inner_kind),
         (ALTERNATE, there.alternate, declared.alternate),
     ):
         if present != wanted:

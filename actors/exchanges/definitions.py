@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from actors.exchanges.counted import Counted
-from actors.exchanges.kinds import KINDS, PREDECLARED, Matcher
+from actors.exchanges.kinds import PREDECLARED, Matcher, matcher_of
 from actors.exchanges.limits import DEFINITION_OVERHEAD_BYTES, WORD_OVERHEAD_BYTES
 from actors.exchanges.tables import Frozen, frozen, table_bytes
 from actors.exchanges.vocabulary import (
@@ -213,7 +213,7 @@ class Definitions:
 
     def _add(self, exchange: Exchange) -> None:
         self.exchanges[exchange.name] = exchange
-        self._matchers[exchange.name] = KINDS[exchange.kind]()
+        self._matchers[exchange.name] = matcher_of(exchange)
 
     def _delete(self, name: str) -> None:
         exchange = self.exchanges.get(name)

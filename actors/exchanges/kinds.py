@@ -1,4 +1,4 @@
-"""The kinds of exchanges, by their names, and the two that need no module of their own."""
+"""The kinds of exchanges, by their names, and those that need no module of their own."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from actors.exchanges.counted import Counted
+from actors.exchanges.delayed import is_delayed, waiting_queue, waits
 from actors.exchanges.headers import HeadersMatcher, check_match
 from actors.exchanges.tables import Frozen
 from actors.exchanges.topics import TopicMatcher
-from actors.exchanges.vocabulary import DEFAULT_EXCHANGE, Destination, Exchange
+from actors.exchanges.vocabulary import DEFAULT_EXCHANGE, DELAYED, Destination, Exchange
 
 
 class Matcher(Protocol):
@@ -80,6 +81,38 @@ class FanoutMatcher:
         found.update(self._all)
 
 
+class DelayedMatcher:
+    """A message that is to wait goes to the queue that waits; every other as the inner kind has it.
+
+    Args:
+        exchange: the exchange's name.
+        inner: the matcher of its inner kind.
+    """
+
+    __slots__ = ("_inner", "_waiting")
+
+    by_headers = True
+
+    def __init__(self, exchange: str, inner: Matcher) -> None:
+        self._inner = inner
+        self._waiting = Destination(waiting_queue(exchange))
+
+    def add(self, destination: Destination, key: str, arguments: Mapping[str, Any]) -> None:
+        """Take in a binding that is not there."""
+        self._inner.add(destination, key, arguments)
+
+    def remove(self, destination: Destination, key: str, arguments: Mapping[str, Any]) -> None:
+        """Forget a binding that is there."""
+        self._inner.remove(destination, key, arguments)
+
+    def match(self, keys: Sequence[str], headers: Frozen, found: dict[Destination, Any]) -> None:
+        """Put the destinations of those that match into ``found``, or the one queue in which the message waits."""
+        if waits(headers):
+            found[self._waiting] = None
+        else:
+            self._inner.match(keys, headers, found)
+
+
 KINDS: Final[dict[str, Callable[[], Matcher]]] = {
     "direct": DirectMatcher,
     "fanout": FanoutMatcher,
@@ -87,6 +120,16 @@ KINDS: Final[dict[str, Callable[[], Matcher]]] = {
     "headers": HeadersMatcher,
 }
 """What makes the matcher of each kind."""
+ALL_KINDS: Final = (*KINDS, DELAYED)
+"""What an exchange can be declared as."""
+
+
+def matcher_of(exchange: Exchange) -> Matcher:
+    """A matcher without bindings for an exchange."""
+    matcher = KINDS[exchange.inner_kind]()
+    return DelayedMatcher(exchange.name, matcher) if is_delayed(exchange) else matcher
+
+
 BINDING_CHECKS: Final[dict[str, Callable[[str, Mapping[str, Any]], None]]] = {"headers": check_match}
 """What judges the arguments of a binding, of the kinds that look at them: it is given the exchange's name and the arguments."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from actors.exchanges.definitions import Definitions
+from actors.exchanges.delayed import is_delayed, waiting_queue
 from actors.exchanges.vocabulary import DEFAULT_EXCHANGE, Destination
 
 MAX_KEPT: Final = 1_000
@@ -21,10 +22,12 @@ class Reached(NamedTuple):
     Attributes:
         queues: the names of all those to which a message may go, in order; none through the default exchange, which leads to every queue.
         by_headers: whether some exchange on the way looks at headers.
+        delays: whether messages may wait at one.
     """
 
     queues: tuple[str, ...]
     by_headers: bool
+    delays: bool = False
 
 
 class Reach:
@@ -54,7 +57,7 @@ class Reach:
     def _found(self, exchange: str) -> Reached:
         definitions = self._definitions
         queues: dict[str, None] = {}
-        by_headers = False
+        by_headers = delays = False
         seen = {exchange}
         here = [exchange]
         while here:
@@ -63,6 +66,9 @@ class Reach:
             if there is None or name == DEFAULT_EXCHANGE:
                 continue
             by_headers = by_headers or definitions.matcher(name).by_headers
+            if is_delayed(there):
+                delays = True
+                queues[waiting_queue(name)] = None
             ends = [definitions.kept(one).destination for one in definitions.bound_from(name)]
             if there.alternate is not None:
                 ends.append(Destination(there.alternate, is_exchange=True))
@@ -72,4 +78,4 @@ class Reach:
                 elif end.name not in seen:
                     seen.add(end.name)
                     here.append(end.name)
-        return Reached(tuple(sorted(queues)), by_headers)
+        return Reached(tuple(sorted(queues)), by_headers, delays)

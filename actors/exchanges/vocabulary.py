@@ -18,6 +18,11 @@ RESERVED_PREFIX: Final = "amq."
 ALTERNATE: Final = "alternate-exchange"
 """The argument of an exchange that names where goes what none of its bindings matches."""
 
+DELAYED: Final = "x-delayed-message"
+"""The kind of an exchange at which messages wait (``delayed.py``)."""
+DELAYED_TYPE: Final = "x-delayed-type"
+"""The argument of such an exchange that names its inner kind."""
+
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -26,7 +31,7 @@ class Exchange(NamedTuple):
 
     Attributes:
         name: its name.
-        kind: how it matches: ``direct``, ``fanout``, ``topic`` or ``headers``.
+        kind: how it matches: ``direct``, ``fanout``, ``topic`` or ``headers``; or `DELAYED`, whose arguments name one of these.
         durable: whether it outlives a restart.
         auto_delete: whether it is deleted with its last binding.
         internal: whether only other exchanges publish to it.
@@ -44,6 +49,11 @@ class Exchange(NamedTuple):
     def alternate(self) -> str | None:
         """The name of the exchange that gets what this one has no binding for; None where there is none."""
         return self.arguments.get(ALTERNATE)
+
+    @property
+    def inner_kind(self) -> str:
+        """How it matches, where it has messages wait before it does; else its kind."""
+        return self.kind if self.kind != DELAYED else self.arguments[DELAYED_TYPE]
 
 
 class Destination(NamedTuple):

@@ -65,7 +65,12 @@ class Distributor:
         queues: the broker's.
         storage: where they are durable; None for queues in memory.
         wall_clock: seconds since the epoch.
+
+    Attributes:
+        lost: told of messages, by the exchange's name and how many they are, that have waited at an exchange and go to no queue.
     """
+
+    lost: Callable[[str, int], None]
 
     def __init__(self, queues: Queues, storage: Storage | None, wall_clock: Callable[[], float]) -> None:
         self._queues = queues
@@ -192,6 +197,7 @@ class Distributor:
         batch: MessageBatch,
         published: Published | None = None,
         priority: int = 0,
+        ttl: float | None = None,
     ) -> int:
         """Have dead letters be in each of these queues, and in the one that they leave no more, by one record; returns the event's number.
 
@@ -205,6 +211,7 @@ class Distributor:
             batch: the messages.
             published: to which exchange, and with which routing key; None for none.
             priority: the level that they were of.
+            ttl: seconds after which they are of no use; None for what each queue declares, which is never exceeded.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -217,7 +224,7 @@ class Distributor:
         batch = batch.compact()
         added: dict[str, tuple[QueueState, MessagesAdded]] = {}
         for name, state in self._routed(names):
-            ttl_us = state.usual_timing[1]
+            ttl_us = state.usual_timing[1] if ttl is None else timing_of(state.settings, 0.0, ttl)[1]
             level = state.settings.level_of(priority)
             first = state.log.next_sequence
             event = MessagesAdded(first, batch, wall_us, ttl_us=ttl_us, published=published, priority=level)

@@ -53,6 +53,10 @@ class ExchangeCounts:
             count = self._counts[exchange] = ExchangeCount()
         return count
 
+    def lost(self, exchange: str, messages: int) -> None:
+        """Messages have waited at an exchange, and no queue takes them then."""
+        self.of(exchange).unroutable += messages
+
     def deleted(self, exchange: str) -> None:
         """An exchange is no more: another of its name begins anew."""
         count = self._counts.pop(exchange, None)

@@ -14,6 +14,8 @@ from actors.queue.exchange_publishing import ExchangePublishing
 from actors.queue.exchange_publishing import Queues as PublishedTo
 from actors.queue.letters_line import LettersLine
 from actors.queue.vocabulary.distributed import RoutesChanged
+from actors.queue.waiting_queues import Queues as Waiting
+from actors.queue.waiting_queues import WaitingQueues
 from actors.storage.durable_definitions import DurableDefinitions, MemoryDefinitions
 
 if TYPE_CHECKING:
@@ -24,16 +26,12 @@ if TYPE_CHECKING:
     from actors.exchanges.vocabulary import Binding, Event
     from actors.queue.distribution import Distributor
     from actors.queue.routed_stages import RoutedStages
-    from actors.queue.vocabulary.settings import QueueSettings
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
 
 
-class Queues(PublishedTo, Protocol):
+class Queues(PublishedTo, Waiting, Protocol):
     """What exchanges ask of the broker's queues; see ``QueueDirectory``."""
-
-    def settings_of(self, name: str) -> QueueSettings:
-        """The settings of a queue that there is."""
 
     async def durable(self) -> None:
         """Return when all that was recorded so far is durable."""
@@ -56,6 +54,7 @@ class ExchangeDirectory:
         exchanges: all of them, to be looked at, and to route by.
         publishing: what an ``ExchangeSender`` publishes by.
         held: queues whose dead letters wait for room in another; each is told once of what changes, and puts itself here again.
+        waiting: the queues in which messages wait at exchanges.
         letters: queues whose dead letters have a step to take.
     """
 
@@ -70,7 +69,9 @@ class ExchangeDirectory:
         self._queues = queues
         self._definitions: DurableDefinitions = MemoryDefinitions() if storage is None else storage
         self.exchanges = Exchanges(self._is_durable, limits, self._definitions.definitions)
+        self.waiting = WaitingQueues(queues, self.exchanges)
         self.publishing = ExchangePublishing(self.exchanges, queues, distributor, storage, stages)
+        distributor.lost = self.publishing.counts.lost
         self.held: dict[LoopActorRef[Any], None] = {}
         self.letters = LettersLine()
 
@@ -147,7 +148,9 @@ class ExchangeDirectory:
             StorageError: it cannot be recorded. Nothing has changed.
         """
         events = self.exchanges.decide.queue_deleted(name)
+        waited = self.waiting.before(events)
         self._definitions.change_definitions(events, number)
+        self.waiting.after(waited)
         if events:
             self._changed()
 
@@ -158,7 +161,9 @@ class ExchangeDirectory:
         return bool(events)
 
     def _carry_out(self, events: tuple[Event, ...]) -> None:
+        waited = self.waiting.before(events)
         self._definitions.change_definitions(events)
+        self.waiting.after(waited)
         if events:
             self._changed()
 
@@ -173,4 +178,6 @@ class ExchangeDirectory:
                 queue.tell(RoutesChanged())
 
     def _is_durable(self, name: str) -> bool | None:
-        return self._queues.settings_of(name).durable if name in self._queues else None
+        # Nobody publishes to a queue that waits for an exchange, nor binds it: its name has a blank, and no other has.
+        state = None if " " in name else self._queues.state(name)
+        return None if state is None else state.settings.durable

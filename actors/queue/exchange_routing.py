@@ -9,6 +9,7 @@ from actors.errors import InvalidRequestError
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.message_tables import table_of
 from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
+from actors.queue.exchange_delays import Way, each_way, waiting_parts
 from actors.queue.state.routed import Routed
 from actors.queue.state.senders import PRODUCER_BYTES
 from actors.queue.vocabulary.distributed import OfferCopies, Unroutable
@@ -63,7 +64,8 @@ class Routing:
                 self._add(offered, known, queues, 0, batch.count)
             self._end(offered, lost)
             return None
-        return self._steps(offered, known)
+        delays = self._exchanges.reached(sender.exchange).delays
+        return (self._delayed_steps if delays else self._steps)(offered, known)
 
     def _steps(self, offered: Offered, known: Known | None) -> Iterator[None]:
         sequence = offered.offer.sequence
@@ -77,6 +79,34 @@ class Routing:
                     lost.append((sequence + start, stop - start))
             yield
         self._end(offered, lost)
+
+    def _delayed_steps(self, offered: Offered, known: Known | None) -> Iterator[None]:
+        """As `_steps`, where messages may wait."""
+        batch, sender = offered.offer.batch, offered.sender
+        lost: list[tuple[int, int]] = []
+        further = _further(offered)
+        own = [b""] * batch.count if batch.keys is None else batch.keys.tolist()
+        start, before = 0, None
+        for at, way in enumerate(each_way(self._exchanges, offered, ((_text(key, sender), *further) for key in own))):
+            if before is not None and way != before:
+                self._add_way(offered, known, before, start, at, lost)
+                start = at
+            before = way
+            yield
+        if before is not None:
+            self._add_way(offered, known, before, start, batch.count, lost)
+        self._end(offered, lost)
+
+    def _add_way(
+        self, offered: Offered, known: Known | None, way: Way, start: int, stop: int, lost: list[tuple[int, int]]
+    ) -> None:
+        """Some messages go the same way."""
+        if way.queues:
+            self._add(offered, known, way.queues, start, stop)
+        if way.waiting:
+            offered.parts += waiting_parts(offered, known, way, start, stop)
+        elif not way.queues:
+            lost.append((offered.offer.sequence + start, stop - start))
 
     def _add(self, offered: Offered, known: Known | None, queues: tuple[str, ...], start: int, stop: int) -> None:
         """Some messages go to these queues: to those of them that have not stored them."""

@@ -6,6 +6,8 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from actors.queue.waiting_queues import look_for_waiting
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -32,6 +34,7 @@ def found_queues(
     """
     _keep_one_a_name(storage)
     _forget_transient(storage, exchanges)
+    look_for_waiting(storage, exchanges.exchanges, default(""))
     for stored in storage.queues:
         wanted = declared.get(stored.name, stored.settings)
         if wanted is not None and wanted.dead_letter_queue == stored.name:

@@ -370,7 +370,7 @@ class LettersOut:
             if not count:
                 return full
             if count < len(batch):
-                batch, ranges = batch.slice(0, count), _first(ranges, count)
+                batch, ranges = batch.slice(0, count), first_of(ranges, count)
         try:
             if names != OWN:
                 sent, said = batch, letter.published
@@ -426,7 +426,7 @@ def parts_of(queues: Iterable[Names], batch: MessageBatch, first: int) -> Iterat
         start = stop
 
 
-def _first(ranges: Iterable[Range], count: int) -> tuple[Range, ...]:
+def first_of(ranges: Iterable[Range], count: int) -> tuple[Range, ...]:
     """The first ``count`` numbers of ranges."""
     found = []
     for start, stop in ranges:

@@ -13,7 +13,6 @@ import pykka
 from actors.errors import DiskBehindError, InboxOverflowError, QueueError, QueueGoneError, StorageError
 from actors.queue.changes import Changes
 from actors.queue.letters_line import LettersStep
-from actors.queue.letters_out import LettersOut, Routes
 from actors.queue.measures import Measures
 from actors.queue.moves_out import Move, MovesOut
 from actors.queue.operations.browsing import describe
@@ -27,11 +26,13 @@ from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary import commands, distributed, letters, moves, replies, takes
 from actors.queue.vocabulary.commands import Left, OfferBatch
 from actors.queue.vocabulary.distributed import AwaitRoom, BatchRead, RoomMade, RoutesChanged, StoredBeside
+from actors.queue.waited_out import letters_out
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_future import LaterReply
 from actors.runtime.supervision import Supervision
 
 if TYPE_CHECKING:
+    from actors.queue.letters_out import Routes
     from actors.queue.queue_state import QueueState
     from actors.queue.vocabulary.replies import Connection
     from actors.queue.vocabulary.statistics import QueueStatistics
@@ -83,9 +84,8 @@ _TICK, _STORE, _DURABLE = _Tick(), _Store(), _Durable()
 class QueueActor(LoopActor):
     """One queue. What it is told and what it tells is in ``actors.queue.vocabulary``.
 
-    A connection is the ref that its messages carry; it is watched, and detached when its actor stops, or when its inbox
-    is full. The state survives a failing handler: what was in flight is ready again, and the connections, which
-    cannot know what became of their messages, are told to end.
+    A connection is the ref that its messages carry; it is watched, and detached when its actor stops, or its inbox is full. The state
+    survives a failing handler: what was in flight is ready again, and the connections, which cannot know what became of it, are to end.
 
     What leaves it waits in a gate for the events it depends on to be durable, so nobody acts on what a crash could undo.
 
@@ -126,7 +126,7 @@ class QueueActor(LoopActor):
         self._moves = MovesOut(state, self._output)
         # Nobody waits for a sync of what a transient queue stores, and its thread least of all.
         self._begin_alone = storage.begin_alone if storage is not None and state.settings.durable else None
-        self._letters = LettersOut(state, self._output, routes)
+        self._letters = letters_out(state, self._output, routes)
         self._refused = RefusedLetters()
         # Queues with dead letters for this one, which was full.
         self._awaited: dict[commands.Ref, None] = {}

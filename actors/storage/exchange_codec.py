@@ -8,6 +8,7 @@ what is durable of the definitions, with the queue that was deleted in the same 
     [2, number, binding]       it was bound
     [3, number, binding]       it was unbound
     [4, number, name]          a queue was deleted
+    [5, number, exchange]      one at which messages wait was declared: a program that knows of none refuses the directory
 
 ``number`` counts the changes. An exchange is ``[name, kind, auto-delete, internal, arguments]``, and a binding ``[source, destination,
 whether that is an exchange, key, arguments]``. Both are durable, or they would not be here. A checkpoint has ``[number of changes,
@@ -26,6 +27,7 @@ from typing import Any, Final, TypeAlias
 import msgpack
 
 from actors.errors import StorageError
+from actors.exchanges.delayed import is_delayed
 from actors.exchanges.vocabulary import (
     Binding,
     Bound,
@@ -128,7 +130,7 @@ def _binding(fields: Fields) -> Binding:
 
 def _change(event: Event) -> Fields:
     if isinstance(event, ExchangeDeclared):
-        return [0, event.number, _exchange_fields(event.exchange)]
+        return [5 if is_delayed(event.exchange) else 0, event.number, _exchange_fields(event.exchange)]
     if isinstance(event, ExchangeDeleted):
         return [1, event.number, event.name]
     if isinstance(event, Bound):
@@ -144,4 +146,5 @@ _CHANGES: Final[dict[int, Callable[[int, Any], Event]]] = {
     2: lambda number, fields: Bound(number, _binding(fields)),
     3: lambda number, fields: Unbound(number, _binding(fields)),
     4: QueueUnbound,
+    5: lambda number, fields: ExchangeDeclared(number, _exchange(fields)),
 }

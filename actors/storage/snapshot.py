@@ -14,7 +14,8 @@ Version 5 is written while a queue has a stage that is written through an exchan
 Version 6 is written while the map has schedules, which an older program would keep, and never carry out.
 Version 7 is written while a queue has levels, with schedules or without. Of such a one ``acknowledged`` is empty, and ``levels`` has of
 each level number, messages stored, and ranges that are acknowledged in it.
-Version 8 is written while a queue has a calendar, with levels or without: ``calendar`` has of each of its streams number, width and index
+Version 8 is written while there is an exchange at which messages wait, with all of these or without.
+It is written too while a queue has a calendar, with levels or without: ``calendar`` has of each of its streams number, width and index
 of the slot, next position, messages, bytes and when the first was due, and ranges of positions that have left.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
@@ -32,6 +33,7 @@ import msgpack
 
 from actors.errors import StorageError
 from actors.exchanges.definitions import Definitions
+from actors.exchanges.delayed import is_delayed
 from actors.queue.state.calendar import Calendar
 from actors.queue.state.leveled_log import LeveledLog
 from actors.queue.state.log import QueueLog, Stage
@@ -60,8 +62,8 @@ SCHEDULES_VERSION = 6
 """Of one whose map has schedules, with all of these or without."""
 LEVELS_VERSION = 7
 """Of one that has a queue with levels, with all of these or without."""
-CALENDAR_VERSION = 8
-"""Of one that has a queue with a calendar, with all of these or without."""
+CALENDAR_VERSION = DELAYED_VERSION = 8
+"""Of one that has a queue with a calendar, or an exchange at which messages wait, with all of these or without."""
 READABLE = frozenset(
     {
         1,
@@ -71,7 +73,7 @@ READABLE = frozenset(
         NUMBERS_VERSION,
         SCHEDULES_VERSION,
         LEVELS_VERSION,
-        CALENDAR_VERSION,
+        DELAYED_VERSION,
     }
 )
 """Versions that this program can begin with."""
@@ -151,6 +153,8 @@ def encoded(snapshot: Snapshot) -> Iterator[bytes]:
         version = LEVELS_VERSION
     if any(queue.log.calendar is not None for queue in queues):
         version = CALENDAR_VERSION
+    if exchanged and any(map(is_delayed, snapshot.definitions.exchanges.values())):
+        version = DELAYED_VERSION
     head = _map(
         packer,
         ("version", pack(version)),
@@ -180,7 +184,7 @@ def decode_snapshot(payload: bytes, table: Callable[[int, int | None], EntryTabl
         fields = unpack(payload)
         if fields["version"] not in READABLE:
             raise StorageError(
-                f"a checkpoint of version {fields['version']}; this program knows version {CALENDAR_VERSION}"
+                f"a checkpoint of version {fields['version']}; this program knows version {DELAYED_VERSION}"
             )
         queues = [_stored(queue, table) for queue in fields["queues"]]
         versions = CommittedVersions((writer, version) for writer, version in fields.get("writers", ()))

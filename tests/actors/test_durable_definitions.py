@@ -54,7 +54,7 @@ NUMBERS = st.integers(1, 2**63)
 EXCHANGES = st.builds(
     Exchange,
     TEXTS,
-    st.sampled_from(["direct", "fanout", "topic", "headers"]),
+    st.sampled_from(["direct", "fanout", "topic", "headers", "x-delayed-message"]),
     st.just(True),
     st.booleans(),
     st.booleans(),

@@ -399,7 +399,7 @@ def test_a_checkpoint_of_the_version_before_is_read_and_one_of_a_newer_version_r
     again = decode_snapshot(msgpack.packb(old), lambda _number, _levels: log.table)
     assert (again.store_id, again.queues[0].log.stages, len(again.versions)) == (1, {}, 0)
     with pytest.raises(StorageError, match="version 9; this program knows version 8"):
-        decode_snapshot(msgpack.packb({**fields, "version": 8}), lambda _number, _levels: log.table)
+        decode_snapshot(msgpack.packb({**fields, "version": 9}), lambda _number, _levels: log.table)
 
 
 class LossyJournal:

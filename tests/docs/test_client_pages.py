@@ -32,7 +32,17 @@ from transport.errors import InvalidNameError
 from transport.testing import HostedBroker
 from transport.wire.field_checks import MAX_REASON_BYTES
 
-PAGES = ("sender", "receiver", "delivery", "administration", "queue", "ledger", "exchanges", "schedules")
+PAGES = (
+    "sender",
+    "receiver",
+    "delivery",
+    "administration",
+    "queue",
+    "ledger",
+    "exchanges",
+    "delayed-exchanges",
+    "schedules",
+)
 CLIENTS = {"sender": Sender, "receiver": Receiver, "administration": Administration}
 PROGRAMS = [
     pytest.param(program, id=f"{page}-{n}") for page in PAGES for n, program in enumerate(programs(DOCS / f"{page}.md"))

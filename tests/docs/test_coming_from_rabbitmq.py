@@ -36,11 +36,11 @@ def test_every_command_of_the_page_is_taken_by_a_broker_in_which_its_names_are_k
                 if "declare_exchange" in command:
                     await broker.delete_exchange("logs")
                 await eval(command, {"broker": broker})
-                for exchange in ("logs", "all", "orders"):
+                for exchange in ("logs", "all", "orders", "later"):
                     await absent(broker, "delete_exchange", exchange)
                 await absent(broker, "delete_queue", "work")
 
-    assert len(COMMANDS) == 9
+    assert len(COMMANDS) == 10
     with HostedBroker() as running:
         asyncio.run(main(running.send_address))
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from actors.exchanges.delayed import DELAY
 from actors.exchanges.errors import ExchangeNotFoundError
 from actors.exchanges.vocabulary import ALTERNATE, Destination
 from transport.broker.exchange_listings import binding_rows, exchange_rows
@@ -62,7 +63,8 @@ async def exchange_route(commands: Commands, arguments: Options) -> Any:
     """Where a message would go that is published with this key and these headers; nothing is published."""
     name = string_of(arguments, "name")
     key = "" if arguments.get("key") is None else string_of(arguments, "key")
-    queues = commands.exchanges.exchanges.route(name, (key,), table_of(arguments, "headers"), outside=False)
+    headers = {each: value for each, value in (table_of(arguments, "headers") or {}).items() if each != DELAY}
+    queues = commands.exchanges.exchanges.route(name, (key,), headers, outside=False)
     return {"name": name, "key": key, "queues": list(queues)}
 
 

@@ -34,6 +34,7 @@ async def exchange_rows(of: Listed, after: Key | None, only: str | None = None) 
                 "published": count.published,
                 "unroutable": count.unroutable,
                 "returned": count.returned,
+                "waiting": directory.waiting.messages(exchange),
             },
         )
 
@@ -41,7 +42,8 @@ async def exchange_rows(of: Listed, after: Key | None, only: str | None = None) 
 def exchange_sums(directory: ExchangeDirectory) -> dict[str, int]:
     """What ``stats`` says of all exchanges together; how many there are is beside those of every broker."""
     there, count = directory.exchanges.statistics(), directory.publishing.counts.total()
-    return {"exchanges": there.exchanges, "bindings": there.bindings} | asdict(count)
+    waiting = {"waiting": directory.waiting.all_messages()}
+    return {"exchanges": there.exchanges, "bindings": there.bindings} | asdict(count) | waiting
 
 
 async def binding_rows(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pykka import ActorDeadError
 
 from actors import GetStatistics, InboxOverflowError, QueueDirectory, ask
+from actors.exchanges.delayed import is_waiting_queue
 from actors.queue.operations.browsing import IN_LINE
 from transport.errors import LimitExceededError, RemoteProtocolError
 from transport.security.principal import ANYONE, BROKER_RIGHTS, grants_of, name_of
@@ -327,7 +328,7 @@ def _key(after: object, kinds: tuple[type, ...]) -> Key | None:
 
 
 def _names(of: Listed, after: str | None, inclusive: bool = False) -> list[str]:
-    names = list(of.queues)
+    names = [name for name in of.queues if not is_waiting_queue(name)]
     if after is None:
         return names
     start = bisect_left(names, after)

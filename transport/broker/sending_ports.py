@@ -45,7 +45,7 @@ class SendingPort(Port):
         temporary = hello.options.get("temporary", False)
         if type(temporary) is not bool:
             raise RemoteProtocolError(f"HELLO: temporary is {wire.brief(temporary)}, not true or false")
-        self._operations = operations
+        self._until = operations.delay_until
         self.actor = self._attached(operations, hello, temporary)
 
     def _attached(self, operations: Operations, hello: wire.Hello, temporary: bool) -> LoopActorRef[Any]:
@@ -66,9 +66,8 @@ class SendingPort(Port):
         batch, actor = frame.batch, self.actor
         if batch.nbytes > MAX_BODY_BYTES:
             raise FrameTooLargeError(batch.nbytes, MAX_BODY_BYTES, what="SEND body")
-        timing = Timing.from_properties(frame.properties)
-        delay = timing.delay if timing.deliver_at is None else timing.delay_by(self._operations.delay_until)
-        actor.deliver(OfferBatch(frame.sequence, batch, delay, timing.ttl, actor, timing.priority or 0))
+        timing = Timing.from_properties(frame.properties, self._until)
+        actor.deliver(OfferBatch(frame.sequence, batch, timing.delay, timing.ttl, actor, timing.priority or 0))
 
     def _asked(self, actor: LoopActorRef[Any], frame: wire.Frame) -> None:
         """WHY, and TALLY."""

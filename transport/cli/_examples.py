@@ -126,6 +126,10 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "exchange create": (
         Example("penstock exchange create orders --kind topic", "Declare one that goes by patterns."),
         Example("penstock exchange create news --kind fanout --alternate rest", "What nobody takes goes to another."),
+        Example(
+            "penstock exchange create later --kind topic --delayed",
+            "What is sent with a delay waits before it is routed.",
+        ),
     ),
     "exchange delete": (
         Example("penstock exchange delete orders", "Delete it, with its bindings; the queues stay."),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Take over what RabbitMQ has exported.")
 
 VERB = "definitions import"
+DELAYED, DELAYED_TYPE = "x-delayed-message", "x-delayed-type"
 
 
 class There(NamedTuple):
@@ -182,12 +183,16 @@ def _exchange(wanted: WantedExchange, there: There) -> Step:
             auto_delete=wanted.auto_delete,
             internal=wanted.internal,
             alternate=wanted.alternate,
+            delayed=wanted.delayed,
         )
 
     facts = there.exchanges.get(wanted.name)
     if facts is None:
         return Step(f"exchange {wanted.name}", make, None)
-    is_there = facts | {"alternate": (facts.get("arguments") or {}).get("alternate-exchange")}
+    arguments = facts.get("arguments") or {}
+    is_there = facts | {"alternate": arguments.get("alternate-exchange"), "delayed": facts.get("kind") == DELAYED}
+    if is_there["delayed"]:
+        is_there["kind"] = arguments.get(DELAYED_TYPE)
     different = [
         f"{key.replace('_', ' ')} is {_shown(is_there.get(key))}, the file has {_shown(value)}"
         for key, value in wanted._asdict().items()

@@ -44,10 +44,12 @@ WIDE: tuple[Column, ...] = (
     ("internal", "internal"),
     *SHORT[3:],
     ("returned", "returned", written.count),
+    ("waiting", "waiting", written.count),
     ("arguments", "arguments"),
 )
 """A broker counts since its start."""
 ALTERNATE = "alternate-exchange"
+DELAYED, DELAYED_TYPE = "x-delayed-message", "x-delayed-type"
 
 
 @app.command("list")
@@ -120,10 +122,19 @@ async def create_exchange(
             callback=check_exchange,
         ),
     ] = None,
+    delayed: Annotated[
+        bool, typer.Option("--delayed", help="Messages with a delay wait before it routes them.")
+    ] = False,
 ) -> None:
     """Declare an exchange. One that is there must be the same."""
     made = await administration.declare_exchange(
-        exchange, kind, durable=not not_durable, auto_delete=auto_delete, internal=internal, alternate=alternate
+        exchange,
+        kind,
+        durable=not not_durable,
+        auto_delete=auto_delete,
+        internal=internal,
+        alternate=alternate,
+        delayed=delayed,
     )
     done = "created" if made else "is there already"
     typer.echo(f"exchange {exchange} {done} at {administration.address}")
@@ -176,18 +187,33 @@ def _flags(facts: Facts) -> list[str]:
     """What is said of an exchange that is not as most are."""
     flags = [] if facts.get("durable", True) else ["not durable"]
     flags += [name.replace("_", "-") for name in ("auto_delete", "internal") if facts.get(name)]
+    if (delayed := _inner(facts)) is not None:
+        flags.append(f"delays {delayed}")
     alternate = _alternate(facts)
     return [*flags, f"alternate {alternate}"] if alternate is not None else flags
 
 
 def _page(facts: Facts) -> list[tuple[str, str]]:
     found = [(key.replace("_", "-"), cell(facts.get(key))) for key in ("kind", "durable", "auto_delete", "internal")]
+    if (delayed := _inner(facts)) is not None:
+        found[:1] = [("kind", cell(delayed)), ("delayed", cell(True))]
     if (alternate := _alternate(facts)) is not None:
         found.append(("alternate", cell(alternate)))
     found += [(key, cell(facts.get(key))) for key in ("published", "unroutable", "returned")]
+    if delayed is not None:
+        found.append(("waiting", cell(facts.get("waiting"))))
     return found
 
 
 def _alternate(facts: Facts) -> Any:
+    return _argument(facts, ALTERNATE)
+
+
+def _inner(facts: Facts) -> Any:
+    """The kind by which an exchange routes what has waited; None of one where nothing waits."""
+    return _argument(facts, DELAYED_TYPE) if facts.get("kind") == DELAYED else None
+
+
+def _argument(facts: Facts, name: str) -> Any:
     arguments = facts.get("arguments")
-    return arguments.get(ALTERNATE) if isinstance(arguments, dict) else None
+    return arguments.get(name) if isinstance(arguments, dict) else None

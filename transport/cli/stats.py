@@ -85,6 +85,7 @@ def statistics_lines(figures: Facts, address: str, width: int | None, *, wide: b
             written.counted(int(exchanges.get(key) or 0), key.removesuffix("s")) for key in ("exchanges", "bindings")
         ]
         about += [f"{written.count(exchanges.get(key) or 0)} {key}" for key in ("published", "unroutable", "returned")]
+        about += [f"{written.count(waiting)} waiting"] if (waiting := exchanges.get("waiting")) else []
         lines.append("  " + ", ".join(about))
     lines += ["", *queue_lines(figures.get("queues") or [], QUEUE_FIGURES if wide else SHORT, width)]
     if storage := figures.get("storage"):

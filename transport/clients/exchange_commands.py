@@ -52,6 +52,7 @@ class ExchangeCommands(ABC):
         auto_delete: bool = False,
         internal: bool = False,
         alternate: str | None = None,
+        delayed: bool = False,
     ) -> bool:
         """An exchange is to be there; one that is there must be the same. Returns whether it was made.
 
@@ -62,6 +63,7 @@ class ExchangeCommands(ABC):
             auto_delete: whether it is deleted with its last binding.
             internal: whether only other exchanges publish to it.
             alternate: the exchange that gets what none of its bindings takes.
+            delayed: whether messages wait before it routes them, each for its delay (RabbitMQ's ``x-delayed-message``).
 
         Raises:
             BrokerError: ``already-exists`` as another, ``protocol-error`` for an unknown kind, ``forbidden``, or a limit.
@@ -69,8 +71,13 @@ class ExchangeCommands(ABC):
         """
         said = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
         arguments: Facts = {"name": check_name(name, "exchange"), "kind": kind, **said}
+        table: Facts = {}
+        if delayed:
+            arguments["kind"], table["x-delayed-type"] = "x-delayed-message", kind
         if alternate is not None:
-            arguments["arguments"] = json.dumps({"alternate-exchange": check_name(alternate, "exchange")})
+            table["alternate-exchange"] = check_name(alternate, "exchange")
+        if table:
+            arguments["arguments"] = json.dumps(table)
         return has_changed(await self._command("exchange.create", arguments))
 
     async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:

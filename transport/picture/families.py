@@ -76,6 +76,7 @@ QUEUES_FAILED: Final = _all("queues_failed", GAUGE, "Queues that failed for good
 QUEUES_HELD_BACK: Final = _all(
     "queues_held_back", GAUGE, "Queues that are held back at this moment, by what holds them back."
 )
+WAITING: Final = _all("messages_waiting", GAUGE, "Messages that wait at exchanges for their delay.")
 EXCHANGES: Final = _all("exchanges", GAUGE, "Exchanges that there are, beside those of every broker.")
 BINDINGS: Final = _all("bindings", GAUGE, "Bindings from exchanges.")
 PUBLISHED: Final = {
@@ -167,6 +168,7 @@ QUEUE_HELD_BACK: Final = Family(
 )
 OF_AN_EXCHANGE: Final = (
     Family("penstock_exchange_bindings", GAUGE, "Bindings from this exchange."),
+    Family("penstock_exchange_messages_waiting", GAUGE, "Messages that wait at this exchange for their delay."),
     *(
         Family(f"penstock_exchange_messages_{name}_total", COUNTER, f"{text}: of this exchange, {SINCE}.")
         for name, text in PUBLISHED.items()
@@ -182,6 +184,7 @@ EVERY: Final = (
     QUEUES_HELD_BACK,
     EXCHANGES,
     BINDINGS,
+    WAITING,
     *PUBLISHED_TOTALS,
     SCHEDULES,
     SCHEDULES_WAITING,

@@ -214,6 +214,7 @@ class Metrics:
             await slices.begin()
             directory = self._queues.exchanges
             bindings, counts = directory.exchanges.binding_count_from, directory.publishing.counts.read
+            waiting = directory.waiting.at
             names = sorted(each.name or DEFAULT_EXCHANGE_LABEL for each in directory.exchanges)
             found, more = await _chosen(names, asked, slices)
             samples: list[list[tuple[Sequence[Label], Value]]] = [[] for _ in families.OF_AN_EXCHANGE]
@@ -221,7 +222,7 @@ class Metrics:
                 for shown in part:
                     name = "" if shown == DEFAULT_EXCHANGE_LABEL else shown
                     count, label = counts(name), (("exchange", shown),)
-                    figures = bindings(name), *(getattr(count, each) for each in families.PUBLISHED)
+                    figures = bindings(name), waiting(name), *(getattr(count, each) for each in families.PUBLISHED)
                     for column, figure in zip(samples, figures, strict=True):
                         column.append((label, figure))
                 await slices.pause()
@@ -241,6 +242,7 @@ class Metrics:
         there, count = directory.exchanges.statistics(), directory.publishing.counts.total()
         pieces.add(text.single(families.EXCHANGES, there.exchanges))
         pieces.add(text.single(families.BINDINGS, there.bindings))
+        pieces.add(text.single(families.WAITING, directory.waiting.all_messages()))
         for name, family in zip(families.PUBLISHED, families.PUBLISHED_TOTALS, strict=True):
             pieces.add(text.single(family, getattr(count, name)))
 

@@ -150,8 +150,8 @@ class Timing:
         return properties
 
     @classmethod
-    def from_properties(cls, properties: Options | None) -> Timing:
-        """What SEND's ``properties`` say.
+    def from_properties(cls, properties: Options | None, until: Callable[[float], float] | None = None) -> Timing:
+        """What SEND's ``properties`` say; where ``until`` gives the delay until a time, a time is said as a delay.
 
         Raises:
             RemoteProtocolError: an unknown property, or a value that is no integer or out of its range.
@@ -170,7 +170,11 @@ class Timing:
         at_ms = _whole(DELIVER_AT, properties.get(DELIVER_AT), 0, MAX_DELIVER_AT_MS)
         if at_ms is not None and delay_ms is not None:
             raise RemoteProtocolError(f"SEND has both properties {DELAY} and {DELIVER_AT}; one of them says when")
-        return cls(_seconds(delay_ms), _seconds(ttl_ms), priority, _seconds(at_ms))
+        at = _seconds(at_ms)
+        if at is not None and until is not None:
+            # One that is too long is the queue's to refuse, as of everybody's.
+            return cls(min(until(at), MAX_DELAY_SECONDS), _seconds(ttl_ms), priority)
+        return cls(_seconds(delay_ms), _seconds(ttl_ms), priority, at)
 
 
 NO_TIMING = Timing()

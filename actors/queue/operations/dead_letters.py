@@ -17,9 +17,11 @@ import msgpack
 
 from actors.batch import OFFSET_BYTES, BinaryColumn, MessageBatch, readable_headers, unpack_headers
 from actors.errors import BatchError
+from actors.exchanges.delayed import is_waiting_queue
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.message_tables import may_have_further
 from actors.limits import MAX_NAME_BYTES
+from actors.queue.operations.passing_on import pass_on
 from actors.queue.state.entries import OVER_LIMIT, TOO_LATE
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import merged
@@ -279,6 +281,9 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
 
     Its messages get headers that say why they are dead, so of a span of many small ones it is the first only, and the rest waits.
     """
+    if is_waiting_queue(core.name):
+        pass_on(core, span, now)
+        return
     reason, error = _why(span)
     entry, to = span.entry, core.settings.dead_letter_queue
     batch = entry.part(span.start, span.stop)

@@ -28,6 +28,7 @@ from actors.queue.vocabulary.settings import MAX_DELAYED
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
+    from actors.queue.state.feeder import Feeder
     from actors.queue.state.senders import Producers
     from actors.queue.vocabulary.commands import AttachSender, OfferBatch, RequestCapacity
     from actors.queue.vocabulary.replies import Connection
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.stages import StageKey
 
 
-WAITS: Final = ("waits",)
-"""In the place of the shape of what has no number before it is due."""
+WAITS: Final = "it waits in the calendar"
+"""In the place of why it is rejected, of what has no number before it is due."""
 NO_TIMING = "a message that is staged has no delay or time to live of its own: declare the queue with them"
 
 
@@ -151,7 +152,8 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
     core.note_time(now, wall_us)
     core.capacity.pass_time(now)
     first = core.log.next_sequence
-    refused, incoming = _store_groups(core, incoming, now, wall_us)
+    refused = _store_groups(core, [item for item in incoming if item.new], now, wall_us)
+    incoming = incoming if core.feeder is None else _with_waiting(core.feeder, incoming)
     gone: set[Sender] = set()
     for item in incoming:
         if refused and item.sender in refused:
@@ -162,14 +164,12 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
                 continue
         # A batch that was stored before is confirmed behind all that came before it, which is when it is durable at the latest.
         number = None if item.known or item.rejected is not None else first
-        sent = SentMessages(item.up_to, number, item.rejected, item.shape is WAITS)
-        core.effects.append(Tell(item.sender.connection, sent, core.last_event))
+        core.effects.append(
+            Tell(item.sender.connection, SentMessages(item.up_to, number, item.rejected), core.last_event)
+        )
         first += item.new
         if item.rejected is not None:
-            if item.sender.stage is not None:
-                refuse_sender(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
-            elif lets_die(core, item.rejected):
-                refuse(core, item.batch, None, wall_us, item.level)
+            _without_number(core, item, first, now, wall_us)
     for sender, (_, error) in refused.items():
         refuse_sender(core, sender, error, now)
     dispatch(core, now)
@@ -178,35 +178,47 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
     core.grant()
 
 
+def _with_waiting(feeder: Feeder, incoming: list[Incoming]) -> list[Incoming]:
+    """What was accepted, of which that is not new to the queue's numbers which waits in the calendar."""
+    if not (waiting := feeder.came):
+        return incoming
+    feeder.came = set()
+    return [item._replace(new=0, rejected=WAITS) if id(item) in waiting else item for item in incoming]
+
+
+def _without_number(core: QueueCore, item: Incoming, first: int, now: float, wall_us: int) -> None:
+    """What was just told of something holds that is rejected, or waits in the calendar."""
+    assert item.rejected is not None
+    if item.rejected is WAITS:
+        sent = SentMessages(item.up_to, first, None, waits=True)
+        core.effects[-1] = Tell(item.sender.connection, sent, core.last_event)
+    elif item.sender.stage is not None:
+        refuse_sender(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
+    elif lets_die(core, item.rejected):
+        refuse(core, item.batch, None, wall_us, item.level)
+
+
 def _store_groups(
     core: QueueCore, incoming: list[Incoming], now: float, wall_us: int
-) -> tuple[dict[Sender, tuple[Incoming, QueueError]], list[Incoming]]:
-    """Store what was accepted.
+) -> dict[Sender, tuple[Incoming, QueueError]]:
+    """Store what was accepted; returns the senders of which something cannot be, with the first of it and why.
 
-    Returns:
-        the senders of which something cannot be, with the first of it and why: what else such a sender sent is not stored either, for its
-        numbers would have a gap; and all of ``incoming``, of which what waits in the calendar has no number, and the shape `WAITS`.
+    What else such a sender sent is not stored either: its numbers would have a gap.
     """
     refused: dict[Sender, tuple[Incoming, QueueError]] = {}
-    waiting: set[int] | None = None
-    for group in groups([item for item in incoming if item.new]):
+    for group in groups(incoming):
         kept = [item for item in group if item.sender not in refused] if refused else group
         if not kept:
             continue
         try:
-            if _store_group(core, kept, now, wall_us):
-                waiting = waiting or set()
-                waiting.update(map(id, kept))
+            _store_group(core, kept, now, wall_us)
         except QueueError as error:
             for item in kept:
                 refused.setdefault(item.sender, (item, error))
-    if waiting is not None:
-        incoming = [item._replace(new=0, shape=WAITS) if id(item) in waiting else item for item in incoming]
-    return refused, incoming
+    return refused
 
 
-def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: int) -> bool:
-    """Store a group; returns whether it waits in the calendar."""
+def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: int) -> None:
     log = core.log
     if len(group) == 1:
         sender = group[0].sender
@@ -221,11 +233,12 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
     batch, level = joined(group), group[0].level
     if core.drops and stage is None and not delay_us:
         _store_dropping(core, MessagesAdded(first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level))
-        return False
+        return
     if delay_us and stage is None and waits_long(core, delay_us):
         added = MessagesAdded(first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level)
         schedule(core, added, delay_us, now)
-        return True
+        core.feed_calendar().came.update(map(id, group))
+        return
     core.commit(MessagesAdded(first, batch, wall_us, known, delay_us, ttl_us, stage, passing, priority=level))
     count = log.next_sequence - first
     if stage is not None:
@@ -238,7 +251,6 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
         core.ready.add(log.next_sequence, count)
     if ttl_us is not None:
         core.ttl_below = log.next_sequence
-    return False
 
 
 def _store_dropping(core: QueueCore, added: MessagesAdded) -> None:

@@ -49,12 +49,14 @@ class Feeder:
         reading: whether a slot is open and not read to its end.
         runs: what was read of it and is not sorted; ``messages`` and ``bytes`` are how much that is.
         groups: what was sorted and has not moved, the first last.
+        came: the identities of what was just accepted and waits in the calendar.
     """
 
-    __slots__ = ("at", "bytes", "groups", "messages", "position", "reading", "runs", "stop", "stream")
+    __slots__ = ("at", "bytes", "came", "groups", "messages", "position", "reading", "runs", "stop", "stream")
 
     def __init__(self) -> None:
         self.at: float | None = None
+        self.came: set[int] = set()
         self.stream = 0
         self.reading = False
         self.position = self.stop = self.messages = self.bytes = 0

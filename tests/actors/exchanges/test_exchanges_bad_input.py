@@ -44,10 +44,10 @@ def endless() -> list[Any]:
     return array
 
 
-@pytest.mark.parametrize("kind", ["", "x-delayed-message", "Topic", "topic ", None, 3, ["topic"], "k" * 10_000])
+@pytest.mark.parametrize("kind", ["", "x-consistent-hash", "Topic", "topic ", None, 3, ["topic"], "k" * 10_000])
 def test_an_unknown_kind_is_refused_with_those_that_there_are(kind: Any) -> None:
     error = refused(told(), "declare", "f", kind)
-    assert str(error).endswith("there are direct, fanout, topic, headers")
+    assert str(error).endswith("there are direct, fanout, topic, headers, x-delayed-message")
 
 
 @pytest.mark.parametrize("name", ["a b", "a\n", "\ud800", "n" * 256, "é" * 128, None, 3, b"e", ["e"], "\u202e"])

@@ -34,7 +34,21 @@ KEYS = st.sampled_from(["", "k", "k.l", "*", "#", "k.#"])
 ARGUMENTS = st.sampled_from(
     [{}, {"a": 1}, {"a": "1", "x-match": "any"}, {"x-a": None, "a": [1], "x-match": "any-with-x"}]
 )
-HEADERS = st.sampled_from([None, {}, {"a": 1}, {"a": "1"}, {"a": [1]}, {"x-a": True}])
+HEADERS = st.sampled_from(
+    [
+        None,
+        {},
+        {"a": 1},
+        {"a": "1"},
+        {"a": [1]},
+        {"x-a": True},
+        {"x-delay": 5},
+        {"x-delay": "7", "a": 1},
+        {"x-delay": -5},
+    ]
+)
+WAITS = (5, "7")
+KINDS = ["direct", "fanout", "topic", "headers"]
 MOSTLY = st.sampled_from([True, True, False])
 
 
@@ -83,11 +97,11 @@ class ExchangesMachine(RuleBasedStateMachine):
 
     def kind(self, name: str) -> str | None:
         there = self.declared.get(name)
-        return PREDECLARED.get(name) if there is None else there.kind
+        return PREDECLARED.get(name) if there is None else there.inner_kind
 
     @rule(
         name=st.sampled_from(OWN),
-        kind=st.sampled_from(["direct", "fanout", "topic", "headers"]),
+        kind=st.sampled_from([*KINDS, *(f"delayed {kind}" for kind in KINDS)]),
         durable=MOSTLY,
         auto_delete=st.booleans(),
         internal=MOSTLY.map(lambda it: not it),
@@ -97,6 +111,8 @@ class ExchangesMachine(RuleBasedStateMachine):
         self, name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, alternate: str | None
     ) -> None:
         arguments = {} if alternate is None else {"alternate-exchange": alternate}
+        if kind not in KINDS:
+            kind, arguments["x-delayed-type"] = "x-delayed-message", kind.removeprefix("delayed ")
         wanted = Exchange(name, kind, durable, auto_delete, internal, arguments)
         named = {"durable": durable, "auto_delete": auto_delete, "internal": internal, "arguments": arguments}
         if self.declared.get(name, wanted) != wanted:
@@ -247,6 +263,10 @@ class ExchangesMachine(RuleBasedStateMachine):
                 continue
             kind = self.kind(name)
             if kind is None:
+                continue
+            there = self.declared.get(name)
+            if there is not None and there.kind == "x-delayed-message" and headers.get("x-delay") in WAITS:
+                queues.add(f"{name} delayed")
                 continue
             matching = [b for b in self.bound if b.source == name and matches(kind, b.key, b.arguments, keys, headers)]
             queues |= {b.end for b in matching if not b.to_exchange}

@@ -265,7 +265,9 @@ def test_a_stopping_broker_says_so(serve: Any, independent_client: ModuleType) -
     assert not stopper.is_alive()
 
 
-@pytest.mark.parametrize("properties", [{"ttl": 1}, {"rank": 3}, {"priority": 256}, {"delay_ms": 43_200_001}, {"ttl_ms": -1}])
+@pytest.mark.parametrize(
+    "properties", [{"ttl": 1}, {"rank": 3}, {"priority": 256}, {"delay_ms": 43_200_001}, {"ttl_ms": -1}]
+)
 def test_a_property_that_the_page_does_not_have_is_refused(bench: Bench, properties: dict[str, int]) -> None:
     sender = bench.sender()
     sender.send([bench.client.Outgoing(b"a")], **properties)

@@ -19,6 +19,7 @@ from actors.batch import (
     pack_headers,
     readable_headers,
 )
+from actors.exchanges.delayed import DELAY
 from actors.exchanges.message_tables import carry
 from actors.queue.vocabulary.deaths import deaths_of
 from transport.errors import LocalProtocolError
@@ -45,6 +46,9 @@ DELIVERY_COUNT: Final = "x-delivery-count"
 """The header by which a queue with a limit says how often a message has failed."""
 SMALL_BYTES: Final = MAX_TABLE_BYTES // 4 // (MAX_HEADERS_PER_MESSAGE + MORE_HEADERS)
 """Of a header that is small: as many as a message may have fit a table, whatever characters they have."""
+
+_MAX_INT: Final = 2**31 - 1
+_MOST_DIGITS: Final = 18
 
 _KINDS: Final = dict(PROPERTIES)
 _packed: dict[bytes, bytes] = {NO_PROPERTIES: b""}
@@ -185,7 +189,9 @@ def _with(properties: Properties, headers: dict[str, Any]) -> Properties:
                 pass
             else:
                 continue
-        if len(name.encode()) <= MAX_SHORT_STRING_BYTES:
+        if name == DELAY and (waited := _integer(value)) is not None:
+            entries.append(Entry(name, "I" if abs(waited) <= _MAX_INT else "l", waited))
+        elif len(name.encode()) <= MAX_SHORT_STRING_BYTES:
             entries.append(Entry(name, "S" if isinstance(value, str) else "x", value))
     if not entries:
         return properties
@@ -197,6 +203,13 @@ def _with(properties: Properties, headers: dict[str, Any]) -> Properties:
         return properties.replaced(headers=Table(small))
     except LocalProtocolError:
         return properties
+
+
+def _integer(value: object) -> int | None:
+    """What a broker says of a message's wait, which AMQP has as an integer; None where it is something else."""
+    digits = value.removeprefix("-") if isinstance(value, str) else ""
+    known = digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS
+    return int(f"{value}") if known else None
 
 
 def _are_properties(value: bytes) -> bool:

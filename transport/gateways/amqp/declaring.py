@@ -13,12 +13,14 @@ from functools import partial
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final
 
+from actors.exchanges.delayed import is_waiting_queue
 from actors.exchanges.errors import (
     BoundQueueNotFoundError,
     ExchangeExistsError,
     ExchangeInUseError,
     ExchangeNotFoundError,
 )
+from actors.exchanges.kinds import ALL_KINDS
 from actors.exchanges.vocabulary import ALTERNATE
 from actors.queue.directory_errors import QueueNotFoundError
 from actors.queue.vocabulary.settings import QueueSettings
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
 
 SERVER_NAMED: Final = "amq.gen-"
 """The beginning of names that the broker gives to queues that are declared without one."""
-KINDS: Final = ("direct", "fanout", "topic", "headers")
 
 
 class Declaring:
@@ -119,6 +120,9 @@ class Declaring:
         if exchange := said.get("dead_letter_exchange"):
             said["dead_letter_exchange"] = self._names.exchange(exchange)
         if queue := said.get("dead_letter_queue"):
+            if is_waiting_queue(queue):
+                text = f"{self._names.queue_text(name)}: the queue '{queue}' is the broker's own, and takes no dead letters"
+                raise AmqpError(ReplyCode.PRECONDITION_FAILED, text)
             said["dead_letter_queue"] = self._names.queue(queue)
         try:
             # Nothing is said of these in AMQP.
@@ -227,7 +231,7 @@ class Declaring:
             self._exchange(name)
             self._channel.answer(method.nowait, entity.ExchangeDeclareOk())
             return
-        if method.type not in KINDS:
+        if method.type not in ALL_KINDS:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown exchange type '{method.type}'")
         if self._operations.exchange(self._names.exchange(name)) is None:
             check_new("exchange", name)

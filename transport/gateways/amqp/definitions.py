@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from actors.exchanges.vocabulary import ALTERNATE
+from actors.exchanges.kinds import KINDS
+from actors.exchanges.vocabulary import ALTERNATE, DELAYED, DELAYED_TYPE
 from actors.queue.vocabulary.settings import QueueSettings
 from transport.errors import TransportError
-from transport.gateways.amqp.declaring import KINDS
 from transport.gateways.amqp.definitions_file import (
     DefinedBinding,
     DefinedExchange,
@@ -53,7 +53,7 @@ EVERYTHING: Final = (".*", "^.*$", ".*$", "^.*")
 
 
 class WantedExchange(NamedTuple):
-    """An exchange that is to be there; ``alternate`` is its alternate exchange, if it has one."""
+    """An exchange that is to be there; ``alternate`` is its alternate exchange, if any, and ``delayed`` whether messages wait there."""
 
     name: str
     kind: str
@@ -61,6 +61,7 @@ class WantedExchange(NamedTuple):
     auto_delete: bool
     internal: bool
     alternate: str | None
+    delayed: bool = False
 
 
 class WantedQueue(NamedTuple):
@@ -167,11 +168,14 @@ class _Planning:
             return None
         if not self._can_be_called(text, names.exchange(defined.name)):
             return None
-        if defined.kind not in KINDS:
-            self._leave(text, f"there is no kind {defined.kind!r:.60} here: there are {', '.join(KINDS)}")
+        delayed = defined.kind == DELAYED
+        kind = defined.arguments.get(DELAYED_TYPE) if delayed else defined.kind
+        if kind not in KINDS:
+            self._leave(text, f"there is no kind {kind!r:.60} here: there are {', '.join(KINDS)}")
             return None
         alternate = defined.arguments.get(ALTERNATE)
-        others = [name for name in defined.arguments if name != ALTERNATE]
+        known = (ALTERNATE, DELAYED_TYPE) if delayed else (ALTERNATE,)
+        others = [name for name in defined.arguments if name not in known]
         if others:
             self._leave(text, f"the arguments {', '.join(others)} are left out: they mean nothing here")
         if alternate is not None and not isinstance(alternate, str):
@@ -179,11 +183,12 @@ class _Planning:
             alternate = None
         return WantedExchange(
             names.exchange(defined.name),
-            defined.kind,
+            str(kind),
             defined.durable,
             defined.auto_delete,
             defined.internal,
             names.exchange(alternate) if alternate else None,
+            delayed,
         )
 
     def _queue(self, defined: DefinedQueue, names: Names) -> WantedQueue | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from actors.exchanges.kinds import KINDS
+from actors.exchanges.kinds import ALL_KINDS, KINDS
 from actors.queue.scheduled import STATES
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import OpenTransaction
@@ -78,15 +78,16 @@ BROWSED: Final = record(
 EXCHANGE_KINDS: Final = tuple(KINDS)
 _EXCHANGE: Final = {
     "name": TEXT,
-    "kind": {"enum": list(EXCHANGE_KINDS)},
+    "kind": {"enum": list(ALL_KINDS)},
     "durable": FLAG,
     "auto_delete": FLAG,
     "internal": FLAG,
     "arguments": by_name({}),
 }
 _ENDS: Final = {"source": NAME, "destination": NAME, "to_exchange": FLAG, "key": TEXT, "arguments": by_name({})}
-EXCHANGE: Final = record(**_EXCHANGE, bindings=COUNT, published=COUNT, unroutable=COUNT, returned=COUNT)
-EXCHANGE_SUMS: Final = record(exchanges=COUNT, bindings=COUNT, published=COUNT, unroutable=COUNT, returned=COUNT)
+_SUMS: Final = dict.fromkeys(("bindings", "published", "unroutable", "returned", "waiting"), COUNT)
+EXCHANGE: Final = record(**_EXCHANGE, **_SUMS)
+EXCHANGE_SUMS: Final = record(exchanges=COUNT, **_SUMS)
 EXCHANGE_MADE: Final = record(**_EXCHANGE, changed=FLAG)
 EXCHANGE_DELETED: Final = record(name=NAME)
 EXCHANGE_ROUTE: Final = record(name=TEXT, key=TEXT, queues=several(NAME))

@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
-from actors.exchanges.vocabulary import ALTERNATE
+from actors.exchanges.vocabulary import ALTERNATE, DELAYED, DELAYED_TYPE
 from transport.broker.operations import DEFAULT_EXCHANGE_RESOURCE
 from transport.gateways.http import described, requests
 from transport.gateways.http.administration import DEFAULT_ROWS, PAGE
@@ -24,6 +24,7 @@ DECLARE: Final = {
     "durable": Field("boolean", "whether it outlives a restart: true unless told"),
     "auto_delete": Field("boolean", "whether it is deleted with its last binding"),
     "internal": Field("boolean", "whether only other exchanges publish to it"),
+    "delayed": Field("boolean", "whether messages with a delay wait before it routes them"),
     "alternate": Field("string", "the exchange that gets what none of its bindings takes", limits=_NAMED),
 }
 DELETE: Final = {"if_unused": Field("boolean", "only where it has no bindings")}
@@ -68,8 +69,14 @@ async def show_exchange(call: Call) -> Answer:
 async def declare(call: Call) -> Answer:
     """An exchange is to be there."""
     asked = await requests.json_body(call, DECLARE)
+    arguments: dict[str, Any] = {}
+    if asked.pop("delayed", None):
+        arguments[DELAYED_TYPE] = asked.pop("kind", None) or "direct"
+        asked["kind"] = DELAYED
     if (alternate := requests.text(asked.pop("alternate", None), "alternate")) is not None:
-        asked["arguments"] = json.dumps({ALTERNATE: alternate})
+        arguments[ALTERNATE] = alternate
+    if arguments:
+        asked["arguments"] = json.dumps(arguments)
     return await answered(call, "exchange.create", asked | {"name": name_of(call)}, made=True)
 
 

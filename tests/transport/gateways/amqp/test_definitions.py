@@ -67,6 +67,19 @@ def test_a_queue_that_expires_and_one_with_a_single_active_consumer_are_imported
     assert declared(queue_of(plan, "single")) == (False, {"x-single-active-consumer": True})
 
 
+def test_an_exchange_of_the_plugin_that_has_messages_wait_is_imported_with_its_inner_type() -> None:
+    def exchange(name: str, **arguments: Any) -> dict[str, Any]:
+        said = {"durable": True, "auto_delete": False, "internal": False, "arguments": arguments}
+        return {"vhost": "/", "name": name, "type": "x-delayed-message", **said}
+
+    odd = exchange("odd", **{"x-delayed-type": "x-odd"})
+    good = exchange("later", **{"x-delayed-type": "topic", "alternate-exchange": "rest"})
+    plan = of({"rabbit_version": "4.1.4", "exchanges": [good, odd, exchange("none")]})
+    assert plan.exchanges == (WantedExchange("later", "topic", True, False, False, "rest", delayed=True),)
+    assert any("there is no kind 'x-odd' here" in each for each in plan.left)
+    assert not any("later" in each for each in plan.left)
+
+
 def declared(queue: WantedQueue) -> tuple[bool, dict[str, Any]]:
     """What is kept of a queue's declaration: whether it goes with its last consumer, and its arguments."""
     found = DeclaredWith.of(queue.declared_with)

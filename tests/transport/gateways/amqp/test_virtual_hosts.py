@@ -50,6 +50,21 @@ def refused(does: Callable[[], object]) -> tuple[int, str]:
     return caught.value.reply_code, caught.value.reply_text
 
 
+def test_messages_wait_in_a_virtual_host_and_come_by_the_names_that_are_its_own(shop: Channel, named: Named) -> None:
+    exchange, queue = named("later"), named("q")
+    shop.exchange_declare(exchange, "x-delayed-message", arguments={"x-delayed-type": "direct"})
+    shop.queue_declare(queue)
+    shop.queue_bind(queue, exchange, "k")
+    shop.basic_publish(exchange, "k", b"m", pika.BasicProperties(headers={"x-delay": 50}))
+    (method, properties, body), *_ = consumed(shop, queue, 1)
+    assert (method.exchange, method.routing_key, body) == (exchange, "k", b"m")
+    assert properties.headers == {"x-delay": -50}
+    arguments = {"x-delayed-type": "fanout"}
+    code, text = refused(lambda: shop.exchange_declare(exchange, "x-delayed-message", arguments=arguments))
+    said = f"for exchange '{exchange}' in vhost 'shop': received 'fanout' but current is 'direct'"
+    assert (code, text.endswith(f"inequivalent arg 'x-delayed-type' {said}")) == (406, True)
+
+
 # Who comes in.
 
 

@@ -22,7 +22,7 @@ def test_exchanges_and_bindings_are_made_shown_listed_and_deleted(run: Any, api:
             whole = binding | {"to_exchange": False, "arguments": {}}
             assert await http.ask("POST", "/api/v1/bindings", binding) == (201, whole | {"changed": True})
             assert await http.ask("POST", "/api/v1/bindings", binding) == (200, whole | {"changed": False})
-            figures = {"bindings": 1, "published": 0, "unroutable": 0, "returned": 0}
+            figures = {"bindings": 1, "published": 0, "unroutable": 0, "returned": 0, "waiting": 0}
             assert await http.ask("GET", "/api/v1/exchanges/a%2Fb") == (200, made | figures)
             listed = {"rows": [whole | {"durable": True}], "next": None}
             for query in ("", "?source=a%2Fb", "?destination=europe", "?source=a%2Fb&destination=europe"):
@@ -37,6 +37,33 @@ def test_exchanges_and_bindings_are_made_shown_listed_and_deleted(run: Any, api:
             assert await http.ask("DELETE", "/api/v1/exchanges/a%2Fb") == (200, {"name": "a/b"})
             status, problem = await http.ask("GET", "/api/v1/exchanges/a%2Fb")
             assert (status, problem["code"]) == (404, "not-found")
+
+    run(main)
+
+
+def test_an_exchange_that_has_messages_wait_is_made_and_says_how_many_do(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            path, declared = "/api/v1/exchanges/later", {"kind": "topic", "delayed": True, "alternate": "amq.fanout"}
+            status, made = await http.ask("PUT", path, declared)
+            assert (status, made["kind"]) == (201, "x-delayed-message")
+            assert made["arguments"] == {"x-delayed-type": "topic", "alternate-exchange": "amq.fanout"}
+            assert (await http.ask("PUT", path, declared))[0] == 200
+            assert (await http.ask("PUT", path, declared | {"kind": "fanout"}))[0] == 409
+            assert (await http.ask("PUT", path, {"kind": "topic", "alternate": "amq.fanout"}))[0] == 409
+            await http.ask("POST", "/api/v1/queues", {"name": "q"})
+            await http.ask("POST", "/api/v1/bindings", {"source": "later", "destination": "q", "key": "a.#"})
+            said = {"payload": "m", "key": "a.b", "headers": {"x-delay": "3600000"}}
+            assert await http.ask("POST", f"{path}/messages", said) == (201, {"published": 1})
+            bad = said | {"headers": {"x-delay": "soon"}}
+            status, problem = await http.ask("POST", f"{path}/messages", bad)
+            assert (status, "the header x-delay is 'soon'" in problem["detail"]) == (400, True)
+            assert (await http.ask("GET", path))[1]["waiting"] == 1
+            assert (await http.ask("GET", "/api/v1/stats"))[1]["exchanges"]["waiting"] == 1
+            assert [row["name"] for row in (await http.ask("GET", "/api/v1/queues"))[1]["rows"]] == ["q"]
+            assert (await http.ask("GET", "/api/v1/queues/later%20delayed"))[0] == 400
+            assert (await http.ask("DELETE", path))[0] == 200
+            assert (await http.ask("GET", "/api/v1/stats"))[1]["exchanges"]["waiting"] == 0
 
     run(main)
 

@@ -109,20 +109,21 @@ def test_exchanges_say_what_was_published_and_what_no_queue_took_each_and_togeth
             await publish("gone", "nobody")
             await publish("", "hot")
             assert (await http.ask("DELETE", "/api/v1/exchanges/gone"))[0] == 200
-            sums = {"exchanges": 2, "bindings": 2, "published": 8, "unroutable": 4, "returned": 2}
+            sums = {"exchanges": 2, "bindings": 2, "published": 8, "unroutable": 4, "returned": 2, "waiting": 0}
             status, stats = await http.ask("GET", "/api/v1/stats")
             assert (status, stats["exchanges"]) == (200, sums)
             async with Administration(send) as administration:
                 assert (await administration.statistics())["exchanges"] == sums
             found = await scraped(http)
-            named = {name: name if name in ("exchanges", "bindings") else f"messages_{name}_total" for name in sums}
+            named = {name: f"messages_{name}_total" for name in ("published", "unroutable", "returned")}
+            named |= {"exchanges": "exchanges", "bindings": "bindings", "waiting": "messages_waiting"}
             assert {name: found[f"penstock_{each}", ()] for name, each in named.items()} == sums
             each = await scraped(http, "/metrics/exchanges")
             for exchange, figures in (
-                ("menu", (1, 3, 1, 0)),
-                ("news", (1, 3, 2, 2)),
-                ("amq.default", (0, 1, 0, 0)),
-                ("amq.topic", (0, 0, 0, 0)),
+                ("menu", (1, 0, 3, 1, 0)),
+                ("news", (1, 0, 3, 2, 2)),
+                ("amq.default", (0, 0, 1, 0, 0)),
+                ("amq.topic", (0, 0, 0, 0, 0)),
             ):
                 label = (("exchange", exchange),)
                 assert tuple(each[family.name, label] for family in families.OF_AN_EXCHANGE) == figures, exchange

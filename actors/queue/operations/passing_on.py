@@ -1,0 +1,67 @@
+"""A queue that waits for an exchange passes on what is due, which the exchange routes then: it leaves as dead letters do.
+
+Its messages have a time to live of 0, so what can be received expires at once, and nobody receives it. Most of them were stored with their
+delay. What came another way (a commit, a dead letter, a schedule) was not: it is ready, and has its wait before it.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from actors.queue.structures.deadlines import US_PER_SECOND
+from actors.queue.vocabulary.replies import DeadLetter
+from actors.queue.vocabulary.settings import DEAD_LETTER_PART_BYTES, DEAD_LETTER_TIMEOUT
+from actors.queue.vocabulary.waiting import having_waited, waits_for
+
+if TYPE_CHECKING:
+    from actors.batch import MessageBatch
+    from actors.queue.state.core import QueueCore
+    from actors.queue.state.entries import Entry, Span
+
+US_PER_MS: Final = 1000
+TOLERANCE: Final = 0.001
+"""Seconds before its time at which a message is due: one that was delayed for exactly so long is not delayed again for a rounding."""
+MORE_BYTES: Final = 64
+"""What a message's headers may take more behind its wait."""
+
+
+def pass_on(core: QueueCore, span: Span, now: float) -> None:
+    """Have what is due of a span, which is in no structure, go to the exchange, and the rest wait until it is."""
+    entry = span.entry
+    batch = entry.part(span.start, span.stop)
+    start = span.start
+    for due, messages in groupby(_dues(core, entry, batch), key=lambda due: max(due, now)):
+        stop = start + len(list(messages))
+        if due > now + TOLERANCE:
+            core.ready.delay(span.part(start, stop).taken_back(), due)
+        else:
+            _hand_over(core, span.part(start, stop), now)
+        start = stop
+
+
+def _dues(core: QueueCore, entry: Entry, batch: MessageBatch) -> list[float]:
+    """When each message is due, on the clock of deadlines."""
+    since_us = core.clocks.instant_us(entry.first, entry.enqueued_us)
+    headers = [b""] * len(batch) if batch.headers is None else batch.headers.tolist()
+    return [(since_us + max(0, waits_for(packed)) * US_PER_MS) / US_PER_SECOND for packed in headers]
+
+
+def _hand_over(core: QueueCore, span: Span, now: float) -> None:
+    entry = span.entry
+    batch = entry.part(span.start, span.stop)
+    count = max(1, min(batch.count_within(DEAD_LETTER_PART_BYTES), DEAD_LETTER_PART_BYTES // MORE_BYTES))
+    if count < len(batch):
+        core.outbox.add(span.part(span.start + count, span.stop))
+        span, batch = span.part(span.start, span.start + count), batch.slice(0, count)
+    core.outbox.sent.insert(span, now + DEAD_LETTER_TIMEOUT)
+    core.effects.append(
+        DeadLetter(
+            None,
+            having_waited(batch),
+            ((span.start, span.stop),),
+            max(entry.event, core.barrier),
+            entry.published,
+            core.settings.dead_letter_exchange,
+        )
+    )
