@@ -178,7 +178,9 @@ class Distributor:
         if late and stage is None:
             added = in_calendars(added, taking)
         soon = stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES
-        event = self._record(added, now, wall_us, soon=soon, late=late)
+        event = self._record(added, now, wall_us, soon=soon)
+        if late:
+            self._await(added, now)
         if drops:
             _let_go(taking, dropped)
         if stage is not None:
@@ -262,7 +264,10 @@ class Distributor:
             first = state.log.next_sequence
             event = MessagesAdded(first, batch, wall_us, delay_us=delay_us, ttl_us=ttl_us, published=published)
             added[name] = (state, event)
-        return self._record(in_calendars(added, timing), now, wall_us, late=True, entries=entries)
+        waiting = in_calendars(added, timing)
+        recorded = self._record(waiting, now, wall_us, entries=entries)
+        self._await(waiting, now)
+        return recorded
 
     def _routed(self, names: Iterable[str]) -> Iterator[tuple[str, QueueState]]:
         """Queues that were there just now, with their states."""
@@ -374,13 +379,9 @@ class Distributor:
         left: tuple[QueueState, MessagesMoved] | None = None,
         *,
         soon: bool = False,
-        late: bool = False,
         entries: Sequence[EntryPut] = (),
     ) -> int:
-        """Have all of it happen, and the queues act on it; returns the event's number.
-
-        With ``soon`` a commit is about to sync it. ``late`` has some of it wait for a delay, be it in a calendar.
-        """
+        """Have all of it happen, and the queues act on it; returns the event's number. With ``soon`` a commit is about to sync it."""
         if not taking:
             return 0
         unaware = [name for name, (state, added) in taking.items() if state.ready.known == added.first]
@@ -400,12 +401,17 @@ class Distributor:
                 state.log.apply(added)
             if left is not None:
                 left[0].log.apply(left[1])
-        if late:
-            unaware = _scheduled(taking, unaware, now)
         # Those that have not looked since others stored something are about to.
         for name in unaware:
             self._wake(name)
         return event
+
+    def _await(self, taking: Mapping[str, tuple[QueueState, MessagesAdded]], now: float) -> None:
+        """Have those look in time in whose calendars something waits."""
+        for name, (state, added) in taking.items():
+            if added.scheduled is not None and added.scheduled.place is not None:
+                note_scheduled(state, added.scheduled.place, now)
+                self._wake(name)
 
     def _wake(self, name: str) -> None:
         try:
@@ -413,16 +419,6 @@ class Distributor:
         except (pykka.ActorDeadError, QueueError) as error:
             # Its successor begins with its log.
             logger.debug("queue %s is not told of what was stored in it: %s", name, error)
-
-
-def _scheduled(taking: Mapping[str, tuple[QueueState, MessagesAdded]], unaware: Iterable[str], now: float) -> list[str]:
-    """Have those look in time in whose calendars something waits; returns who is to be told, these among them."""
-    waiting: list[str] = []
-    for name, (state, added) in taking.items():
-        if added.scheduled is not None and added.scheduled.place is not None:
-            note_scheduled(state, added.scheduled.place, now)
-            waiting.append(name)
-    return list(dict.fromkeys((*unaware, *waiting)))
 
 
 def _let_go(taking: Mapping[str, tuple[QueueState, int, int | None]], dropped: Dropped) -> None:
