@@ -24,8 +24,8 @@ MEMORY_TARGET_MB = 250.0
 LATE_TARGET_MS = 50.0
 FILL_TIMEOUT = 7_200.0
 LIFE_TIMEOUT = 600.0
-SETTLED_SECONDS = 1.0
-"""What is due sooner after a receiver has begun is due while the broker was down, or the receiver."""
+SETTLED_SECONDS = 5.0
+"""What is due sooner after a receiver has begun comes behind what was due while the broker was down."""
 LEAST_SECONDS = 65.0
 """After all is sent, so that it waits in the calendar."""
 FILLED_PER_SECOND = 2_500.0

@@ -84,7 +84,8 @@ def test_each_message_comes_once_and_at_its_time_through_any_history(
 def test_it_is_so_where_everything_is_done_in_small_pieces(operations: list[tuple[Any, ...]], seed: int) -> None:
     small: dict[str, Any] = {
         "PIECE_MESSAGES": 3,
-        "READ_MESSAGES": 2,
+        "READ_RUNS": 2,
+        "GROUPED_RUNS": 2,
         "MOVED_GROUPS": 1,
         "GROUP_MESSAGES": 2,
         "NEAR_BATCHES": 2,

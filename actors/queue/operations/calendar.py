@@ -55,10 +55,12 @@ MANY_PIECES: Final = 8
 PIECE_MESSAGES: Final = 32_768
 PIECE_BYTES: Final = 4 * 1024 * 1024
 """What is read of a slot and sorted at a time: it is in memory."""
-READ_MESSAGES: Final = 256
-"""Batches read in one go: some milliseconds of work;"""
-MOVED_GROUPS: Final = 64
-"""and groups moved in one."""
+READ_RUNS: Final = 64
+"""Messages, or batches that are due at one time, read in one go: a few milliseconds of work;"""
+GROUPED_RUNS: Final = 512
+"""as many of these sorted into groups,"""
+MOVED_GROUPS: Final = 32
+"""and groups moved."""
 EXPIRED_US: Final = 1_000
 """What is of no use any more comes into the queue as if it had come so much earlier, with less time than that."""
 GROUP_MESSAGES: Final = 1_024
@@ -159,6 +161,8 @@ def feed(core: QueueCore, now: float) -> None:
     try:
         if feeder.groups:
             _move_groups(core, feeder, now)
+        elif feeder.sorted:
+            _group(core, feeder, calendar, now)
         elif feeder.reading or _open(core, feeder, calendar, now):
             _read(core, feeder, calendar, streams, now)
     except DiskBehindError:
@@ -209,25 +213,28 @@ def _open(core: QueueCore, feeder: Feeder, calendar: Calendar, now: float) -> bo
     # What comes to it from now on is for the next time.
     feeder.stream, feeder.position, feeder.stop = slot.stream, slot.gone.reach(0), slot.next
     feeder.reading = True
-    feeder.runs, feeder.messages, feeder.bytes = [], 0, 0
+    feeder.begin_piece()
     return True
 
 
 def _read(core: QueueCore, feeder: Feeder, calendar: Calendar, streams: CalendarStreams, now: float) -> None:
-    """Read on in the slot that is open; behind a piece of it, or its end, what was read is sorted into groups."""
-    stream, feeder.at = feeder.stream, now
-    slot = calendar.streams[stream]
-    for _ in range(READ_MESSAGES):
+    """Read on in the slot that is open; behind a piece of it, or its end, what was read is sorted."""
+    slot, feeder.at = calendar.streams[feeder.stream], now
+    runs = feeder.runs
+    most = len(runs) + READ_RUNS
+    while len(runs) < most:
         feeder.position = slot.gone.reach(feeder.position)
         if feeder.position >= feeder.stop or feeder.messages >= PIECE_MESSAGES or feeder.bytes >= PIECE_BYTES:
-            _sort(core, feeder, slot, now)
+            # By when it is due, and no two have one position.
+            runs.sort()
+            feeder.sorted = True
             return
-        event = streams.read(stream, feeder.position)
+        event = streams.read(feeder.stream, feeder.position)
         if event is None or event.first > feeder.position:
             raise core.log.table.lost(feeder.position)
         stop = min(feeder.stop, event.first + len(event.batch))
         for start, end in slot.gone.gaps(feeder.position, stop):
-            feeder.runs += _runs(event, start, end)
+            runs += _runs(event, start, end)
             feeder.messages += end - start
         feeder.bytes += event.batch.nbytes
         feeder.position = stop
@@ -255,20 +262,19 @@ def _each(times: tuple[int, ...], count: int) -> tuple[int, ...]:
     return times if len(times) == count else times * count
 
 
-def _sort(core: QueueCore, feeder: Feeder, slot: Slot, now: float) -> None:
-    """Sort what was read into groups that move together, the first of them last."""
-    wall_us, width = core.clocks.time_us(now), slot.width
+def _group(core: QueueCore, feeder: Feeder, calendar: Calendar, now: float) -> None:
+    """Go on with putting what was sorted into groups that move together; behind all of it the first of them is last."""
+    slot, wall_us = calendar.streams[feeder.stream], core.clocks.time_us(now)
+    width, feeder.at = slot.width, now
     quantum_us = QUANTUM_US if slot.messages < MANY_PIECES * PIECE_MESSAGES else WIDTHS_US[0] // QUANTA
-    # Of each kind of group the one that is being filled.
-    filled: dict[tuple[object, ...], tuple[list[Run], int, int]] = {}
-    groups: list[Group] = []
-    for run in sorted(feeder.runs, key=lambda each: (each.due_us, each.start)):
+    groups, filled = feeder.forming, feeder.filled
+    end = feeder.grouped + GROUPED_RUNS
+    for run in feeder.runs[feeder.grouped : end]:
         batch, due_us = run.batch, run.due_us
         where, ends = (-1, max(due_us, wall_us) // quantum_us), run.end_us
         if width:
             where, ends = slot_for(due_us, wall_us, width - 1), None if ends is None else 0
-        columns = batch.ids is None, batch.keys is None, batch.headers is None
-        key = (where, run.level, ends, run.published, columns)
+        key = (where, run.level, ends, run.published, batch.ids is None, batch.keys is None, batch.headers is None)
         count = run.stop - run.start
         size = batch.nbytes * count // len(batch)
         runs, messages, total = filled.get(key, (None, 0, 0))
@@ -277,11 +283,13 @@ def _sort(core: QueueCore, feeder: Feeder, slot: Slot, now: float) -> None:
             groups.append(Group(*where, runs))
         runs.append(run)
         filled[key] = runs, messages + count, total + size
-    groups.reverse()
-    feeder.groups = groups
-    feeder.runs, feeder.messages, feeder.bytes = [], 0, 0
-    if feeder.position >= feeder.stop:
-        feeder.reading = False
+    feeder.grouped = end
+    if end >= len(feeder.runs):
+        groups.reverse()
+        feeder.groups = groups
+        feeder.begin_piece()
+        if feeder.position >= feeder.stop:
+            feeder.reading = False
 
 
 def _move_groups(core: QueueCore, feeder: Feeder, now: float) -> None:

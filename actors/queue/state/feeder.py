@@ -47,28 +47,54 @@ class Feeder:
         stream: the stream of the slot that is open, or was last.
         position: how far it is read, of what is below ``stop``.
         reading: whether a slot is open and not read to its end.
-        runs: what was read of it and is not sorted; ``messages`` and ``bytes`` are how much that is.
-        groups: what was sorted and has not moved, the first last.
+        runs: what was read of it and has not moved; ``messages`` and ``bytes`` are how much that is.
+        sorted: whether that is a whole piece, by when it is due, of which ``grouped`` runs are in groups.
+        forming: the groups of it, the first first; ``filled`` has the one of each kind that is being filled, with its messages and bytes.
+        groups: those of a whole piece that have not moved, the first last.
         came: the identities of what was just accepted and waits in the calendar.
     """
 
-    __slots__ = ("at", "bytes", "came", "groups", "messages", "position", "reading", "runs", "stop", "stream")
+    __slots__ = (
+        "at",
+        "bytes",
+        "came",
+        "filled",
+        "forming",
+        "grouped",
+        "groups",
+        "messages",
+        "position",
+        "reading",
+        "runs",
+        "sorted",
+        "stop",
+        "stream",
+    )
 
     def __init__(self) -> None:
         self.at: float | None = None
         self.came: set[int] = set()
         self.stream = 0
         self.reading = False
-        self.position = self.stop = self.messages = self.bytes = 0
-        self.runs: list[Run] = []
+        self.position = self.stop = 0
         self.groups: list[Group] = []
+        self.begin_piece()
+
+    def begin_piece(self) -> None:
+        """Nothing of another piece is read."""
+        self.sorted = False
+        self.messages = self.bytes = self.grouped = 0
+        self.runs: list[Run] = []
+        self.forming: list[Group] = []
+        self.filled: dict[tuple[object, ...], tuple[list[Run], int, int]] = {}
 
     def clear(self) -> None:
         """Begin anew."""
         self.at = None
         self.reading = False
-        self.position = self.stop = self.messages = self.bytes = 0
-        self.runs, self.groups = [], []
+        self.position = self.stop = 0
+        self.groups = []
+        self.begin_piece()
 
     @property
     def live(self) -> int:
