@@ -17,13 +17,13 @@ from itertools import accumulate, pairwise
 import msgpack
 
 from actors.errors import BatchError
+from actors.limits import DEDUPLICATION_HEADER
 
 ID_BYTES = 16
 OFFSET_BYTES = 4
 MAX_COLUMN_BYTES = 2**31 - 1
 """Offsets are int32, so no column can be larger."""
-COMPACT_SLACK = 1024
-COMPACT_SHARE = 2
+COMPACT_SLACK, COMPACT_SHARE = 1024, 2
 """A batch is copied to be kept where it holds more memory than its own by so many bytes, and by this factor: what a queue counts for each
 batch covers the first, and a copy of most of a buffer would save little."""
 MAX_HEADERS_PER_MESSAGE = 64
@@ -44,12 +44,13 @@ class Message:
 
     Attributes:
         payload: opaque bytes.
-        key: optional grouping, routing or deduplication key.
+        key: optional grouping or routing key.
         headers: optional string to string or bytes map, at most ``MAX_HEADERS_PER_MESSAGE``.
         id: optional 16 bytes; the broker derives one from the sequence number otherwise.
         routing_key: the key as text, for what is published to an exchange: one of the two is given. What is received has it as ``key``.
-        priority: of what is sent, 0 to 255: in a queue with priorities it is received before what has a lower one; None for what its
-            sender says. What is received has none.
+        priority: of what is sent, 0 to 255: in a queue with priorities what has a higher one is received first; None for what its sender
+            says. What is received has none.
+        deduplication_id: a queue with a ``deduplication_window`` stores one message with it within that. It is received as a header.
     """
 
     payload: bytes
@@ -58,6 +59,13 @@ class Message:
     id: bytes | None = None
     routing_key: str | None = None
     priority: int | None = None
+    deduplication_id: str | None = None
+
+    @property
+    def all_headers(self) -> Mapping[str, HeaderValue] | None:
+        """Its headers, with its deduplication id where it has one."""
+        own = self.deduplication_id
+        return self.headers if own is None else {**(self.headers or {}), DEDUPLICATION_HEADER: own}
 
     @property
     def key_column(self) -> bytes:
@@ -239,8 +247,8 @@ class MessageBatch:
             ids = memoryview(b"".join(given))
         if any(message.key or message.routing_key for message in messages):
             keys = BinaryColumn.from_values([message.key_column for message in messages])
-        if any(message.headers for message in messages):
-            headers = BinaryColumn.from_values([pack_headers(message.headers) for message in messages])
+        if any(message.headers or message.deduplication_id is not None for message in messages):
+            headers = BinaryColumn.from_values([pack_headers(message.all_headers) for message in messages])
         return cls(payloads, ids, keys, headers)
 
     def __len__(self) -> int:
@@ -422,14 +430,6 @@ def pack_headers(headers: Mapping[str, HeaderValue] | None) -> bytes:
             )
     packed: bytes = msgpack.packb(dict(headers))
     return packed
-
-
-def readable_headers(packed: bytes) -> dict[str, HeaderValue] | None:
-    """As `unpack_headers`; none where nobody can read them, for no broker checks what they hold."""
-    try:
-        return unpack_headers(packed)
-    except BatchError:
-        return None
 
 
 def unpack_headers(packed: bytes) -> dict[str, HeaderValue] | None:

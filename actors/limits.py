@@ -21,6 +21,13 @@ MAX_QUEUE_EXPIRY_SECONDS = MAX_TTL_SECONDS
 MAX_SUBSCRIPTION_EXPIRY_SECONDS = 366 * 24 * 3600.0
 """The longest for which a subscription stays that nobody uses, a leap year."""
 
+MAX_DEDUPLICATION_WINDOW_SECONDS = 7 * 24 * 3600.0
+"""The longest for which a queue remembers the ids of messages, a week."""
+MAX_DEDUPLICATION_ID_BYTES = 1_024
+"""The longest such id, in UTF-8; what is remembered of each takes the same, however long it is."""
+DEDUPLICATION_HEADER: Final = "x-deduplication-header"
+"""The header of a message that has such an id."""
+
 MAX_PRIORITY = 255
 """The highest priority of a message, as protocols have it in a byte."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from actors.batch import readable_headers
 from actors.exchanges.copies import SEEN
 from actors.exchanges.tables import Table
+from actors.headers import readable_headers
 
 Reader: TypeAlias = Callable[[bytes], Mapping[str, Any]]
 

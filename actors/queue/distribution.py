@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pykka
@@ -16,13 +17,14 @@ import pykka
 from actors.errors import InvalidRequestError, QueueError
 from actors.queue.in_calendars import in_calendars
 from actors.queue.operations.calendar import note_scheduled
+from actors.queue.operations.deduplicating import Judged, judged_beside, kept_of, without_duplicates
 from actors.queue.operations.dropping import NOTHING, Dropped, in_record, let_go
 from actors.queue.operations.refusing import lets_die, refuse
 from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, used_beside
 from actors.queue.operations.staging import check_staged_beside
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary.distributed import Distributed, StoredBeside
-from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved
+from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesDeduplicated, MessagesMoved, MessagesScheduled
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
 SYNCED_BYTES: Final = 16 * 1024
 """What is staged for a commit that is about to come is synced with that, unless it is more: then much may come before the commit."""
+
+NOBODY: Final[Mapping[str, str]] = MappingProxyType({})
+"""No queue rejects something."""
 
 logger = logging.getLogger("penstock.queue")
 
@@ -78,7 +83,7 @@ class Distributor:
         self._wall_clock = wall_clock
         self._promising: list[QueueState] = []
 
-    def store(  # noqa: PLR0912 - each costs less than a call, for whoever does not need it
+    def store(  # noqa: PLR0912, PLR0915 - each costs less than a call, for whoever does not need it
         self,
         names: Iterable[str],
         batch: MessageBatch,
@@ -91,6 +96,7 @@ class Distributor:
         published: Published | None = None,
         promised: bool = False,
         priority: int = 0,
+        judges: bool = True,
     ) -> Distributed:
         """Store a batch in each of the queues; one that is not there is passed over.
 
@@ -110,6 +116,7 @@ class Distributor:
             promised: the queues have said by `refused` that they take it, and the room by `promise` is for it; or none of them rejected
                 anything when the first part of it was stored.
             priority: of all of them; each queue has its own levels, or none.
+            judges: whether queues that remember ids look for duplicates.
 
         Raises:
             DiskBehindError: more waits for the disk than may wait. Nothing has happened.
@@ -126,6 +133,7 @@ class Distributor:
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         taking: dict[str, tuple[QueueState, int, int | None]] = {}
         rejecting: dict[str, tuple[QueueState, str]] = {}
+        judged: dict[str, Judged] | None = None
         drops = late = False
         gone: tuple[Range, ...] = ()
         for name in names:
@@ -133,6 +141,9 @@ class Distributor:
             if state is None:
                 continue
             delay_us, ttl_us = timing_of(state.settings, delay, ttl)
+            if state.log.accepted is not None and judges:
+                judged = judged or {}
+                judged[name] = judged_beside(state, batch, wall_us, stage)
             if stage is not None:
                 check_staged_beside(state, stage, batch, delayed=bool(delay_us))
                 refusal = None
@@ -140,7 +151,7 @@ class Distributor:
                 refusal = None
                 state.capacity.promised.taken(batch)
             else:
-                refusal = refusal_of(state, batch.count, batch.nbytes, delayed=bool(delay_us))
+                refusal = refusal_of(state, batch.count, batch.nbytes, delayed=bool(delay_us), batch=batch)
             if refusal is None:
                 taking[name] = (state, delay_us, ttl_us)
                 if delay_us:
@@ -153,9 +164,9 @@ class Distributor:
             # Its sender may give another message the same number.
             producers = temporary = ()
         if drops:
-            dropped = _dropped_for(batch, taking, stage)
+            dropped = _dropped_for(kept_of(batch, taking, judged), taking, stage)
             gone = dropped.ranges
-        added = {
+        added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {
             name: (
                 state,
                 MessagesAdded(
@@ -175,17 +186,23 @@ class Distributor:
             )
             for name, (state, delay_us, ttl_us) in taking.items()
         }
+        if judged:
+            before = without_duplicates(added, judged)
         if late and stage is None:
             added = in_calendars(added, taking)
         soon = stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES
         event = self._record(added, now, wall_us, soon=soon)
         if late:
             self._await(added, now)
+        if judged:
+            event = max(event, before)
         if drops:
             _let_go(taking, dropped)
         if stage is not None:
             for state, _, _ in taking.values():
                 state.staged.stored_beside(stage, batch.count, batch.nbytes + state.log.table.overhead)
+        if not rejecting:
+            return Distributed(event, tuple(taking), NOBODY)
         for name, (state, why) in rejecting.items():
             state.total_rejected += batch.count
             self._refuse(name, state, why, batch, published, priority)
@@ -224,7 +241,7 @@ class Distributor:
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         # It is a part of what the other queue stores, and outlives that.
         batch = batch.compact()
-        added: dict[str, tuple[QueueState, MessagesAdded]] = {}
+        added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {}
         for name, state in self._routed(names):
             ttl_us = state.usual_timing[1] if ttl is None else timing_of(state.settings, 0.0, ttl)[1]
             level = state.settings.level_of(priority)
@@ -256,14 +273,19 @@ class Distributor:
             DiskBehindError, InvalidRequestError, RecordTooLargeError, TooMuchTogetherError, StorageError: as of `store`.
         """
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
-        added: dict[str, tuple[QueueState, MessagesAdded]] = {}
+        added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {}
+        judged: dict[str, Judged] = {}
         timing: dict[str, tuple[QueueState, int, int | None]] = {}
         for name, state in self._routed(names):
+            if state.log.accepted is not None:
+                judged[name] = judged_beside(state, batch, wall_us, None)
             delay_us, ttl_us = timing_of(state.settings, None, ttl)
             timing[name] = state, delay_us, ttl_us
             first = state.log.next_sequence
             event = MessagesAdded(first, batch, wall_us, delay_us=delay_us, ttl_us=ttl_us, published=published)
             added[name] = (state, event)
+        if judged:
+            without_duplicates(added, judged, recorded=True)
         waiting = in_calendars(added, timing)
         recorded = self._record(waiting, now, wall_us, entries=entries)
         self._await(waiting, now)
@@ -309,9 +331,15 @@ class Distributor:
         return any(state is not None and bool(state.usual_timing[0]) for state in states)
 
     def refused(
-        self, amounts: Mapping[str, Amount], delay: float | None = None, ttl: float | None = None
+        self,
+        amounts: Mapping[str, Amount],
+        delay: float | None = None,
+        ttl: float | None = None,
+        batch: MessageBatch | None = None,
     ) -> Mapping[str, str]:
         """Of these queues those that reject the batch of which each would get so much, with why; they count it as rejected.
+
+        With the ``batch`` itself a queue that gets all of it needs no room for duplicates.
 
         Raises:
             InvalidRequestError, QueueLimitError: as of `store`.
@@ -321,7 +349,8 @@ class Distributor:
             state = self._queues.state(name)
             if state is not None:
                 delay_us, _ = timing_of(state.settings, delay, ttl)
-                why = refusal_of(state, *amount, delayed=bool(delay_us))
+                whole = batch if batch is not None and batch.count == amount.messages else None
+                why = refusal_of(state, *amount, delayed=bool(delay_us), batch=whole)
                 if why is not None:
                     found[name] = why
                     state.total_rejected += amount.messages
@@ -373,7 +402,7 @@ class Distributor:
 
     def _record(
         self,
-        taking: dict[str, tuple[QueueState, MessagesAdded]],
+        taking: Mapping[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]],
         now: float,
         wall_us: int,
         left: tuple[QueueState, MessagesMoved] | None = None,
@@ -387,7 +416,7 @@ class Distributor:
         unaware = [name for name, (state, added) in taking.items() if state.ready.known == added.first]
         for state, _ in taking.values():
             state.note_time(now, wall_us)
-        events: dict[int, Event] = {self._queues.number_of(name): added for name, (_, added) in taking.items()}
+        events: dict[int, Event] = {state.number: added for state, added in taking.values()}
         if left is not None:
             events[left[0].number] = left[1]
         event = 0
@@ -406,10 +435,10 @@ class Distributor:
             self._wake(name)
         return event
 
-    def _await(self, taking: Mapping[str, tuple[QueueState, MessagesAdded]], now: float) -> None:
+    def _await(self, taking: Mapping[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]], now: float) -> None:
         """Have those look in time in whose calendars something waits."""
         for name, (state, added) in taking.items():
-            if added.scheduled is not None and added.scheduled.place is not None:
+            if isinstance(added, MessagesScheduled) and added.scheduled.place is not None:
                 note_scheduled(state, added.scheduled.place, now)
                 self._wake(name)
 
@@ -428,14 +457,14 @@ def _let_go(taking: Mapping[str, tuple[QueueState, int, int | None]], dropped: D
 
 
 def _dropped_for(
-    batch: MessageBatch, taking: Mapping[str, tuple[QueueState, int, int | None]], stage: StageKey | None
+    batch: MessageBatch | None, taking: Mapping[str, tuple[QueueState, int, int | None]], stage: StageKey | None
 ) -> Dropped:
     """What the only queue that takes a batch drops for it in its record.
 
     Where several take it, its drops follow: what all get alike stands in the record once. So it is where the queue has not noticed yet what
     others have stored.
     """
-    if stage is not None or len(taking) != 1:
+    if batch is None or stage is not None or len(taking) != 1:
         return NOTHING
     ((state, delay_us, ttl_us),) = taking.values()
     if not state.drops or delay_us or state.ready.known != state.log.next_sequence:

@@ -101,7 +101,8 @@ class Storing:
     def _judged(self, offered: Offered, amounts: Mapping[str, Amount]) -> Mapping[str, str]:
         """Of the queues of a batch those that reject what they would get of it, each with why."""
         try:
-            return self._distributor.refused(amounts, offered.offer.delay, offered.offer.ttl)
+            offer = offered.offer
+            return self._distributor.refused(amounts, offer.delay, offer.ttl, offer.batch)
         except QueueError as error:
             offered.sender.failed = error.with_traceback(None)
             offered.failed = True

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 import pykka
 
-from actors.batch import readable_headers
 from actors.errors import InboxOverflowError, QueueError, RecordTooLargeError, TooMuchTogetherError
 from actors.exchanges.errors import ExchangeNotFoundError
 from actors.exchanges.message_tables import further_keys, may_have_further, table_of
+from actors.headers import readable_headers
 from actors.queue.operations.dead_letters import (
     MOST_BEFORE,
     drop_letters,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 import pykka
 
 from actors.errors import QueueError, QueueLimitError, StorageError
+from actors.queue.operations.deduplicating import duplicates_of
 from actors.queue.operations.settling import settle, settled_events, why_not_published
 from actors.queue.vocabulary.commands import EndStages
 from actors.queue.vocabulary.distributed import DropStages, SettledBeside
@@ -111,7 +112,8 @@ class PassingTransactions:
             if why is not None:
                 state.total_rejected += sum(stage.messages for stage in stages)
                 raise TransactionRejectedError(why)
-            ended[name] = event = StagesEnded(tuple(held), (), log.next_sequence)
+            ids = duplicates_of(log, held, state.clocks.time_us(now))
+            ended[name] = event = StagesEnded(tuple(held), (), log.next_sequence, *ids)
             publishing.append((state, event))
         number = self._record(publishing + settling)
         # In the same instant: each of the queues acts on what it hears from here on.

@@ -89,7 +89,7 @@ class QueueDirectory(QueueFigures):
         random_bytes: Callable[[int], bytes] | None = None,
     ) -> None:
         self.settings = settings
-        self.transactions = TransactionDirectory(self, storage)
+        self.transactions = TransactionDirectory(self, storage, wall_clock)
         self.distributor = Distributor(self, storage, wall_clock)
         stages = RoutedStages(self, self.transactions, transaction_timeout)
         self.exchanges = ExchangeDirectory(self, storage, self.distributor, stages)

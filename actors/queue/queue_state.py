@@ -21,6 +21,7 @@ from actors.queue.operations import (
     subscribing,
     taking,
 )
+from actors.queue.operations.deduplicating import forget_ids
 from actors.queue.operations.dispatch import dispatch, next_expiry, resume
 from actors.queue.operations.dropping import drop_over
 from actors.queue.state.catching_up import catch_up
@@ -97,6 +98,7 @@ class QueueState(QueueCore):
         subscribing.forget_unused(self, now)
         staging.end_absences(self, now)
         in_line.look_at_line(self)
+        forget_ids(self, now)
         resume(self, now)
         if self.drops:
             drop_over(self, now)

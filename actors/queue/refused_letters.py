@@ -150,7 +150,7 @@ class RefusedLetters:
                     taking.append(name)
                 else:
                     self._say(state.name, f"queue {name} is full")
-            routes.distributor.store(taking, batch, delay=0.0, published=published, priority=priority)
+            routes.distributor.store(taking, batch, delay=0.0, published=published, priority=priority, judges=False)
         except (QueueError, ActorDeadError) as error:
             self._say(state.name, str(error))
 

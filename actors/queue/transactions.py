@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
 from actors.errors import InboxOverflowError, QueueLimitError, TransactionIncompleteError
+from actors.queue.operations.deduplicating import duplicates_of
 from actors.queue.operations.staging import check_stage
 from actors.queue.state.staged import CommittedVersions, apply_commit
+from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary.commands import DiscardTransaction, EndStages
 from actors.queue.vocabulary.distributed import DropStages
 from actors.queue.vocabulary.events import StagesDiscarded
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
     from actors.queue.owned_queues import OwnedQueues
     from actors.queue.state.log import QueueLog
+    from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.stages import EnlistedStage
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
@@ -64,14 +68,16 @@ class TransactionDirectory:
     Args:
         queues: the broker's.
         storage: where commits are durable; None for queues in memory.
+        wall_clock: seconds since the epoch.
 
     Attributes:
         versions: the last committed version of each writer; to be looked at only.
         aborted: told of each abort when what it discards in all queues at once is discarded; who keeps stages in several of them sets it.
     """
 
-    def __init__(self, queues: Queues, storage: Storage | None) -> None:
+    def __init__(self, queues: Queues, storage: Storage | None, wall_clock: Callable[[], float] = time.time) -> None:
         self._queues = queues
+        self._wall_clock = wall_clock
         self._storage = storage
         self.versions = CommittedVersions() if storage is None else storage.versions
         self.aborted: Callable[[str, int], None] | None = None
@@ -214,13 +220,16 @@ class TransactionDirectory:
         names = {self._queues.number_of(name): name for name in logs}
         if self._storage is None:
             by_number = {number: logs[name] for number, name in names.items()}
-            number, ended = 0, apply_commit(by_number, self.versions, writer, version, winners, 0)
+            number, ended = 0, apply_commit(by_number, self.versions, writer, version, winners, 0, self._judge)
         else:
             before = self.last_version(writer)
-            number, ended = self._storage.commit(WriterVersion(writer, version), winners)
+            number, ended = self._storage.commit(WriterVersion(writer, version), winners, self._judge)
             self._under_way[writer] = number, before
         for queue, stages in ended.items():
             self._tell(names[queue], EndStages(stages.published, stages.discarded, number))
+
+    def _judge(self, log: QueueLog, published: Sequence[StageKey]) -> tuple[int, tuple[Range, ...]]:
+        return duplicates_of(log, published, max(0, int(self._wall_clock() * US_PER_SECOND)))
 
     async def _discarded(self, name: str, log: QueueLog, answer: Awaitable[int]) -> int:
         """How many messages a queue has discarded; what it held is gone with it if it is deleted meanwhile."""

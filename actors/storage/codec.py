@@ -10,8 +10,9 @@ A record's payload, by its kind:
     has the stage's two numbers behind these, which programs from before that refuse. One more, behind that or nil, is ``[[producer,
     next number], ...]`` of temporary producers. And one more, behind these, is ``[exchange, routing key]`` of what was published to an
     exchange: a program from before that refuses the segment. And one more, behind these or nil, is a map of further facts by small
-    numbers, of which 2 is ``[start, stop, ...]`` of what is dropped for these messages, and 20 what they have to do with the queue's
-    calendar (actors/storage/calendar_codec.py). Whoever finds a number there that it does not know refuses the record.
+    numbers, of which 2 is ``[start, stop, ...]`` of what is dropped for these messages, 16 until when the ids of these messages count, in
+    microseconds since the epoch, and 20 what they have to do with the queue's calendar (actors/storage/calendar_codec.py). The ids are
+    among their headers. Whoever finds a number there that it does not know refuses the record.
     Where there is an origin, these are dead letters: that queue's ``MessagesMoved`` of these ranges is in the same record. Where they are
     none, but were moved by somebody, the origin has false as a third item; programs from before that read it as the others.
 ``TRANSACTION_COMMITTED``
@@ -25,6 +26,8 @@ A record's payload, by its kind:
 ``IN_TURN``
     what a transaction does that settles what receivers held: a msgpack array ``[[kind, payload], ...]`` of events of any queues, in order
     and any number of each, of which none is messages. Programs from before that refuse it (actors/storage/in_turn.py).
+``STAGES_ENDED``
+    has two items more where ids count of what is published: until when, and ``[start, stop, ...]`` of the duplicates among it.
 ``ENTRY_PUT``
     a msgpack array ``[number, section, key, value | nil]``: a change of the map beside the queues (actors/storage/durable_map.py).
 ``EXCHANGES_CHANGED``
@@ -41,7 +44,6 @@ raises StorageError, and nothing is guessed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
 from itertools import chain
 from typing import Any, TypeAlias, cast
 
@@ -49,7 +51,6 @@ import msgpack
 
 from actors.batch import MessageBatch
 from actors.errors import BatchError, RecordTooLargeError, StorageError
-from actors.queue.vocabulary.calendar import Scheduled
 from actors.queue.vocabulary.events import (
     CalendarPurged,
     Event,
@@ -57,6 +58,7 @@ from actors.queue.vocabulary.events import (
     LedgerExtended,
     MessagesAcknowledged,
     MessagesAdded,
+    MessagesDeduplicated,
     MessagesDropped,
     MessagesExpired,
     MessagesMoved,
@@ -72,10 +74,11 @@ from actors.queue.vocabulary.events import (
     SubscriptionReleased,
 )
 from actors.queue.vocabulary.published import Published
-from actors.queue.vocabulary.settings import MAX_RECEIVES_LIMIT, QueueSettings
+from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
 from actors.storage.calendar_codec import decode_scheduled, encode_scheduled
 from actors.storage.durable_map import EntryPut
+from actors.storage.settings_codec import arguments_from, settings_as_stored, settings_from
 
 ADDED = 1
 ACKNOWLEDGED = 2
@@ -92,6 +95,7 @@ SUBSCRIPTION_DELETED = 12
 STAGES_ENDED = 13
 SUBSCRIPTION_LEFT = 14
 DROPPED = 15
+DEDUPLICATED = 16
 CALENDAR_PURGED = 20
 STORE_CREATED = 32
 QUEUE_DECLARED = 33
@@ -102,21 +106,15 @@ ENTRY_PUT = 37
 EXCHANGES_CHANGED = 38
 IN_TURN = 39
 
-ARGUMENTS = "arguments"
-"""Among stored settings: what the queue was declared with, in bytes."""
-WITHOUT_LIMIT = "without_limit"
-"""Among stored settings: the names of the limits that a queue has none of."""
-LIMITED = "limited"
-"""Among stored settings of a queue that was declared with arguments: that a limit of `MAX_RECEIVES_LIMIT` failures is one. Older programs
-gave it that limit for having a place for dead letters, and counted nothing towards it."""
 DROPPED_FACT = 2
-"""Among the further facts of a stored batch: what is dropped for it;"""
+"""Among the further facts of a stored batch: what is dropped for it."""
+IDS_UNTIL_FACT = 16
+"""Likewise: until when the ids of its messages count."""
 CALENDAR_FACT = 20
-"""and what it has to do with the queue's calendar."""
+"""Likewise: what it has to do with the queue's calendar."""
 MAX_HEADER_BYTES = 2**16 - 1
 """What the header's length can say. The names of those whose batches were joined are what grows in it; ``groups`` bounds them."""
 
-_USUAL = QueueSettings()
 Part: TypeAlias = bytes | memoryview
 # It is not typed.
 _pack = cast("Callable[[Any], bytes]", msgpack.packb)
@@ -145,9 +143,11 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
         or event.temporary
         or event.published is not None
         or event.dropped
+        or event.ids_until_us
         or event.scheduled is not None
     ):
-        published, further = event.published, event.dropped or event.scheduled is not None
+        published = event.published
+        further = event.dropped or event.ids_until_us or event.scheduled is not None
         fields.append(event.stage if event.stage is None else (*event.stage, *(event.numbers or ())))
         if event.temporary or published is not None or further:
             fields.append(event.temporary)
@@ -165,6 +165,8 @@ def _further(event: MessagesAdded) -> dict[int, Any]:
     facts: dict[int, Any] = {}
     if event.dropped:
         facts[DROPPED_FACT] = _flat(event.dropped)
+    if event.ids_until_us:
+        facts[IDS_UNTIL_FACT] = event.ids_until_us
     if event.scheduled is not None:
         facts[CALENDAR_FACT] = encode_scheduled(event.scheduled)
     return facts
@@ -172,7 +174,7 @@ def _further(event: MessagesAdded) -> dict[int, Any]:
 
 def is_newer(event: MessagesAdded) -> bool:
     """Whether only programs can read it that know exchanges."""
-    return event.published is not None or bool(event.dropped)
+    return event.published is not None or bool(event.dropped or event.ids_until_us)
 
 
 def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:
@@ -190,11 +192,9 @@ def decode_stored(
             payload[2:start], strict_map_key=False
         )
         batch = MessageBatch.from_body(count, data, has_ids, keys, headers, payload[start:], checked=True)
-        facts, scheduled = _more(*more)
-        named = tuple((name, number) for name, number in producers)
-        event = MessagesAdded(first, batch, enqueued_us, named, delay_us, ttl_us, *facts)
-        if scheduled is not None:
-            event = MessagesScheduled(first, batch, enqueued_us, named, delay_us, ttl_us, *facts, scheduled=scheduled)  # type: ignore[misc]  # they are five
+        facts = _more(*more)
+        made = MessagesAdded if "scheduled" not in facts else MessagesScheduled
+        event = made(first, batch, enqueued_us, _producers(producers), delay_us, ttl_us, **facts)
         return event, None if origin is None else (origin[0], _moved_from(*origin[1:]))
     except (ValueError, TypeError, BatchError, msgpack.UnpackException) as error:
         raise StorageError(
@@ -211,16 +211,25 @@ def _more(
     published: list[Any] | None = None,
     further: dict[int, Any] = NOTHING_FURTHER,
     *newer: object,
-) -> tuple[tuple[Any, ...], Scheduled | None]:
-    """What is behind the other items where there is any, in the order of the event's attributes; and what it has to do with a calendar."""
-    if newer or not isinstance(further, dict) or not further.keys() <= {DROPPED_FACT, CALENDAR_FACT}:
+) -> dict[str, Any]:
+    """What is behind the other items where there is any, by its names in the event."""
+    if newer or not isinstance(further, dict) or not further.keys() <= {DROPPED_FACT, IDS_UNTIL_FACT, CALENDAR_FACT}:
         raise ValueError("it says more than this program knows: this directory was written by a newer version")
-    key = None if stage is None else StageKey(*stage[:3])
-    numbers = StageNumbers(*stage[3:]) if stage is not None and len(stage) > 3 else None
-    where = None if published is None else Published(*published)
-    dropped = _pairs(further.get(DROPPED_FACT, []))
-    scheduled = decode_scheduled(further[CALENDAR_FACT]) if CALENDAR_FACT in further else None
-    return (key, tuple((name, number) for name, number in temporary), numbers, where, dropped), scheduled
+    facts: dict[str, Any] = {
+        "stage": None if stage is None else StageKey(*stage[:3]),
+        "temporary": _producers(temporary),
+        "numbers": StageNumbers(*stage[3:]) if stage is not None and len(stage) > 3 else None,
+        "published": None if published is None else Published(*published),
+        "dropped": _pairs(further.get(DROPPED_FACT, [])),
+        "ids_until_us": int(further.get(IDS_UNTIL_FACT, 0)),
+    }
+    if CALENDAR_FACT in further:
+        facts["scheduled"] = decode_scheduled(further[CALENDAR_FACT])
+    return facts
+
+
+def _producers(named: Sequence[Sequence[Any]]) -> tuple[tuple[str, int], ...]:
+    return tuple((name, number) for name, number in named)
 
 
 def encode(queue: int, event: Event) -> tuple[int, bytes]:
@@ -260,53 +269,6 @@ def decode_declared(payload: memoryview) -> tuple[int, str, QueueSettings | None
         return number, name, settings_from(settings), arguments_from(settings)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise StorageError(f"a queue's declaration cannot be decoded: {error}") from error
-
-
-def settings_as_stored(settings: QueueSettings, arguments: bytes = b"") -> dict[str, Any]:
-    """Settings to be stored, and what the queue was declared with.
-
-    What older versions refuse, because they do not know it, is only there where it says something.
-    """
-    fields = asdict(settings)
-    if arguments:
-        fields[ARGUMENTS] = arguments
-    for name in ("subscription_expiry", "dead_letter_exchange", "dead_letter_routing_key", "expires", "max_priority"):
-        if fields[name] is None:
-            del fields[name]
-    for name in ("durable", "single_active_consumer", "retry_delay", "retry_max_delay", "drop_failed"):
-        if fields[name] == getattr(_USUAL, name):
-            del fields[name]
-    if arguments and settings.dead_letters_named and settings.max_receives in (None, MAX_RECEIVES_LIMIT):
-        fields["max_receives"] = MAX_RECEIVES_LIMIT
-        if settings.max_receives is not None:
-            fields[LIMITED] = True
-    if endless := [name for name in ("max_messages", "max_bytes") if fields[name] is None]:
-        # Older versions would take None and fail on it later.
-        fields[WITHOUT_LIMIT] = endless
-        for name in endless:
-            del fields[name]
-    return fields
-
-
-def settings_from(fields: dict[str, Any]) -> QueueSettings:
-    """Settings as they were stored; what a newer version added and this one does not know is refused, not dropped."""
-    endless = fields.get(WITHOUT_LIMIT, ())
-    if any(name not in ("max_messages", "max_bytes") for name in endless):
-        raise ValueError("it says more than this program knows: this directory was written by a newer version")
-    known = {name: value for name, value in fields.items() if name not in (WITHOUT_LIMIT, ARGUMENTS, LIMITED)}
-    settings = QueueSettings(**known | dict.fromkeys(endless))
-    has_place = ARGUMENTS in fields and LIMITED not in fields and settings.dead_letters_named
-    return (
-        replace(settings, max_receives=None) if has_place and settings.max_receives == MAX_RECEIVES_LIMIT else settings
-    )
-
-
-def arguments_from(fields: dict[str, Any]) -> bytes:
-    """What a queue was declared with, among its settings as they were stored."""
-    arguments: bytes = fields.get(ARGUMENTS, b"")
-    if not isinstance(arguments, bytes):
-        raise ValueError("its arguments are no bytes: this directory was written by a newer version")
-    return arguments
 
 
 def encode_number(number: int) -> bytes:
@@ -385,6 +347,21 @@ def _returned_from(flat: list[int], returned_us: int = 0, delays: Sequence[int] 
     return MessagesReturned(returns, returned_us, tuple(delays))
 
 
+def _stages_ended(event: StagesEnded) -> list[Any]:
+    fields: list[Any] = [event.published, event.discarded, event.below]
+    return [*fields, event.ids_until_us, _flat(event.duplicates)] if event.ids_until_us else fields
+
+
+def _stages_ended_from(
+    published: Sequence[Sequence[Any]],
+    discarded: Sequence[Sequence[Any]],
+    below: int,
+    ids_until_us: int = 0,
+    duplicates: list[int] | None = None,
+) -> StagesEnded:
+    return StagesEnded(_keys(published), _keys(discarded), below, ids_until_us, _pairs(duplicates or []))
+
+
 def _reserved(subscription: str, position: int, flat: list[int]) -> LedgerExtended:
     quads = zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
     ranges = tuple(ReservedRange(start, stop, count, bool(replayed)) for start, stop, count, replayed in quads)
@@ -409,7 +386,8 @@ _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
     SubscriptionDeleted: (SUBSCRIPTION_DELETED, lambda event: [event.name, event.epoch, event.position]),
     SubscriptionLeft: (SUBSCRIPTION_LEFT, lambda event: [event.name, event.epoch, event.left_us]),
     StagesDiscarded: (STAGES_DISCARDED, lambda event: [event.stages, event.below]),
-    StagesEnded: (STAGES_ENDED, lambda event: [event.published, event.discarded, event.below]),
+    StagesEnded: (STAGES_ENDED, _stages_ended),
+    MessagesDeduplicated: (DEDUPLICATED, lambda event: [event.producers, event.temporary]),
 }
 
 _DECODERS: dict[int, Callable[..., Event]] = {
@@ -427,5 +405,6 @@ _DECODERS: dict[int, Callable[..., Event]] = {
     SUBSCRIPTION_DELETED: SubscriptionDeleted,
     SUBSCRIPTION_LEFT: SubscriptionLeft,
     STAGES_DISCARDED: lambda stages, below: StagesDiscarded(_keys(stages), below),
-    STAGES_ENDED: lambda published, discarded, below: StagesEnded(_keys(published), _keys(discarded), below),
+    STAGES_ENDED: _stages_ended_from,
+    DEDUPLICATED: lambda producers, temporary: MessagesDeduplicated(_producers(producers), _producers(temporary)),
 }

@@ -14,7 +14,9 @@ Version 5 is written while a queue has a stage that is written through an exchan
 Version 6 is written while the map has schedules, which an older program would keep, and never carry out.
 Version 7 is written while a queue has levels, with schedules or without. Of such a one ``acknowledged`` is empty, and ``levels`` has of
 each level number, messages stored, and ranges that are acknowledged in it.
-Version 8 is written while there is an exchange at which messages wait, with all of these or without.
+Version 8 is written while there is an exchange at which messages wait, or a queue remembers ids of messages, with all of these or without.
+Of such a queue ``ids`` has pieces of what ``AcceptedIds.picture`` gives, and ``staged_ids`` has of each stage
+with ids its place among the stages, the numbers of the messages, and their ids' digests.
 It is written too while a queue has a calendar, with levels or without: ``calendar`` has of each of its streams number, width and index
 of the slot, next position, messages, bytes and when the first was due, and ranges of positions that have left.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
@@ -34,6 +36,7 @@ import msgpack
 from actors.errors import StorageError
 from actors.exchanges.definitions import Definitions
 from actors.exchanges.delayed import is_delayed
+from actors.queue.state.accepted_ids import DIGEST_BYTES, AcceptedIds
 from actors.queue.state.calendar import Calendar
 from actors.queue.state.leveled_log import LeveledLog
 from actors.queue.state.log import QueueLog, Stage
@@ -43,9 +46,9 @@ from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
 from actors.scheduling.schedule import SECTION as SCHEDULES
-from actors.storage.codec import arguments_from, settings_as_stored, settings_from
 from actors.storage.durable_map import Sections
 from actors.storage.exchange_codec import decoded_definitions, encoded_definitions, unpack
+from actors.storage.settings_codec import arguments_from, settings_as_stored, settings_from
 
 if TYPE_CHECKING:
     from actors.queue.state.entries import EntryTable
@@ -62,20 +65,9 @@ SCHEDULES_VERSION = 6
 """Of one whose map has schedules, with all of these or without."""
 LEVELS_VERSION = 7
 """Of one that has a queue with levels, with all of these or without."""
-CALENDAR_VERSION = DELAYED_VERSION = 8
-"""Of one that has a queue with a calendar, or an exchange at which messages wait, with all of these or without."""
-READABLE = frozenset(
-    {
-        1,
-        VERSION,
-        MAP_VERSION,
-        EXCHANGES_VERSION,
-        NUMBERS_VERSION,
-        SCHEDULES_VERSION,
-        LEVELS_VERSION,
-        DELAYED_VERSION,
-    }
-)
+DELAYED_VERSION = CALENDAR_VERSION = IDS_VERSION = LAST_VERSION = 8
+"""Of one that has an exchange at which messages wait, a queue with a calendar, or one that remembers ids, with all of these or without."""
+READABLE = frozenset(range(1, LAST_VERSION + 1))
 """Versions that this program can begin with."""
 
 COUNTERS = (
@@ -151,6 +143,8 @@ def encoded(snapshot: Snapshot) -> Iterator[bytes]:
         version = SCHEDULES_VERSION
     if any(isinstance(queue.log, LeveledLog) for queue in queues):
         version = LEVELS_VERSION
+    if any(queue.log.accepted is not None or queue.log.staged_ids for queue in queues):
+        version = IDS_VERSION
     if any(queue.log.calendar is not None for queue in queues):
         version = CALENDAR_VERSION
     if exchanged and any(map(is_delayed, snapshot.definitions.exchanges.values())):
@@ -184,7 +178,7 @@ def decode_snapshot(payload: bytes, table: Callable[[int, int | None], EntryTabl
         fields = unpack(payload)
         if fields["version"] not in READABLE:
             raise StorageError(
-                f"a checkpoint of version {fields['version']}; this program knows version {DELAYED_VERSION}"
+                f"a checkpoint of version {fields['version']}; this program knows version {LAST_VERSION}"
             )
         queues = [_stored(queue, table) for queue in fields["queues"]]
         versions = CommittedVersions((writer, version) for writer, version in fields.get("writers", ()))
@@ -221,6 +215,8 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         (list(key), stage.ranges.frozen(), stage.batches, stage.bytes, stage.delayed.copy(), stage.numbers)
         for key, stage in log.stages.items()
     ]
+    ids = [] if log.accepted is None else log.accepted.picture()
+    staged_ids = [(at, stage.ids.copy()) for at, stage in enumerate(log.stages.values()) if stage.ids]
     yield _map(
         packer,
         ("number", pack(queue.number)),
@@ -231,7 +227,7 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         ("total_moved", pack(log.total_moved)),
         ("total_dropped", pack(log.total_dropped)),
         ("deleted", pack([log.deleted_epoch, log.deleted_position])),
-        rest=7 + bool(retries) + leveled + (calendar is not None),
+        rest=7 + bool(retries) + leveled + bool(ids) + bool(staged_ids) + (calendar is not None),
     )
     yield from _ranges(packer, "acknowledged", acknowledged)
     if leveled:
@@ -239,11 +235,7 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         for number, stored, ranges in levels:
             yield _array_header(packer, 3) + pack(number) + pack(stored)
             yield from _bin(ranges)
-    if calendar is not None:
-        yield pack("calendar") + _array_header(packer, len(calendar))
-        for slot, ranges in calendar:
-            yield _array_header(packer, 2) + pack(slot)
-            yield from _bin(ranges)
+    yield from _calendar(packer, calendar)
     yield from _rows(packer, "producers", producers)
     yield from _rows(packer, "temporary", temporary)
     yield pack("returns") + _array_header(packer, sum(_count(ranges) for _, ranges in returns))
@@ -265,6 +257,24 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         yield _array_header(packer, len(key) + 4 + (numbers is not None)) + b"".join(map(pack, key))
         yield from _bin(ranges)
         yield pack(batches) + pack(size) + pack(_delayed(held)) + (b"" if numbers is None else pack(numbers))
+    if ids:
+        yield pack("ids") + _array_header(packer, len(ids))
+        for piece in ids:
+            yield pack(piece.stored())
+    if staged_ids:
+        yield pack("staged_ids") + _array_header(packer, len(staged_ids))
+        for at, found in staged_ids:
+            yield pack((at, array("q", found).tobytes(), b"".join(found.values())))
+
+
+def _calendar(packer: msgpack.Packer, calendar: list[tuple[tuple[int, ...], FrozenRanges]] | None) -> Iterator[bytes]:
+    """The streams of a queue's calendar, where it has one."""
+    pack = packer.pack
+    if calendar is not None:
+        yield pack("calendar") + _array_header(packer, len(calendar))
+        for slot, ranges in calendar:
+            yield _array_header(packer, 2) + pack(slot)
+            yield from _bin(ranges)
 
 
 def _entries(packer: msgpack.Packer, sections: Sections) -> Iterator[bytes]:
@@ -310,8 +320,14 @@ def _stored(fields: dict[str, Any], table: Callable[[int, int | None], EntryTabl
     for snapshot in fields["ledgers"]:
         ledger = Ledger.restored(snapshot)
         log.ledgers[ledger.name] = ledger
-    for writer, version, name, *facts in fields.get("stages", ()):
-        log.restore_stage(StageKey(writer, version, name), _stored_stage(*facts))
+    stages = {StageKey(*row[:3]): _stored_stage(*row[3:]) for row in fields.get("stages", ())}
+    for at, numbers, digests in fields.get("staged_ids", ()):
+        list(stages.values())[at].ids = _unpack_ids(numbers, digests)
+    for key, stage in stages.items():
+        log.restore_stage(key, stage)
+    for digests, dues in fields.get("ids", ()):
+        log.accepted = AcceptedIds() if log.accepted is None else log.accepted
+        log.accepted.restore(digests, dues)
     log.total_discarded = fields.get("total_discarded", 0)
     log.total_moved = fields.get("total_moved", 0)
     log.total_dropped = fields.get("total_dropped", 0)
@@ -330,6 +346,13 @@ def _stored_stage(
     stage.delayed = {first: (stop, due) for first, stop, due in delayed}
     stage.numbers = None if numbers is None else StageNumbers(*numbers)
     return stage
+
+
+def _unpack_ids(numbers: bytes, digests: bytes) -> dict[int, bytes]:
+    each = array("q")
+    each.frombytes(numbers)
+    ids = [digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES)]
+    return dict(zip(each, ids, strict=True))
 
 
 def _delayed(delayed: dict[int, tuple[int, int]]) -> list[tuple[int, int, int]]:

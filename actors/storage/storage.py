@@ -38,7 +38,7 @@ from journal import Files, Journal, JournalError, JournalOptions, OsFiles
 
 if TYPE_CHECKING:
     from actors.exchanges.vocabulary import Event as ExchangeEvent
-    from actors.queue.state.staged import CommittedVersions
+    from actors.queue.state.staged import CommittedVersions, Judge
     from actors.queue.vocabulary.events import StagesEnded
     from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.stages import WriterVersion
@@ -254,14 +254,14 @@ class Storage(DurableMap, DurableDefinitions, EventsWithEntries):
         return lsn
 
     def commit(
-        self, version: WriterVersion, winners: Mapping[int, Sequence[str]]
+        self, version: WriterVersion, winners: Mapping[int, Sequence[str]], judge: Judge | None = None
     ) -> tuple[int, dict[int, StagesEnded]]:
-        """Commit a transaction in one instant: as `record_all`, of all that follows from ``winners``, the stages' names by queue number.
+        """Commit a transaction in one instant: as `record_all`, of all that follows from ``winners`` and ``judge`` (`ended_stages`).
 
         Returns:
             the event's number, and what happened to each queue.
         """
-        ended = ended_stages(self._contents.logs(), *version, winners)
+        ended = ended_stages(self._contents.logs(), *version, winners, judge)
         lsn = self._record_together(encode_commit(ended, version))
         self._checkpoints.schedule()
         self._contents.apply(ended, version, lsn)

@@ -92,7 +92,12 @@ def encode_one(number: int, event: Event) -> Encoded:
 
 
 def encode_commit(ended: Mapping[int, StagesEnded], version: WriterVersion) -> Encoded:
-    """What a commit does (``ended_stages``), by the queues' numbers: its own kind says the winners, and all else follows from them."""
+    """What a commit does (``ended_stages``), by the queues' numbers: its own kind says the winners, and all else follows from them.
+
+    Where ids count of what is published, what is a duplicate does not: it is said as any other events are.
+    """
+    if any(event.ids_until_us for event in ended.values()):
+        return encode_all(ended, version)
     winners = {number: [key.name for key in event.published] for number, event in ended.items() if event.published}
     return Encoded(codec.TRANSACTION_COMMITTED, [], [], codec.encode_transaction(*version, winners))
 

@@ -70,6 +70,7 @@ class Confirm(NamedTuple):
     first: int | None
     rejected: str | None = None
     after: int = 0
+    numbers: tuple[tuple[int | None, int], ...] | None = None
 
 
 class Supersede(NamedTuple):
@@ -153,7 +154,7 @@ def seen(effect: Tell | DeadLetter) -> Effect:
         case replies.CapacityGranted():
             return GrantCapacity(to, *reply, after)
         case replies.SentMessages():
-            return Confirm(to, *reply[:3], after)
+            return Confirm(to, *reply[:3], after, reply.numbers)
         case replies.Superseded():
             return Supersede(to, after)
         case replies.MessagesReserved():

@@ -12,6 +12,7 @@ from actors.errors import QueueLimitError, StorageError
 from actors.queue.directory_errors import QueueNotFoundError
 from actors.queue.vocabulary.settings import MAX_ARGUMENTS_BYTES, QueueSettings
 from actors.storage import codec
+from actors.storage.settings_codec import arguments_from, settings_as_stored, settings_from
 from tests.actors.stored_queues import StoredQueues, durable
 
 ARGUMENTS = msgpack.packb({"x-message-ttl": 5, "x-odd": [1, None]})
@@ -86,13 +87,13 @@ async def test_no_more_is_kept_than_has_a_name_and_then_no_queue_is_made(folder:
 
 
 def test_an_older_program_refuses_what_was_declared_with_arguments_and_nothing_else() -> None:
-    plain = codec.settings_as_stored(SETTINGS)
+    plain = settings_as_stored(SETTINGS)
     assert "arguments" not in plain
     assert QueueSettings(**plain) == SETTINGS, "as a program from before reads it"
-    stored = codec.settings_as_stored(SETTINGS, ARGUMENTS)
+    stored = settings_as_stored(SETTINGS, ARGUMENTS)
     with pytest.raises(TypeError, match="arguments"):
         QueueSettings(**stored)
-    assert (codec.settings_from(stored), codec.arguments_from(stored)) == (SETTINGS, ARGUMENTS)
+    assert (settings_from(stored), arguments_from(stored)) == (SETTINGS, ARGUMENTS)
     newer: Any = {**stored, "arguments": {"x": 1}}
     with pytest.raises(StorageError, match="newer version"):
         codec.decode_declared(memoryview(msgpack.packb([1, "q", newer])))

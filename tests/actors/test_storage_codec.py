@@ -33,7 +33,8 @@ from actors.queue.vocabulary.events import (
 )
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
-from actors.storage import codec
+from actors.storage import codec, settings_codec
+from actors.storage.settings_codec import WITHOUT_LIMIT, settings_as_stored, settings_from
 
 NUMBERS = st.integers(0, 2**62)
 RANGES = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=5).map(tuple)
@@ -123,11 +124,11 @@ def test_that_a_limit_is_none_comes_back_and_an_older_program_refuses_it(limits:
     payload = codec.encode_declared(3, "q", settings)
     assert codec.decode_declared(memoryview(payload)) == (3, "q", settings, b"")
     with pytest.raises(TypeError, match="without_limit"):
-        QueueSettings(**codec.settings_as_stored(settings))  # as a program from before reads it
+        QueueSettings(**settings_as_stored(settings))  # as a program from before reads it
 
 
 def test_a_limit_that_this_program_does_not_know_is_refused() -> None:
-    fields = codec.settings_as_stored(QueueSettings()) | {codec.WITHOUT_LIMIT: ["max_consumers"]}
+    fields = settings_as_stored(QueueSettings()) | {WITHOUT_LIMIT: ["max_consumers"]}
     with pytest.raises(StorageError, match="newer version"):
         codec.decode_declared(memoryview(msgpack.packb([3, "q", fields])))
 
@@ -161,9 +162,9 @@ def test_what_an_older_version_refuses_is_stored_only_where_it_says_something() 
     newer = {"subscription_expiry", "durable", "dead_letter_exchange", "dead_letter_routing_key", "expires"}
     newer |= {"single_active_consumer"}
     passing, single = QueueSettings(expires=0.5), QueueSettings(single_active_consumer=True)
-    assert not newer & codec.settings_as_stored(plain).keys()
-    assert newer & codec.settings_as_stored(to_exchange).keys() == {"dead_letter_exchange"}
-    assert codec.settings_as_stored(transient)["durable"] is False
+    assert not newer & settings_as_stored(plain).keys()
+    assert newer & settings_as_stored(to_exchange).keys() == {"dead_letter_exchange"}
+    assert settings_as_stored(transient)["durable"] is False
     for settings in (
         plain,
         expiring,
@@ -173,7 +174,7 @@ def test_what_an_older_version_refuses_is_stored_only_where_it_says_something() 
         passing,
         single,
     ):
-        assert codec.settings_from(codec.settings_as_stored(settings)) == settings
+        assert settings_from(settings_as_stored(settings)) == settings
 
 
 def test_an_older_program_refuses_a_queue_whose_dead_letters_go_to_an_exchange_and_no_other(
@@ -190,7 +191,7 @@ def test_an_older_program_refuses_a_queue_whose_dead_letters_go_to_an_exchange_a
             ("single", QueueSettings(single_active_consumer=True)),
         )
     }
-    monkeypatch.setattr(codec, "QueueSettings", make_dataclass("Older", known))
+    monkeypatch.setattr(settings_codec, "QueueSettings", make_dataclass("Older", known))
     assert codec.decode_declared(declared["plain"])[1] == "plain"
     with pytest.raises(StorageError, match=r"a queue's declaration cannot be decoded: .*'dead_letter_exchange'"):
         codec.decode_declared(declared["new"])

@@ -8,7 +8,8 @@ import pytest
 from actors.errors import StorageError
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesReturned
 from actors.queue.vocabulary.settings import MAX_RECEIVES_LIMIT, QueueSettings
-from actors.storage.codec import RETURNED, decode, encode, settings_as_stored, settings_from
+from actors.storage.codec import RETURNED, decode, encode
+from actors.storage.settings_codec import settings_as_stored, settings_from
 from tests.actors.storage_lives import Life, in_loop
 
 WAITING = MessagesReturned(((0, 2, 1), (3, 4, 2)), 5_000_000, (2_000_000, 0))

@@ -20,7 +20,7 @@ from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey, WriterVersion
 from actors.runtime.loop_future import ask
 from actors.storage import Storage, backup_storage, restore_storage, verify_storage
-from actors.storage.codec import settings_as_stored, settings_from
+from actors.storage.settings_codec import settings_as_stored, settings_from
 from journal import JournalOptions
 from streams.testkit import run_in_virtual_time
 from tests.actors.publishing_bench import LARGE, batch_of, client, defined, received, receiver
@@ -520,7 +520,7 @@ class _Older:
 async def test_an_older_program_refuses_a_directory_that_has_some_and_opens_every_other(folder: Path) -> None:
     bench = Bench(folder)
     await bench.declare("d", QueueSettings(ttl=5.0))
-    older = mock.patch("actors.storage.codec.QueueSettings", _Older)
+    older = mock.patch("actors.storage.settings_codec.QueueSettings", _Older)
     await bench.close()
     with older:
         Storage.open(folder).close()

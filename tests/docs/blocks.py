@@ -184,6 +184,7 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
     "docs/reactivex.md": {
         "[python]": "tests/streams/rx/test_docs.py::test_the_programs_in_the_documentation_run_and_print_what_they_say"
     },
+    "docs/deduplication.md": {"[python]": CLIENTS, "[text]": CLIENTS},
     "docs/receiver.md": {"[python]": CLIENTS, "[text]": CLIENTS},
     "docs/schedules.md": {
         "[python]": CLIENTS,

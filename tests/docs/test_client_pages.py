@@ -42,6 +42,7 @@ PAGES = (
     "exchanges",
     "delayed-exchanges",
     "schedules",
+    "deduplication",
 )
 CLIENTS = {"sender": Sender, "receiver": Receiver, "administration": Administration}
 PROGRAMS = [

@@ -23,6 +23,8 @@ DIFFERENT = (
     (r"\b20\d\d-\d\d-\d\d\b(?!T)", "DATE"),
     (r"\bversion \d[\w.+]*", "version N"),
     (r"\bpenstock \d[\w.+]*", "penstock N"),
+    # How much a journal holds by then, and has not let go of yet, depends on how fast the benchmark was.
+    (r"saved: \d+ files, [\d.]+ [KMG]iB", "saved: N files, SIZE"),
     (r"before record \d+", "before record N"),
     # A broker's numbers for connections, how much of its demand a receiver has renewed, and what a journal has written meanwhile.
     (r"(?m)^ *\d+  (receiver|admin)(.*  )[\d,]+( +\d+)$", r"ID  \1\2N\3"),

@@ -123,7 +123,7 @@ class Asked:
 
     @property
     def stored(self) -> int:
-        """Messages of it that are stored."""
+        """Messages of it that are stored, or were before."""
         return sum(count for _, count in self.numbers)
 
     async def until(self, holds: Callable[[Asked], bool]) -> None:

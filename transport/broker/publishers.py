@@ -135,6 +135,8 @@ class Publisher:
     async def publish(self, *pieces: Piece, wait: float = 0.0) -> list[tuple[int | None, int]]:
         """Store them in order; first number and count of each part, once all are as durable as the broker makes it.
 
+        Duplicates have no number: others with their ids are stored.
+
         A queue that blocks may take them in parts, the first first. One that rejects takes all of a piece or nothing, and nothing behind
         one that it does not take. Whoever is cancelled meanwhile does not know what is stored.
 
@@ -322,8 +324,7 @@ class Publisher:
         asked, piece, _ = self._unconfirmed.popleft()
         asked.under_way -= 1
         if reply.rejected is None:
-            assert reply.first is not None, "a sender without a name sends nothing twice"
-            asked.numbers.append((None if reply.waits else reply.first, len(piece.batch)))
+            asked.numbers += reply.numbers or ((reply.first, len(piece.batch)),)
             self._most_unconfirmed = min(2 * self._most_unconfirmed, MAX_WAITING)
             asked.settle()
         elif self._rejected_at is None:

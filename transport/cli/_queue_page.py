@@ -25,6 +25,7 @@ MOVES = (
     ("dropped", "total_dropped", ""),
     ("dead letters", "total_dead_lettered", ""),
     ("rejected", "total_rejected", ""),
+    ("deduplicated", "total_deduplicated", ""),
     ("purged", "total_purged", ""),
 )
 """Each total, and its rate where that is measured."""

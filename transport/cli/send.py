@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from actors.limits import MAX_PRIORITY
+from actors.limits import DEDUPLICATION_HEADER, MAX_DEDUPLICATION_ID_BYTES, MAX_PRIORITY
 from transport.cli._access import STDIN
 from transport.cli._options import (
     ConnectTimeout,
@@ -74,6 +74,13 @@ def _text(text: str | None) -> str | None:
         (text or "").encode()
     except UnicodeEncodeError:
         raise typer.BadParameter(f"{text!r:.60} is not UTF-8") from None
+    return text
+
+
+def _id(text: str | None) -> str | None:
+    """Typer callback: a text that can be a deduplication id."""
+    if text is not None and not 1 <= len((_text(text) or "").encode()) <= MAX_DEDUPLICATION_ID_BYTES:
+        raise typer.BadParameter(f"an id has 1 to {MAX_DEDUPLICATION_ID_BYTES} bytes: give a digest of a longer one")
     return text
 
 
@@ -140,6 +147,12 @@ async def send(
             metavar="N", min=0, max=MAX_PRIORITY, help="What has a higher one is received first, where it has levels."
         ),
     ] = None,
+    deduplication_id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="The id of the message: one with it is stored within the queue's window.", callback=_id
+        ),
+    ] = None,
     no_create: NoCreate = False,
     quiet: Quiet = False,
     connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
@@ -157,7 +170,9 @@ async def send(
 
     target = target_of(VERB, queue, exchange, routing_key, key, mandatory=mandatory, no_create=no_create)
     form = format_of(null=null, length_prefixed=length_prefixed, whole_file=whole_file, jsonl=jsonl)
-    messages = Input(files or [], window := Window(), _decoder(form, key, header, published=exchange is not None))
+    messages = Input(
+        files or [], window := Window(), _decoder(form, key, header, deduplication_id, published=exchange is not None)
+    )
     try:
         sender = Sender(
             address,
@@ -219,7 +234,9 @@ async def send(
     return EXIT_FAILED if target.came_back.count else EXIT_DONE
 
 
-def _decoder(form: str | None, key: str | None, header: list[str] | None, *, published: bool) -> Callable[[], Decoder]:
+def _decoder(
+    form: str | None, key: str | None, header: list[str] | None, deduplication_id: str | None, *, published: bool
+) -> Callable[[], Decoder]:
     from actors.errors import BatchError  # noqa: PLC0415 - not needed for --help
     from transport.cli._input_formats import decoder_of  # noqa: PLC0415
 
@@ -227,6 +244,8 @@ def _decoder(form: str | None, key: str | None, header: list[str] | None, *, pub
     for pair in header or []:
         name, _, value = pair.partition("=")
         headers[name] = value
+    if deduplication_id is not None:
+        headers[DEDUPLICATION_HEADER] = deduplication_id
     try:
         return decoder_of(form, None if key is None else key.encode(), headers, published=published)
     except (BatchError, UnicodeEncodeError) as error:

@@ -26,6 +26,7 @@ QUEUE_FIGURES: tuple[Column, ...] = (
     ("total_redelivered", "redelivered", written.count),
     ("total_expired", "expired", written.count),
     ("total_dropped", "dropped", written.count),
+    ("total_deduplicated", "deduplicated", written.count),
     ("total_dead_lettered", "dead letters", written.count),
     ("oldest_ms", "oldest", written.milliseconds),
     ("senders", "senders", written.count),

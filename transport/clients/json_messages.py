@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from actors.batch import ID_BYTES, MAX_HEADERS_PER_MESSAGE, HeaderValue, Message, pack_headers, unpack_headers
 from actors.errors import BatchError
-from transport.clients.sender_batches import MAX_BATCH_BYTES
+from transport.clients.sender_batches import MAX_BATCH_BYTES, check_deduplication_id
 from transport.config.units import parse_duration
 from transport.errors import ImpossibleTimeError, LocalProtocolError
 from transport.wire.amqp_headers import told_headers
@@ -23,7 +23,19 @@ MUCH_LONGER: Final = 2
 """A text that takes more than so many times its bytes is written in base64: of control characters each takes six."""
 HEX: Final = re.compile(rf"[0-9a-fA-F]{{{2 * ID_BYTES}}}")
 TAKEN: Final = frozenset(
-    {"payload", "payload_base64", "key", "key_base64", "headers", "id", "delay", "ttl", "priority", "deliver_at"}
+    {
+        "payload",
+        "payload_base64",
+        "key",
+        "key_base64",
+        "headers",
+        "id",
+        "delay",
+        "deliver_at",
+        "ttl",
+        "priority",
+        "deduplication_id",
+    }
 )
 """What a message is made of."""
 TIMES: Final = frozenset({"delay", "ttl", "priority", "deliver_at"})
@@ -68,10 +80,18 @@ def message_of(found: object, given: Given = Given()) -> tuple[Message, Timing]:
     if key is None and given.published and found.get("routing_key"):
         key = _encoded(found["routing_key"], "routing_key")
     headers = given.headers | _headers(found.get("headers"))
-    message = Message(payload, given.key if key is None else key, headers or None, _id(found.get("id")))
+    message = Message(
+        payload,
+        given.key if key is None else key,
+        headers or None,
+        _id(found.get("id")),
+        deduplication_id=found.get("deduplication_id"),
+    )
     try:
-        size = len(payload) + len(message.key or b"") + len(pack_headers(headers))
-    except (BatchError, UnicodeEncodeError) as error:
+        if message.deduplication_id is not None:
+            check_deduplication_id(message.deduplication_id)
+        size = len(payload) + len(message.key or b"") + len(pack_headers(message.all_headers))
+    except (BatchError, UnicodeEncodeError, LocalProtocolError) as error:
         raise ValueError(str(error)) from None
     if size > MAX_BATCH_BYTES:
         raise ValueError(f"its message has {size} bytes, and the largest {MAX_BATCH_BYTES}; send a reference to it")

@@ -101,13 +101,16 @@ class QueueCommands(ABC):
         retry_max_delay: float | None = None,
         drop_failed: bool | None = None,
         max_priority: int | None = None,
+        deduplication_window: float | None = None,
+        max_deduplication_ids: int | None = None,
         declared_with: bytes = b"",
         max_failures: int | None = None,
     ) -> None:
         """Declare a queue with settings of `QueueSettings`; what is None is the broker's. docs/configuration.md has what each does.
 
         0 is never for ``max_receives``, ``ttl``, ``subscription_expiry`` and ``expires``, no limit for ``max_messages`` and
-        ``max_bytes``, and none for ``max_priority``; a ``ttl`` of -1 is one of 0: what nobody can receive as it comes expires. An empty
+        ``max_bytes``, and none for ``max_priority`` and ``deduplication_window``; a ``ttl`` of -1 is one of 0: what nobody can receive as
+        it comes expires. An empty
         ``dead_letter_queue`` is the queue's own, an empty ``dead_letter_exchange`` none, and with an empty ``dead_letter_routing_key`` each
         message has its own. ``max_failures`` is another name for ``max_receives``. ``declared_with`` is kept with
         a queue that is made: what another protocol declares it with.
@@ -144,12 +147,15 @@ class QueueCommands(ABC):
         retry_delay: float | None = None,
         retry_max_delay: float | None = None,
         drop_failed: bool | None = None,
+        deduplication_window: float | None = None,
+        max_deduplication_ids: int | None = None,
         max_failures: int | None = None,
     ) -> None:
         """Give a queue that is there other settings; what is None stays as it is. docs/configuration.md has what follows when.
 
-        0 is never for ``max_receives``, ``ttl``, ``subscription_expiry`` and ``expires``, and no limit for ``max_messages`` and
-        ``max_bytes``; a ``ttl`` of -1 is one of 0: what nobody can receive as it comes expires. An empty
+        0 is never for ``max_receives``, ``ttl``, ``subscription_expiry`` and ``expires``, no limit for ``max_messages`` and
+        ``max_bytes``, and none for ``deduplication_window``; a ``ttl`` of -1 is one of 0: what nobody can receive as it comes expires.
+        An empty
         ``dead_letter_queue`` is the queue's own, an empty ``dead_letter_exchange`` none, and with an empty ``dead_letter_routing_key`` each
         message has its own. ``max_failures`` is another name for ``max_receives``.
 

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from actors.batch import ID_BYTES, Message, MessageBatch, pack_headers
+from actors.limits import MAX_DEDUPLICATION_ID_BYTES
 from transport.errors import LocalProtocolError, MessageTooLargeError
 from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.timing import Timed, Timing, check_priority
@@ -222,10 +223,23 @@ def _checked_size(message: Message) -> int:
         _check_routing_key(message)
     if message.priority is not None:
         check_priority(message.priority)
-    size = len(message.payload) + len(message.key_column) + len(pack_headers(message.headers))
+    if message.deduplication_id is not None:
+        check_deduplication_id(message.deduplication_id)
+    size = len(message.payload) + len(message.key_column) + len(pack_headers(message.all_headers))
     if size > MAX_BATCH_BYTES:
         raise MessageTooLargeError(size, MAX_BATCH_BYTES)
     return size
+
+
+def check_deduplication_id(said: object) -> None:
+    """Raise LocalProtocolError for what can be no deduplication id."""
+    if not isinstance(said, str):
+        raise LocalProtocolError(f"deduplication_id is {type(said).__name__}, and a text is possible")
+    size = len(said.encode("utf-8", "surrogatepass"))
+    if not 1 <= size <= MAX_DEDUPLICATION_ID_BYTES:
+        raise LocalProtocolError(
+            f"a deduplication id of {size} bytes is not between 1 and {MAX_DEDUPLICATION_ID_BYTES}: send a digest of a longer one"
+        )
 
 
 def _check_routing_key(message: Message) -> None:

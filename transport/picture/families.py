@@ -21,6 +21,7 @@ COUNTED: Final = {
     "delivered": "Messages handed out, each time that they were",
     "redelivered": "Messages handed out that had been before",
     "rejected": "Messages that senders were refused",
+    "deduplicated": "Messages confirmed and not stored again, by their ids",
 }
 """What queues count, in the order of `Counters`."""
 assert tuple(COUNTED) == Counters._fields, "each counter has a text"

@@ -11,6 +11,7 @@ What was given out before stays given: permits of senders, deadlines of leases, 
 - ``max_receives``, ``drop_failed`` and the dead-letter queue: what waits to leave, and what has come back, is judged anew, as at a start.
   Nothing is delivered before all of it is judged (``judging``). What was handed to the old dead-letter queue is still its. The same
   holds for the dead-letter exchange and its key, but what still waits for room there is judged anew too (``letters_out``).
+- deduplication: what is sent. What ids are remembered already stay so for their time, unless none count any more.
 - how long a subscription that nobody uses is kept: for those there are, from when they were last used, but for a grace.
 
 ``exclusive`` and ``single_active_consumer`` cannot change: receivers were told whether they wait in line, and subscriptions are owned or
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over
 from actors.queue.operations.judging import judge_anew, judge_on
+from actors.queue.state.deduplication import deduplicate
 from actors.queue.vocabulary.settings import UNALTERABLE
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def alter(core: QueueCore, command: AlterQueue, now: float) -> QueueSettings:
         assert getattr(settings, name) == getattr(before, name), "whoever records the settings refuses this"
     core.depend_on(command.after)
     core.take_settings(settings)
+    core.heaps = deduplicate(core.heaps, core.log, settings, core.clocks, core.capacity, now)
     permits = [sender.permits for sender in core.senders.values() if sender.capacity is core.capacity]
     core.capacity.alter(*core.senders_limits(), core.rejects, permits)
     core.ready = core.counted(core.ready)

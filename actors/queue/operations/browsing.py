@@ -67,10 +67,12 @@ def describe(core: QueueCore, now: float, *, parties: bool = True) -> QueueStati
         total_discarded=log.total_discarded,
         total_moved=log.total_moved,
         total_dropped=log.total_dropped,
+        total_deduplicated=core.total_deduplicated,
+        deduplication_ids=0 if log.accepted is None else len(log.accepted),
         attached_senders=len(core.senders),
         attached_receivers=len(core.receivers) + len(core.subscribers),
         waiting_senders=core.capacity.waits_for_room + core.staged.capacity.waits_for_room,
-        full=core.capacity.closed(log.stored_messages, log.stored_bytes),
+        full=core.capacity.closed(*core.taken()),
         held_ms=max((facts.held_ms for facts in connections), default=0),
     )
 

@@ -128,6 +128,7 @@ def in_calendar(added: MessagesAdded, first: int, scheduled: Scheduled) -> Messa
         temporary=added.temporary,
         published=added.published,
         priority=place.stream - place.queue,
+        ids_until_us=added.ids_until_us,
         scheduled=scheduled,
     )
 

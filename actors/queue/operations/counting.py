@@ -25,6 +25,7 @@ class Counters(NamedTuple):
     delivered: int = 0
     redelivered: int = 0
     rejected: int = 0
+    deduplicated: int = 0
 
 
 class Figures(NamedTuple):
@@ -81,6 +82,7 @@ def counters_of(core: QueueCore) -> Counters:
         core.total_out,
         core.total_redelivered,
         core.total_rejected,
+        core.total_deduplicated,
     )
 
 
@@ -102,6 +104,6 @@ def figures_of(core: QueueCore) -> Figures:
         len(core.senders),
         len(core.receivers) + len(core.subscribers),
         capacity.waits_for_room + staged.waits_for_room,
-        capacity.closed(log.stored_messages, log.stored_bytes),
+        capacity.closed(*core.taken()),
         core.paused,
     )

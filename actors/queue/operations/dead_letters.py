@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
-from actors.batch import OFFSET_BYTES, BinaryColumn, MessageBatch, readable_headers, unpack_headers
+from actors.batch import OFFSET_BYTES, BinaryColumn, MessageBatch, unpack_headers
 from actors.errors import BatchError
 from actors.exchanges.delayed import is_waiting_queue
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.message_tables import may_have_further
+from actors.headers import readable_headers
 from actors.limits import MAX_NAME_BYTES
 from actors.queue.operations.passing_on import pass_on
 from actors.queue.state.entries import OVER_LIMIT, TOO_LATE
@@ -365,10 +366,7 @@ def has_room(core: QueueCore) -> bool:
 
     What senders were granted and have not sent is not counted: they may hold all there is for as long as they like.
     """
-    log = core.log
-    return core.capacity.note_stored(
-        log.stored_messages + core.incoming_messages, log.stored_bytes + core.incoming_bytes
-    )
+    return core.capacity.note_stored(*core.taken())
 
 
 def room_for_letters(core: QueueCore, batch: MessageBatch) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from actors.queue.operations.calendar import delayed_messages
 from actors.queue.operations.in_line import waits_in_line
+from actors.queue.state.deduplication import held_by_ids
 from actors.queue.vocabulary.replies import Tell, WaitExplained
 
 if TYPE_CHECKING:
@@ -42,22 +43,37 @@ def _of_sender(core: QueueCore, sender: Sender) -> Reason:
     if core.paused is not None:
         return PAUSED, f"queue {name} takes nothing now: {core.paused}"
     stored, size = log.stored_messages, log.stored_bytes
+    if (ids := _of_ids(core)) is not None:
+        return ids
     if core.capacity.closed(stored, size):
         in_messages = settings.nearer_in_messages(stored, size)
         there, most = (stored, settings.max_messages or 0) if in_messages else (size, settings.max_bytes or 0)
         amounts = f"{there:,} of {most:,} messages" if in_messages else f"{there / MIB:,.1f} of {most / MIB:,.1f} MiB"
         if there >= most:
-            return FULL, f"queue {name} is full ({amounts}): waiting for receivers"
-        return (
-            FULL,
-            f"queue {name} was full, and takes more when more of it is acknowledged ({amounts}): waiting for receivers",
-        )
+            why = f"queue {name} is full ({amounts}): waiting for receivers"
+        else:
+            why = f"queue {name} was full, and takes more when more of it is acknowledged ({amounts}): waiting for receivers"
+        return FULL, why
     if sender.stage is not None:
         return (
             STAGED,
             f"open transactions hold back as much of queue {name} as they may: waiting for one of them to end",
         )
     return GRANTED, f"the room that queue {name} has is granted to other senders: waiting for a turn"
+
+
+def _of_ids(core: QueueCore) -> Reason:
+    """What holds senders back where a queue has no more room for ids, and has for messages."""
+    accepted, settings = core.log.accepted, core.settings
+    most = None if core.drops else settings.max_messages
+    if accepted is None or not held_by_ids(accepted, most, core.log.stored_messages):
+        return None
+    if core.capacity.closed(0, core.log.stored_bytes) or not core.capacity.closed(*core.taken()):
+        return None
+    return FULL, (
+        f"queue {core.name} remembers as many ids as it may ({len(accepted):,} of {accepted.limit:,}): "
+        "waiting for the oldest to be forgotten"
+    )
 
 
 def _of_receiver(core: QueueCore, receiver: Receiver) -> Reason:

@@ -171,8 +171,7 @@ def room_for(core: QueueCore, parcel: Parcel) -> int:
 
 
 def _room(core: QueueCore) -> tuple[int, int]:
-    log = core.log
-    return core.capacity.room(log.stored_messages + core.incoming_messages, log.stored_bytes + core.incoming_bytes)
+    return core.capacity.room(*core.taken())
 
 
 def _facts_bytes(parcel: Parcel) -> int:

@@ -14,6 +14,7 @@ from actors.errors import (
 )
 from actors.limits import MAX_DELAY_SECONDS, MAX_TTL_SECONDS, time_text
 from actors.queue.operations.calendar import keeps_calendar, schedule, waits_long
+from actors.queue.operations.deduplicating import check_ids, judge, judge_staged, numbered, tell_numbers, why_not
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over, in_record, let_go
 from actors.queue.operations.refusing import NoRoom, lets_die, refuse
@@ -22,11 +23,13 @@ from actors.queue.state.catching_up import catch_up
 from actors.queue.state.senders import Incoming, Sender, groups, joined, producers_of, shape_of
 from actors.queue.state.unanswered import behind_rejected
 from actors.queue.structures.deadlines import US_PER_SECOND, microseconds
-from actors.queue.vocabulary.events import MessagesAdded
+from actors.queue.vocabulary.events import MessagesAdded, MessagesDeduplicated
 from actors.queue.vocabulary.replies import SenderAttached, SentMessages, Superseded, Tell
 from actors.queue.vocabulary.settings import MAX_DELAYED
 
 if TYPE_CHECKING:
+    from actors.batch import MessageBatch
+    from actors.queue.operations.deduplicating import Runs
     from actors.queue.state.core import QueueCore
     from actors.queue.state.feeder import Feeder
     from actors.queue.state.senders import Producers
@@ -90,8 +93,8 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
         delay_us, ttl_us = core.usual_timing
         core.incoming.append(Incoming(sender, up_to, batch, 0, count, size, delay_us, ttl_us, None, None))
         return
-    if stage is not None:
-        _check_stage_open(core, stage, delay, ttl)
+    if stage is not None or core.log.accepted is not None:
+        _check(core, batch, stage, delay, ttl)
     delay_us, ttl_us = core.usual_timing if delay is None and ttl is None else timing_of(core.settings, delay, ttl)
     behind = expected is not None and client_sequence > expected
     if behind and not sender.rejecting:
@@ -106,7 +109,7 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
     elif known < count and (delay_us or core.rejects or behind):
         # Behind what was rejected nothing is stored, be it that the queue does not reject any more.
         rejected = behind_rejected(expected) if behind else None
-        rejected = rejected or _why_not(core, known, count, size, bool(delay_us))
+        rejected = rejected or _why_not(core, known, count, size, bool(delay_us), batch)
     sender.capacity.use(sender.permits, batch, count, size)
     up_to = client_sequence + count
     stored = 0
@@ -152,7 +155,8 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
     core.note_time(now, wall_us)
     core.capacity.pass_time(now)
     first = core.log.next_sequence
-    refused = _store_groups(core, [item for item in incoming if item.new], now, wall_us)
+    numbers: dict[int, Runs] = {}
+    refused = _store_groups(core, [item for item in incoming if item.new], now, wall_us, numbers)
     incoming = incoming if core.feeder is None else _with_waiting(core.feeder, incoming)
     gone: set[Sender] = set()
     for item in incoming:
@@ -162,6 +166,9 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
             if item.sender in gone:
                 # Nor is anything confirmed that it sent behind it, were it known: known of what is lost.
                 continue
+        if numbers and (runs := numbers.get(id(item))) is not None:
+            first += tell_numbers(core, item, runs, first)
+            continue
         # A batch that was stored before is confirmed behind all that came before it, which is when it is durable at the latest.
         number = None if item.known or item.rejected is not None else first
         core.effects.append(
@@ -190,7 +197,7 @@ def _without_number(core: QueueCore, item: Incoming, first: int, now: float, wal
     """What was just told of something holds that is rejected, or waits in the calendar."""
     assert item.rejected is not None
     if item.rejected is WAITS:
-        sent = SentMessages(item.up_to, first, None, waits=True)
+        sent = SentMessages(item.up_to, first, None, ((None, item.batch.count),))
         core.effects[-1] = Tell(item.sender.connection, sent, core.last_event)
     elif item.sender.stage is not None:
         refuse_sender(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
@@ -199,11 +206,12 @@ def _without_number(core: QueueCore, item: Incoming, first: int, now: float, wal
 
 
 def _store_groups(
-    core: QueueCore, incoming: list[Incoming], now: float, wall_us: int
+    core: QueueCore, incoming: list[Incoming], now: float, wall_us: int, numbers: dict[int, Runs]
 ) -> dict[Sender, tuple[Incoming, QueueError]]:
     """Store what was accepted; returns the senders of which something cannot be, with the first of it and why.
 
-    What else such a sender sent is not stored either: its numbers would have a gap.
+    What else such a sender sent is not stored either: its numbers would have a gap. Of a group with duplicates ``numbers`` gets what its
+    batches have.
     """
     refused: dict[Sender, tuple[Incoming, QueueError]] = {}
     for group in groups(incoming):
@@ -211,35 +219,62 @@ def _store_groups(
         if not kept:
             continue
         try:
-            _store_group(core, kept, now, wall_us)
+            _store_group(core, kept, now, wall_us, numbers)
         except QueueError as error:
             for item in kept:
                 refused.setdefault(item.sender, (item, error))
     return refused
 
 
-def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: int) -> None:
-    log = core.log
+def _schedule_group(
+    core: QueueCore, group: list[Incoming], added: MessagesAdded, now: float, told: dict[int, Runs]
+) -> None:
+    """Have a group wait in the calendar; whatever was to be told of its numbers, it has none."""
+    schedule(core, added, group[0].delay_us, now)
+    core.feed_calendar().came.update(map(id, group))
+    for item in group:
+        told.pop(id(item), None)
+
+
+def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: int, told: dict[int, Runs]) -> None:
+    log, item = core.log, group[0]
+    sender = item.sender
     if len(group) == 1:
-        sender = group[0].sender
-        named: Producers = () if sender.producer is None else ((sender.producer, group[0].up_to),)
+        named: Producers = () if sender.producer is None else ((sender.producer, item.up_to),)
         known, passing = ((), named) if sender.temporary else (named, ())
     else:
         known, passing = producers_of(group)
-    delay_us, ttl_us = group[0].delay_us, group[0].ttl_us
+    delay_us, ttl_us = item.delay_us, item.ttl_us
     first = log.next_sequence
-    stage = group[0].sender.stage
+    stage = sender.stage
     before = log.staged_bytes
-    batch, level = joined(group), group[0].level
+    batch, level, until_us = joined(group), item.level, 0
+    if log.accepted is not None:
+        judged = judge(log.accepted, batch, wall_us) if stage is None else judge_staged(log.accepted, batch)
+        if judged.duplicates:
+            told |= numbered(group, judged.duplicates, first)
+        if judged.batch is None:
+            if known or passing:
+                core.commit(MessagesDeduplicated(known, passing))
+            return
+        batch, until_us = judged.batch, judged.until_us
     if core.drops and stage is None and not delay_us:
-        _store_dropping(core, MessagesAdded(first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level))
+        added = MessagesAdded(
+            first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level, ids_until_us=until_us
+        )
+        _store_dropping(core, added)
         return
     if delay_us and stage is None and waits_long(core, delay_us):
-        added = MessagesAdded(first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level)
-        schedule(core, added, delay_us, now)
-        core.feed_calendar().came.update(map(id, group))
+        added = MessagesAdded(
+            first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level, ids_until_us=until_us
+        )
+        _schedule_group(core, group, added, now, told)
         return
-    core.commit(MessagesAdded(first, batch, wall_us, known, delay_us, ttl_us, stage, passing, priority=level))
+    core.commit(
+        MessagesAdded(
+            first, batch, wall_us, known, delay_us, ttl_us, stage, passing, priority=level, ids_until_us=until_us
+        )
+    )
     count = log.next_sequence - first
     if stage is not None:
         numbers = first, log.next_sequence
@@ -268,12 +303,16 @@ def _store_dropping(core: QueueCore, added: MessagesAdded) -> None:
         core.ttl_below = core.log.next_sequence
 
 
-def _check_stage_open(core: QueueCore, stage: StageKey, delay: float | None, ttl: float | None) -> None:
-    """Raise the QueueError for which nothing, or not this, can be staged."""
-    if core.is_committed(stage):
+def _check(
+    core: QueueCore, batch: MessageBatch, stage: StageKey | None, delay: float | None, ttl: float | None
+) -> None:
+    """Raise the QueueError for which nothing, or not this, can be staged, or its ids cannot be."""
+    if stage is not None and core.is_committed(stage):
         raise TransactionCommittedError(stage.writer, stage.version)
-    if delay is not None or ttl is not None:
+    if stage is not None and (delay is not None or ttl is not None):
         raise InvalidRequestError(NO_TIMING)
+    if core.log.accepted is not None:
+        check_ids(core, core.log.accepted, batch, stage)
 
 
 def _without_committed(core: QueueCore, incoming: list[Incoming]) -> list[Incoming]:
@@ -289,13 +328,17 @@ def _without_committed(core: QueueCore, incoming: list[Incoming]) -> list[Incomi
     return kept
 
 
-def refusal_of(core: QueueCore, count: int, size: int, *, delayed: bool) -> str | None:
+def refusal_of(
+    core: QueueCore, count: int, size: int, *, delayed: bool, batch: MessageBatch | None = None
+) -> str | None:
     """Why a queue does not store a batch of so much that comes beside its senders; None where it does.
+
+    Whoever has the ``batch`` itself gives it: what is stored already needs no room.
 
     Raises:
         QueueLimitError: there is no room for its delay, and the queue does not reject.
     """
-    return _why_not(core, 0, count, size, delayed) if delayed or core.rejects else None
+    return _why_not(core, 0, count, size, delayed, batch) if delayed or core.rejects else None
 
 
 def timing_of(settings: QueueSettings, delay: float | None, ttl: float | None) -> tuple[int, int | None]:
@@ -319,7 +362,9 @@ def timing_of(settings: QueueSettings, delay: float | None, ttl: float | None) -
     return microseconds(delay), None if ttl is None else microseconds(ttl)
 
 
-def _why_not(core: QueueCore, known: int, count: int, size: int, delayed: bool) -> str | None:
+def _why_not(
+    core: QueueCore, known: int, count: int, size: int, delayed: bool, batch: MessageBatch | None
+) -> str | None:
     """Why a queue that rejects what it has no room for does not store a batch; None where it does.
 
     Raises:
@@ -336,6 +381,10 @@ def _why_not(core: QueueCore, known: int, count: int, size: int, delayed: bool) 
     if not core.rejects or known:
         # Half a batch is not left behind: the beginning of this one was stored while there was room for all of it.
         return None
+    if core.log.accepted is not None:
+        new, no_room = why_not(core, core.log.accepted, batch)
+        if not new or no_room is not None:
+            return no_room
     if core.paused is not None:
         return f"queue {core.name!r} takes nothing now: {core.paused}"
     return _no_room(core, count, size + core.log.table.overhead)

@@ -177,7 +177,14 @@ def end_absences(core: QueueCore, now: float) -> None:
 
 def _make_ready(core: QueueCore, stage: Stage, now: float) -> None:
     for start, stop in stage.ranges:
-        core.ready.publish(start, stop)
+        if not stage.ids:
+            core.ready.publish(start, stop)
+            continue
+        # What is gone of it already are duplicates.
+        core.total_deduplicated += stop - start
+        for part in core.log.acknowledged.gaps(start, stop):
+            core.ready.publish(*part)
+            core.total_deduplicated -= part[1] - part[0]
         # What is published comes only now.
         core.arrived_from = min(core.arrived_from, start)
     for first, (stop, due_us) in stage.delayed.items():

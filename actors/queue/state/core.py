@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
 from actors.queue.state.counted import counted_or_not
+from actors.queue.state.deduplication import deduplicate, limit_with_ids, with_ids
 from actors.queue.state.feeder import Feeder
 from actors.queue.state.line import line_of
 from actors.queue.state.log import QueueLog
@@ -156,6 +157,7 @@ class QueueCore:
     total_out: int
     total_redelivered: int
     total_rejected: int
+    total_deduplicated: int
     _record: Recorder | None
     _record_all: RecorderOfAll | None
     _transaction_timeout: float
@@ -184,7 +186,7 @@ class QueueCore:
         self.versions = CommittedVersions() if versions is None else versions
         self._transaction_timeout = transaction_timeout
         self.last_event = self.barrier = 0
-        self.total_out = self.total_redelivered = self.total_rejected = 0
+        self.total_out = self.total_redelivered = self.total_rejected = self.total_deduplicated = 0
         self.batch_overhead = log.table.overhead
         self.paused, self.parcels = None, {}
         self.use = use or Use()
@@ -199,12 +201,21 @@ class QueueCore:
         self.settings = settings
         self.rejects = settings.overflow in REJECTING
         self.drops = settings.overflow == DROP_HEAD
-        self.takes_all = not (self.rejects or settings.delay or settings.max_priority)
+        self.takes_all = not (self.rejects or settings.delay or settings.max_priority or settings.deduplication_window)
         self.usual_timing = (microseconds(settings.delay), None if settings.ttl is None else microseconds(settings.ttl))
 
     def senders_limits(self) -> tuple[int | None, int | None]:
-        """What holds senders back of messages and bytes: not the limits of a queue that drops."""
-        return (None, None) if self.drops else (self.settings.max_messages, self.settings.max_bytes)
+        """What holds senders back of messages and bytes: not the limits of a queue that drops, but how many ids may be remembered."""
+        most, most_bytes = (None, None) if self.drops else (self.settings.max_messages, self.settings.max_bytes)
+        return limit_with_ids(self.settings, most), most_bytes
+
+    def taken(self) -> tuple[int, int]:
+        """What is stored or accepted, in messages and bytes, by which it is judged what may be granted; more where ids leave less room."""
+        log, most = self.log, None if self.drops else self.settings.max_messages
+        messages, size = log.stored_messages + self.incoming_messages, log.stored_bytes + self.incoming_bytes
+        if log.accepted is not None:
+            messages = with_ids(log.accepted, most, messages, self.incoming_messages)
+        return messages, size
 
     def counted(self, ready: ReadyRanges | LeveledReady) -> ReadyRanges | LeveledReady:
         """What is ready, with its bytes where these count."""
@@ -269,6 +280,7 @@ class QueueCore:
                 owner.used, owner.noted = now - away_us / US_PER_SECOND, True
             self.await_owner(owner, now)
         self.await_use(now)
+        self.heaps = deduplicate(self.heaps, self.log, self.settings, self.clocks, self.capacity, now)
         if self.log.calendar is not None and self.log.calendar.messages:
             self.feed_calendar().at = now
 
@@ -355,6 +367,8 @@ class QueueCore:
             log = self.log
             # What was accepted has used up its permits and takes the room as if it were stored already.
             messages, size = log.stored_messages + self.incoming_messages, log.stored_bytes + self.incoming_bytes
+            if log.accepted is not None:
+                messages, size = self.taken()
             self.capacity.grant(messages, size, self.effects)
         if self._writers and self.paused is None:
             self._grant_stages()
@@ -362,8 +376,7 @@ class QueueCore:
     def _grant_stages(self) -> None:
         """Give those who stage what may be staged, while the queue itself has room: so its receivers hold them back too."""
         log, staged = self.log, self.staged
-        messages, size = log.stored_messages + self.incoming_messages, log.stored_bytes + self.incoming_bytes
-        if self.capacity.note_stored(messages, size):
+        if self.capacity.note_stored(*self.taken()):
             messages, size = log.staged_messages + staged.incoming_messages, log.staged_bytes + staged.incoming_bytes
             staged.capacity.grant(messages, size, self.effects)
             staged.grant_hopeless(self.effects)
@@ -418,7 +431,7 @@ class QueueCore:
             "sender_demand": self.capacity.messages + self.staged.capacity.messages,
             "high_water": self.log.next_sequence,
             "in_flight": self.leases.in_flight,
-            "full": self.paused is not None or self.capacity.closed(self.log.stored_messages, self.log.stored_bytes),
+            "full": self.paused is not None or self.capacity.closed(*self.taken()),
             "reserved_bytes": reserved_bytes,
             "live_subscriptions": sum(owner.connection is not None for owner in self.owners.values()),
         }

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from actors.queue.state.accepted_ids import AcceptedIds, Digest, ids_of
 from actors.queue.state.calendar import Calendar
 from actors.queue.state.entries import MemoryEntryTable
 from actors.queue.state.retries import Retries
@@ -39,6 +40,7 @@ class Stage:
         delayed: batches that can be received only later, whenever they are published: first number to the number after the last and
             microseconds since the epoch.
         numbers: how far this queue has it, where it is written through an exchange; None where its sender sends to this queue.
+        ids: of its messages that have an id that counts, by their numbers, the digests.
     """
 
     ranges: RangeSet = field(default_factory=RangeSet)
@@ -47,6 +49,7 @@ class Stage:
     bytes: int = 0
     delayed: dict[int, tuple[int, int]] = field(default_factory=dict)
     numbers: StageNumbers | None = None
+    ids: dict[int, Digest] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Stage({list(self.ranges)}, bytes={self.bytes})"
@@ -88,6 +91,8 @@ class QueueLog:
         published_by: the number of the last commit that published something.
         added_by: the number of the last event that stored something.
         ttl_below: messages from this number on have no time to live, as far as this log has seen them come.
+        accepted: the ids of what was stored lately; None where none counts. When they are forgotten is no part of the fold.
+        staged_ids: how many ids there are of what is staged.
         calendar: what waits for its time and has no number yet; a part of what is stored. None until there was something.
     """
 
@@ -110,6 +115,8 @@ class QueueLog:
     published_by: int = field(default=0, compare=False)
     added_by: int = field(default=0, compare=False)
     ttl_below: int = field(default=0, compare=False)
+    accepted: AcceptedIds | None = field(default=None, compare=False)
+    staged_ids: int = 0
     stages: dict[StageKey, Stage] = field(default_factory=dict)
     calendar: Calendar | None = None
     staged_messages: int = 0
@@ -176,8 +183,24 @@ class QueueLog:
             _note(event.producers, self.producers, MAX_PRODUCERS, self.temporary)
         if event.temporary:
             _note(event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers)
+        if event.ids_until_us:
+            self._accept(filter(None, ids_of(event.batch) or ()), event.ids_until_us)
         if event.dropped:
             self.total_dropped += self._remove(event.dropped)
+
+    def _accept(self, digests: Iterable[bytes], until_us: int) -> None:
+        if self.accepted is None:
+            self.accepted = AcceptedIds()
+        self.accepted.add(digests, until_us)
+
+    def _deduplicated(self, event: events.MessagesDeduplicated, _number: int) -> None:
+        for heard, known, limit, others in (
+            (event.producers, self.producers, MAX_PRODUCERS, self.temporary),
+            (event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers),
+        ):
+            # Seen again it says less than what came behind it.
+            newer = [(name, number) for name, number in heard if number > (self.last_number(name) or 0)]
+            _note(newer, known, limit, others)
 
     def _scheduled(self, event: events.MessagesScheduled, number: int) -> None:
         """What has left the calendar with a batch is there no more; the batch waits in it, or is in the queue."""
@@ -198,6 +221,8 @@ class QueueLog:
             self.stored_messages += count
             self.stored_bytes += size
             self.total_in += count
+            if event.ids_until_us:
+                self._accept(filter(None, ids_of(event.batch) or ()), event.ids_until_us)
             _note(event.producers, self.producers, MAX_PRODUCERS, self.temporary)
             _note(event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers)
 
@@ -230,6 +255,10 @@ class QueueLog:
         stage.numbers = event.numbers or stage.numbers
         self.staged_messages += count
         self.staged_bytes += size
+        if event.ids_until_us:
+            ids = {first + at: digest for at, digest in enumerate(ids_of(event.batch) or ()) if digest}
+            stage.ids |= ids
+            self.staged_ids += len(ids)
         if event.delay_us:
             stage.delayed[first] = (first + count, event.enqueued_us + event.delay_us)
             self._forget_ended_delays(event.enqueued_us)
@@ -252,6 +281,12 @@ class QueueLog:
             self.stored_bytes += stage.bytes
             self.total_in += stage.messages
             self.delayed.update(stage.delayed)
+            if event.ids_until_us:
+                gone = RangeSet(event.duplicates)
+                new = [digest for number, digest in stage.ids.items() if not gone.count_within(number, number + 1)]
+                self._accept(new, event.ids_until_us)
+        if event.duplicates:
+            self.total_in -= self._remove(event.duplicates)
         self._drop_stages(event.discarded, event.below)
 
     def _discarded(self, event: events.StagesDiscarded, _number: int) -> None:
@@ -275,6 +310,7 @@ class QueueLog:
             if stage is not None:
                 self.staged_messages -= stage.messages
                 self.staged_bytes -= stage.bytes
+                self.staged_ids -= len(stage.ids)
                 yield stage
 
     def _acknowledged(self, event: events.MessagesAcknowledged, _number: int) -> None:
@@ -359,6 +395,7 @@ class QueueLog:
         self.stages[key] = stage
         self.staged_messages += stage.messages
         self.staged_bytes += stage.bytes
+        self.staged_ids += len(stage.ids)
 
     def _remove(self, ranges: Iterable[Range]) -> int:
         """Acknowledge ranges; returns how many of their messages were still stored."""
@@ -407,6 +444,7 @@ def _note(
 
 _APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
     events.MessagesAdded: QueueLog._added,
+    events.MessagesDeduplicated: QueueLog._deduplicated,
     events.MessagesScheduled: QueueLog._scheduled,
     events.MessagesAcknowledged: QueueLog._acknowledged,
     events.MessagesReturned: QueueLog._returned,

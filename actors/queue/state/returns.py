@@ -1,15 +1,14 @@
-"""How often the messages of a queue that came back have failed."""
+"""How often what came back has failed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from actors.queue.structures.ranges import Range, RangeSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from actors.queue.structures.ranges import FrozenRanges
 
 

@@ -19,7 +19,7 @@ from actors.queue.vocabulary.settings import DEFAULT_MAX_STAGED_BYTES, MAX_DELAY
 from actors.queue.vocabulary.stages import StageKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from actors.queue.state.log import QueueLog, Stage
     from actors.queue.state.permits import Permits
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 MAX_WRITERS = 10_000
 """Writers whose last committed version a broker remembers, the least recently committed forgotten first: each query that ever wrote is one,
 and one of so long ago does not commit its last version again."""
+
+
+Judge: TypeAlias = "Callable[[QueueLog, Sequence[StageKey]], tuple[int, tuple[Range, ...]]]"
+NO_IDS: tuple[int, tuple[Range, ...]] = (0, ())
 
 
 class CommittedVersions:
@@ -73,7 +77,11 @@ class CommittedVersions:
 
 
 def ended_stages(
-    logs: Mapping[int, QueueLog], writer: str, version: int, winners: Mapping[int, Sequence[str]]
+    logs: Mapping[int, QueueLog],
+    writer: str,
+    version: int,
+    winners: Mapping[int, Sequence[str]],
+    judge: Judge | None = None,
 ) -> dict[int, StagesEnded]:
     """What a commit does: the winners are published; every other stage of the writer, of this version or an older one, is discarded.
 
@@ -82,6 +90,7 @@ def ended_stages(
         writer: whose transaction.
         version: its number.
         winners: the names of the winning stages, by queue number.
+        judge: says until when ids of what is published in a queue count, and which messages are duplicates. Without it none does.
 
     Returns:
         the event of each queue, by queue number; nothing of queues that have no stage of the writer.
@@ -96,7 +105,8 @@ def ended_stages(
         won = {StageKey(writer, version, name) for name in winners.get(queue, ())}
         published = tuple(key for key in mine if key in won)
         discarded = tuple(key for key in mine if key not in won)
-        ended[queue] = StagesEnded(published, discarded, log.next_sequence)
+        ids = NO_IDS if judge is None or log.accepted is None else judge(log, published)
+        ended[queue] = StagesEnded(published, discarded, log.next_sequence, *ids)
     return ended
 
 
@@ -107,11 +117,12 @@ def apply_commit(
     version: int,
     winners: Mapping[int, Sequence[str]],
     number: int,
+    judge: Judge | None = None,
 ) -> dict[int, StagesEnded]:
     """Let a commit have happened in every queue, as event ``number``; one that happened before changes nothing. See ``ended_stages``."""
     if versions.covers(writer, version):
         return {}
-    ended = ended_stages(logs, writer, version, winners)
+    ended = ended_stages(logs, writer, version, winners, judge)
     versions.note(writer, version, number)
     for queue, event in ended.items():
         logs[queue].apply(event, number)

@@ -79,6 +79,10 @@ class Clocks:
         """The time of day at an instant of the clock of deadlines, by the last of the differences that are known."""
         return max(0, round(instant * US_PER_SECOND) + self._offsets[-1])
 
+    def instant_of(self, time_us: int) -> float:
+        """The reverse of `time_us`."""
+        return (time_us - self._offsets[-1]) / US_PER_SECOND
+
     def _offset(self, sequence: int) -> int:
         return self._offsets[max(0, bisect_right(self._firsts, sequence) - 1)]
 

@@ -41,6 +41,8 @@ class MessagesAdded:
         published: to which exchange, and with which routing key; None for what was sent to the queue itself.
         dropped: what is dropped for it, as the queue is over its limit with it: the oldest, and some of its own where it is more than that.
         priority: the level of the queue that they are of; 0 in a queue without levels. It is recorded by which stream has them.
+        ids_until_us: until when others with an id of theirs are duplicates, microseconds since the epoch; 0 where their ids do not count.
+            Of what is staged it says that they do, and the commit until when.
         scheduled: what it has to do with the queue's calendar; of ``MessagesScheduled`` alone.
     """
 
@@ -56,6 +58,7 @@ class MessagesAdded:
     published: Published | None = None
     dropped: tuple[Range, ...] = ()
     priority: int = 0
+    ids_until_us: int = 0
     scheduled: ClassVar[Scheduled | None] = None
 
 
@@ -68,6 +71,20 @@ class MessagesScheduled(MessagesAdded):
     """
 
     scheduled: Scheduled = NOWHERE  # type: ignore[misc]  # of the others it is nothing, at no cost
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesDeduplicated:
+    """Nothing of what came was stored, for all of it had ids of messages that were: it is remembered how far its senders are.
+
+    Attributes:
+        producers: as of ``MessagesAdded``; ``temporary`` likewise.
+    """
+
+    producers: tuple[tuple[str, int], ...] = ()
+    temporary: tuple[tuple[str, int], ...] = ()
+    first: ClassVar[int] = -1
+    """Whoever looks for the first message of what was stored finds that there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +232,15 @@ class StagesEnded:
         published: what these stages hold can be received, in the place of its numbers.
         discarded: what these hold is gone: the writer's others, of this version or an older one.
         below: of those that are gone as ``StagesDiscarded`` has it.
+        ids_until_us: until when others with an id of what is published are duplicates; 0 where their ids do not count.
+        duplicates: of what is published the messages that are gone at once, for their ids were those of messages that are stored.
     """
 
     published: tuple[StageKey, ...]
     discarded: tuple[StageKey, ...]
     below: int
+    ids_until_us: int = 0
+    duplicates: tuple[Range, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +257,7 @@ class StagesDiscarded:
 
 Event: TypeAlias = (
     MessagesAdded
+    | MessagesDeduplicated
     | MessagesAcknowledged
     | MessagesReturned
     | MessagesExpired

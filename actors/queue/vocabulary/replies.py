@@ -54,13 +54,15 @@ class SentMessages(NamedTuple):
     Attributes:
         first: the queue's number of the first message of that batch; None when that message was stored before.
         rejected: why the batch that ends at ``up_to`` was not stored, where the queue rejects what it has no room for; else None.
-        waits: whether it has no numbers before it is due; none of them will be below ``first``.
+        numbers: where some of that batch were duplicates, the queue's number of each message in its order, as first number and count of
+            what follows one another; None in the number's place for duplicates. ``first`` is the number of the first that is stored
+            then, or would have been.
     """
 
     up_to: int
     first: int | None
     rejected: str | None = None
-    waits: bool = False
+    numbers: tuple[tuple[int | None, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actors.limits import (
+    MAX_DEDUPLICATION_WINDOW_SECONDS,
     MAX_NAME_BYTES,
     MAX_PRIORITY,
     MAX_QUEUE_EXPIRY_SECONDS,
@@ -102,6 +103,8 @@ ALIASES = {MAX_FAILURES: "max_receives"}
 """Other names of settings, wherever they are said; shown and stored they are by their own."""
 DEFAULT_RETRY_MAX_DELAY = 60.0
 """Seconds to which the time between two tries grows, unless ``retry_delay`` itself is longer."""
+DEFAULT_MAX_DEDUPLICATION_IDS, MAX_DEDUPLICATION_IDS = 1_000_000, 10_000_000
+"""Ids that a queue with a window remembers at a time, 130 to 180 MB of memory when it has so many, and the most that may be asked for."""
 REJECTED_FAILURES = MAX_RECEIVES_LIMIT + 1
 """What stands in the place of a message's failures when a receiver has refused it for good: worn out, whatever ``max_receives`` is."""
 
@@ -140,6 +143,8 @@ class QueueSettings:
         drop_failed: whether what has failed ``max_receives`` times is dropped, and no dead letter.
         max_priority: its highest level. What has a higher priority is received before what has a lower one, and of one in order; above
             this counts as this. None for a queue without levels, which takes no notice of priorities.
+        deduplication_window: seconds in which others with the id of a message are confirmed and not stored; None where nobody looks at ids.
+        max_deduplication_ids: ids that are remembered at a time. When they are so many senders wait until the oldest may be forgotten.
 
     Raises:
         ValueError: a value that cannot be; the text names it.
@@ -166,6 +171,8 @@ class QueueSettings:
     retry_max_delay: float = DEFAULT_RETRY_MAX_DELAY
     drop_failed: bool = False
     max_priority: int | None = None
+    deduplication_window: float | None = None
+    max_deduplication_ids: int = DEFAULT_MAX_DEDUPLICATION_IDS
 
     def __post_init__(self) -> None:
         for name in ("max_messages", "max_bytes", "max_staged_messages", "max_staged_bytes"):
@@ -200,7 +207,19 @@ class QueueSettings:
         self._check_retries()
         if self.max_priority is not None and not 1 <= self.max_priority <= MAX_PRIORITY:
             raise ValueError(f"max_priority is {self.max_priority}, not between 1 and {MAX_PRIORITY}")
+        self._check_deduplication()
         self._check_dead_letter_exchange()
+
+    def _check_deduplication(self) -> None:
+        window, most = self.deduplication_window, MAX_DEDUPLICATION_WINDOW_SECONDS
+        if window is not None and not 0 < window <= most:
+            raise ValueError(
+                f"a deduplication window of {time_text(window)} is not above 0 and at most {time_text(most)}"
+            )
+        if not 1 <= self.max_deduplication_ids <= MAX_DEDUPLICATION_IDS:
+            raise ValueError(
+                f"max_deduplication_ids is {self.max_deduplication_ids}, not between 1 and {MAX_DEDUPLICATION_IDS}"
+            )
 
     def _check_retries(self) -> None:
         for name in ("retry_delay", "retry_max_delay"):
@@ -287,6 +306,7 @@ def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
         retry_delay=0.0,
         drop_failed=False,
         max_priority=None,
+        deduplication_window=None,
     )
 
 
@@ -299,7 +319,7 @@ AT_ONCE = -1
 class Unit(Enum):
     """What a setting of a queue counts or names."""
 
-    COUNT = "messages, failures of one, or priorities"
+    COUNT = "messages, failures of one, priorities, or ids"
     BYTES = "bytes"
     SECONDS = "seconds"
     FLAG = "true or false"
@@ -385,6 +405,8 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
     Setting(
         "max_priority", Unit.COUNT, "The highest priority; messages of a higher one go first.", none=0, word=NO_LIMIT
     ),
+    Setting("deduplication_window", Unit.SECONDS, "In which a message with the id of another is not stored.", none=0),
+    Setting("max_deduplication_ids", Unit.COUNT, "Ids that a queue remembers; when so many are, senders wait."),
 )
 """Every setting of a queue, in the order of ``QueueSettings``."""
 

@@ -95,6 +95,8 @@ class QueueStatistics:
         waiting_senders: how many of those who send can send nothing for want of room.
         full: whether it is at its limit, or was and has not enough room again.
         held_ms: the greatest ``held_ms`` of its connections.
+        total_deduplicated: messages that were confirmed and not stored, for others with their ids were.
+        deduplication_ids: how many ids are remembered.
     """
 
     name: str
@@ -132,3 +134,5 @@ class QueueStatistics:
     waiting_senders: int = 0
     full: bool = False
     held_ms: int = 0
+    total_deduplicated: int = 0
+    deduplication_ids: int = 0

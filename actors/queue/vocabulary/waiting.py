@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgpack
 
-from actors.batch import BinaryColumn, MessageBatch, readable_headers
+from actors.batch import BinaryColumn, MessageBatch
 from actors.exchanges.delayed import DELAY, wait_of
 from actors.exchanges.errors import InvalidDefinitionError
 from actors.exchanges.message_tables import table_of
+from actors.headers import readable_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

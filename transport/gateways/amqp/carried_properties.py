@@ -17,13 +17,16 @@ from actors.batch import (
     BinaryColumn,
     HeaderValue,
     pack_headers,
-    readable_headers,
 )
 from actors.exchanges.delayed import DELAY
 from actors.exchanges.message_tables import carry
+from actors.headers import readable_headers
+from actors.limits import DEDUPLICATION_HEADER
 from actors.queue.vocabulary.deaths import deaths_of
 from transport.errors import LocalProtocolError
 from transport.gateways.amqp.deaths import is_dead, others_of, with_deaths
+from transport.gateways.amqp.deduplication_ids import NAME as ID
+from transport.gateways.amqp.deduplication_ids import id_of
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.method_codec import MAX_SHORT_STRING_BYTES
 from transport.gateways.amqp.methods import PROPERTIES
@@ -149,7 +152,11 @@ carry(RAW, _compared_headers)
 def _pack(raw: bytes) -> bytes:
     if raw == NO_PROPERTIES:
         return b""
-    return _remember(_packed, raw, pack_headers({RAW: raw}))
+    headers: dict[str, HeaderValue] = {RAW: raw}
+    if ID in raw and (said := id_of(raw)) is not None:
+        # A queue reads it there, whoever has sent it.
+        headers[DEDUPLICATION_HEADER] = said
+    return _remember(_packed, raw, pack_headers(headers))
 
 
 def _unpack(headers: bytes) -> bytes | None:
@@ -169,6 +176,8 @@ def _carried(found: dict[str, HeaderValue]) -> Properties:
     if not isinstance(raw, bytes) or not _are_properties(raw):
         return Properties()
     del found[RAW]
+    if ID in raw:
+        found.pop(DEDUPLICATION_HEADER, None)
     return Properties(raw)
 
 

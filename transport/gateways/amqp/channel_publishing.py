@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from actors.batch import BinaryColumn, MessageBatch
 from actors.exchanges.errors import StoppingError
+from actors.limits import MAX_DEDUPLICATION_ID_BYTES
 from actors.queue.vocabulary.commands import ExplainWait
 from transport.gateways.amqp.carried_properties import headers_column
+from transport.gateways.amqp.deduplication_ids import NAME as ID
+from transport.gateways.amqp.deduplication_ids import check_id
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.events import Published
 from transport.gateways.amqp.further_keys import FLAGGED, IN_BOTH, Keys, further_keys, may_name_more
@@ -154,6 +157,8 @@ class Publishing:
                     # What waits for a line comes again as it was.
                     seen = list(seen) if seen is properties else seen
                     seen[at] = shown
+                if len(raw) > MAX_DEDUPLICATION_ID_BYTES and ID in raw:
+                    check_id(raw)
                 priority = priority_of(raw) if raw[0] & PRIORITY_BIT and self._has_levels() else 0
                 ways.append((method.exchange, method.mandatory, ttl, further, priority))
                 keys.append(method.routing_key.encode())

@@ -44,6 +44,8 @@ SETTINGS: Final = (
     "single_active_consumer",
     "drop_failed",
     "max_priority",
+    "deduplication_window",
+    "max_deduplication_ids",
 )
 """Settings of a queue that its definition decides; the others are the broker's."""
 MOST_NAMED: Final = 3

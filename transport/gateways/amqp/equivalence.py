@@ -34,6 +34,9 @@ COMPARED: Final = (
     "x-single-active-consumer",
     "x-queue-type",
     "x-delivery-limit",
+    "x-message-deduplication",
+    "x-cache-ttl",
+    "x-cache-size",
 )
 """Arguments in which two declarations of one queue have to agree; the first in which they do not is told."""
 LIMIT: Final = "max_receives"
@@ -50,8 +53,11 @@ SETTINGS: Final = {
     "overflow": "x-overflow",
     "single_active_consumer": "x-single-active-consumer",
     LIMIT: "x-delivery-limit",
+    "deduplication_window": "x-cache-ttl",
+    "max_deduplication_ids": "x-cache-size",
 }
 """Settings in which they have to where the queue was declared natively, and how they are said."""
+_TIMES: Final = frozenset({"ttl", "expires", "deduplication_window"})
 _NAMES: Final = frozenset({"dead_letter_exchange", "dead_letter_queue"})
 _AUTO_DELETE: Final = 1
 _HEAD_BYTES: Final = 2
@@ -168,7 +174,7 @@ def _shown_setting(settings: QueueSettings, name: str, shown: Callable[[str], st
         value = shown(value)
     if name == LIMIT:
         value -= 1
-    return _shown(round(value * _MS) if name in ("ttl", "expires") else value)
+    return _shown(round(value * _MS) if name in _TIMES else value)
 
 
 def _is_usual(field: Field | None) -> bool:

@@ -9,8 +9,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from actors.limits import MAX_PRIORITY, MAX_QUEUE_EXPIRY_SECONDS, MAX_TTL_SECONDS
-from actors.queue.vocabulary.settings import BLOCK, DROP_HEAD, MAX_RECEIVES_LIMIT, REJECT, REJECT_DEAD_LETTER
+from actors.limits import MAX_DEDUPLICATION_WINDOW_SECONDS, MAX_PRIORITY, MAX_QUEUE_EXPIRY_SECONDS, MAX_TTL_SECONDS
+from actors.queue.vocabulary.settings import (
+    BLOCK,
+    DROP_HEAD,
+    MAX_DEDUPLICATION_IDS,
+    MAX_RECEIVES_LIMIT,
+    REJECT,
+    REJECT_DEAD_LETTER,
+)
 from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.field_types import INTEGERS, integer_of, type_of, unacceptable
 from transport.gateways.amqp.plain_tables import is_text
@@ -28,6 +35,11 @@ OVERFLOWS: Final = {
 }
 """What a queue at its limit does: the first unless it is told otherwise. ``block`` is this broker's own: it stops the reading of who
 publishes there."""
+DEDUPLICATES: Final = "x-message-deduplication"
+"""The argument of RabbitMQ's plugin by which a queue looks at ids."""
+DEFAULT_WINDOW: Final = 300.0
+"""Seconds for which it remembers them where ``x-cache-ttl`` says nothing."""
+WINDOW, IDS = "deduplication_window", "max_deduplication_ids"
 _MS: Final = 1000
 
 
@@ -56,6 +68,10 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
         if not settings["dead_letter_queue"]:
             why = "with the default exchange, say by x-dead-letter-routing-key which queue dead letters go to"
             _refuse("x-dead-letter-exchange", queue, why)
+    if not arguments.get(DEDUPLICATES):
+        # What says for how long, or how many, is nothing without it.
+        settings.pop(WINDOW, None)
+        settings.pop(IDS, None)
     if "max_receives" in settings and not ("dead_letter_exchange" in settings or "dead_letter_queue" in settings):
         settings["drop_failed"] = True
     limited = settings["max_messages"] is not None or settings["max_bytes"] is not None
@@ -170,6 +186,29 @@ def _single_active_consumer(field: Field, refuse: Refuse) -> dict[str, Any]:
     return {"single_active_consumer": field.value}
 
 
+def _deduplicates(field: Field, refuse: Refuse) -> dict[str, Any]:
+    """Whether ids count, for the usual window, unless ``x-cache-ttl`` says another."""
+    if field.kind != "t" or not isinstance(field.value, bool):
+        refuse(unacceptable(field))
+    return {WINDOW: DEFAULT_WINDOW if field.value else None}
+
+
+def _window(field: Field, refuse: Refuse) -> dict[str, Any]:
+    milliseconds = _integer(field, refuse)
+    if not milliseconds:
+        refuse("{value_zero,0}")
+    if milliseconds > MAX_DEDUPLICATION_WINDOW_SECONDS * _MS:
+        refuse(f"{{value_too_large,{milliseconds}}}")
+    return {WINDOW: milliseconds / _MS}
+
+
+def _ids(field: Field, refuse: Refuse) -> dict[str, Any]:
+    number = _integer(field, refuse)
+    if not 1 <= number <= MAX_DEDUPLICATION_IDS:
+        refuse(f"{number} is not between 1 and {MAX_DEDUPLICATION_IDS}")
+    return {IDS: number}
+
+
 def _queue_type(field: Field, refuse: Refuse) -> dict[str, Any]:
     kind = _text(field, refuse)
     if kind == "stream":
@@ -191,5 +230,8 @@ _SETTERS: Final[dict[str, Callable[[Field, Refuse], dict[str, Any]]]] = {
     "x-overflow": _overflow,
     "x-single-active-consumer": _single_active_consumer,
     "x-delivery-limit": _delivery_limit,
+    DEDUPLICATES: _deduplicates,
+    "x-cache-ttl": _window,
+    "x-cache-size": _ids,
 }
 """In the order in which RabbitMQ looks at them: of two that are wrong it tells of the first."""

@@ -8,13 +8,22 @@ from typing import Any, Final
 
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.limits import (
+    MAX_DEDUPLICATION_WINDOW_SECONDS,
     MAX_PRIORITY,
     MAX_QUEUE_EXPIRY_SECONDS,
     MAX_SUBSCRIPTION_EXPIRY_SECONDS,
     MAX_TTL_SECONDS,
     MAX_VISIBILITY_SECONDS,
 )
-from actors.queue.vocabulary.settings import ALIASES, AT_ONCE, MAX_RECEIVES_LIMIT, OVERFLOWS, QUEUE_SETTINGS, Unit
+from actors.queue.vocabulary.settings import (
+    ALIASES,
+    AT_ONCE,
+    MAX_DEDUPLICATION_IDS,
+    MAX_RECEIVES_LIMIT,
+    OVERFLOWS,
+    QUEUE_SETTINGS,
+    Unit,
+)
 from transport.gateways.http import described, requests
 from transport.gateways.http.answers import Answer
 from transport.gateways.http.commanding import command
@@ -57,6 +66,8 @@ _LIMITS: Final[Mapping[str, Shape]] = {
     "dead_letter_routing_key": {"maxLength": MAX_ROUTING_KEY_BYTES},
     "subscription_expiry": {"minimum": 0, "maximum": _A_LEAP_YEAR},
     "max_priority": {"minimum": 0, "maximum": MAX_PRIORITY},
+    "deduplication_window": {"minimum": 0, "maximum": round(MAX_DEDUPLICATION_WINDOW_SECONDS * 1000)},
+    "max_deduplication_ids": {"minimum": 1, "maximum": MAX_DEDUPLICATION_IDS},
     "expires": {"minimum": 0, "maximum": round(MAX_QUEUE_EXPIRY_SECONDS * 1000)},
     "retry_delay": {"minimum": 0, "maximum": _TWELVE_HOURS},
     "retry_max_delay": {"minimum": 0, "maximum": _TWELVE_HOURS},

@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from itertools import chain, groupby, repeat
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from actors import BatchError, MessageBatch
 from actors.batch import ID_BYTES, Message
-from actors.limits import MAX_DELAY_SECONDS, MAX_PRIORITY, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from actors.limits import (
+    MAX_DEDUPLICATION_ID_BYTES,
+    MAX_DELAY_SECONDS,
+    MAX_PRIORITY,
+    MAX_TTL_SECONDS,
+    MAX_VISIBILITY_SECONDS,
+)
 from actors.queue.vocabulary.replies import Lost
 from actors.queue.vocabulary.takes import MAX_TAKE_MESSAGES, MAX_TAKE_WAIT_SECONDS, Settlement
 from transport.broker.asked_to_publish import Piece
 from transport.broker.served import RefusalError
 from transport.clients.json_messages import TAKEN, TOLD, Given, json_of, kind_of, message_of
+from transport.clients.sender_batches import check_deduplication_id
 from transport.errors import ImpossibleTimeError, LocalProtocolError
 from transport.gateways.http import described, requests
 from transport.gateways.http import receipts as names
@@ -79,9 +86,13 @@ async def publish(call: Call) -> Answer:
         parts = await call.operations.publisher(GATEWAY, queue).publish(*pieces, wait=wait)
     except RefusalError as error:
         raise ProblemError(error.code, str(error), {"stored": getattr(error, "stored", 0)}) from None
-    # What waits long for its time gets its number with it.
-    each = [repeat("null", count) if first is None else map(str, range(first, first + count)) for first, count in parts]
-    numbers = ",".join(chain.from_iterable(each))
+    numbers = ",".join(
+        [
+            text
+            for first, count in parts
+            for text in (["null"] * count if first is None else map(str, range(first, first + count)))
+        ]
+    )
     return Answer(b'{"numbers":[%b]}' % numbers.encode(), 201)
 
 
@@ -243,13 +254,12 @@ async def pieces_of(call: Call, given: Given = Given()) -> list[Piece]:  # noqa:
             None if (at := query.get("deliver_at")) is None else parse_time(at),
         )
         if request.content_type != requests.JSON:
-            key = query.get("key")
-            plain = key is None
-            batch = (
-                MessageBatch.from_payloads([body])
-                if plain
-                else MessageBatch.from_messages([Message(body, str(key).encode())])
-            )
+            key, deduplication_id = query.get("key"), query.get("deduplication_id")
+            if deduplication_id is not None:
+                check_deduplication_id(deduplication_id)
+            message = Message(body, None if key is None else key.encode(), deduplication_id=deduplication_id)
+            plain = key is None and deduplication_id is None
+            batch = MessageBatch.from_payloads([body]) if plain else MessageBatch.from_messages([message])
             return [Piece(batch, timing.delay_by(until), timing.ttl, timing.priority or 0)]
         found = _messages_of(await requests.parsed_aside(call, body))
         made, slices = [], Slices()
@@ -294,6 +304,7 @@ _RECEIPTS: Final = {
 }
 _ONE_OF_BOTH: Final = one_of("receipt", "receipts")
 _HELD: Final = seconds_to(MAX_VISIBILITY_SECONDS)
+_DEDUPLICATION_ID: Final = {"minLength": 1, "maxLength": MAX_DEDUPLICATION_ID_BYTES}
 _DELAYED: Final = seconds_to(MAX_DELAY_SECONDS)
 _PRIORITY: Final = {"minimum": 0, "maximum": MAX_PRIORITY}
 MESSAGE: Final = {
@@ -308,6 +319,11 @@ MESSAGE: Final = {
     "ttl": Field(_DURATION, "after which it is of no use", limits=seconds_to(MAX_TTL_SECONDS)),
     "priority": Field(
         "integer", "before what has a lower one it is received, where the queue has levels", limits=_PRIORITY
+    ),
+    "deduplication_id": Field(
+        "string",
+        "one message with this id is stored within the queue's window, where it has one",
+        limits=_DEDUPLICATION_ID,
     ),
 }
 assert MESSAGE.keys() == TAKEN, "what a message is made of"
@@ -356,6 +372,7 @@ PUBLISH_QUERY: Final = {
     "ttl": Field(_DURATION, "likewise", limits=seconds_to(MAX_TTL_SECONDS)),
     "priority": Field("integer", "likewise", limits=_PRIORITY),
     "key": Field("string", "of the message, where the body is its bytes"),
+    "deduplication_id": Field("string", "likewise", limits=_DEDUPLICATION_ID),
 }
 ANY_BYTES: Final = {OCTETS: {**BYTES, "description": "one message, as it is; so is a body of any other type"}}
 _SETTLED: Final = answers(described.SETTLED, "how many were settled, and what is wrong with each of the others")
@@ -372,7 +389,9 @@ ROUTES: Final = (
         MESSAGE,
         PUBLISH_QUERY,
         answers=answers(
-            described.PUBLISHED, "all are durable; their numbers, null for one that waits long for its time", 201
+            described.PUBLISHED,
+            "all are durable; their numbers, null of duplicates and what waits long for its time",
+            201,
         ),
         refuses=frozenset({"queue-full"}),
         media=ANY_BYTES,

@@ -51,6 +51,8 @@ def said(queue: WantedQueue) -> dict[str, Any]:
         "single_active_consumer": False,
         "drop_failed": False,
         "max_priority": None,
+        "deduplication_window": None,
+        "max_deduplication_ids": 1_000_000,
     }
     assert plain.keys() == queue.settings.keys()
     return {key: value for key, value in queue.settings.items() if value != plain[key]}
