@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pykka
 
 from actors.errors import InvalidRequestError, QueueError
+from actors.queue.dropped_beside import dropped_for, let_go_beside
 from actors.queue.in_calendars import in_calendars
 from actors.queue.operations.calendar import note_scheduled
 from actors.queue.operations.deduplicating import Judged, judged_beside, kept_of, without_duplicates
-from actors.queue.operations.dropping import NOTHING, Dropped, in_record, let_go
 from actors.queue.operations.refusing import lets_die, refuse
 from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, used_beside
 from actors.queue.operations.staging import check_staged_beside
@@ -164,7 +164,7 @@ class Distributor:
             # Its sender may give another message the same number.
             producers = temporary = ()
         if drops:
-            dropped = _dropped_for(kept_of(batch, taking, judged), taking, stage)
+            dropped = dropped_for(kept_of(batch, taking, judged), taking, stage)
             gone = dropped.ranges
         added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {
             name: (
@@ -197,7 +197,7 @@ class Distributor:
         if judged:
             event = max(event, before)
         if drops:
-            _let_go(taking, dropped)
+            let_go_beside(taking, dropped)
         if stage is not None:
             for state, _, _ in taking.values():
                 state.staged.stored_beside(stage, batch.count, batch.nbytes + state.log.table.overhead)
@@ -448,25 +448,3 @@ class Distributor:
         except (pykka.ActorDeadError, QueueError) as error:
             # Its successor begins with its log.
             logger.debug("queue %s is not told of what was stored in it: %s", name, error)
-
-
-def _let_go(taking: Mapping[str, tuple[QueueState, int, int | None]], dropped: Dropped) -> None:
-    """What was dropped is ready no more, in the only queue that takes the batch."""
-    for state, _, _ in taking.values() if dropped.ranges else ():
-        let_go(state, dropped)
-
-
-def _dropped_for(
-    batch: MessageBatch | None, taking: Mapping[str, tuple[QueueState, int, int | None]], stage: StageKey | None
-) -> Dropped:
-    """What the only queue that takes a batch drops for it in its record.
-
-    Where several take it, its drops follow: what all get alike stands in the record once. So it is where the queue has not noticed yet what
-    others have stored.
-    """
-    if batch is None or stage is not None or len(taking) != 1:
-        return NOTHING
-    ((state, delay_us, ttl_us),) = taking.values()
-    if not state.drops or delay_us or state.ready.known != state.log.next_sequence:
-        return NOTHING
-    return in_record(state, batch.count, batch.nbytes, ttl_us)

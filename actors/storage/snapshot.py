@@ -39,7 +39,8 @@ from actors.exchanges.delayed import is_delayed
 from actors.queue.state.accepted_ids import DIGEST_BYTES, AcceptedIds
 from actors.queue.state.calendar import Calendar
 from actors.queue.state.leveled_log import LeveledLog
-from actors.queue.state.log import QueueLog, Stage
+from actors.queue.state.log import QueueLog
+from actors.queue.state.stage import Stage
 from actors.queue.state.staged import CommittedVersions
 from actors.queue.state.subscriptions import Ledger
 from actors.queue.structures.ranges import RangeSet

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from actors.errors import DiskBehindError
 from actors.queue.state.calendar import WIDEST, WIDTHS_US, slot_of
-from actors.queue.state.feeder import Feeder, Group, Run
+from actors.queue.state.feeder import Feeder, Group, Run, feeder_of
 from actors.queue.state.senders import JOINED_BYTES, joined_batches
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.structures.ranges import merged
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from actors.batch import MessageBatch
+    from actors.queue.operations.deduplicating import Runs
     from actors.queue.state.calendar import Calendar, Slot
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import CalendarStreams
@@ -133,19 +134,27 @@ def in_calendar(added: MessagesAdded, first: int, scheduled: Scheduled) -> Messa
     )
 
 
-def schedule(core: QueueCore, added: MessagesAdded, delay_us: int, now: float) -> None:
-    """Store messages that were sent with this delay in the calendar; of ``added`` all holds but its number and its delay."""
+def schedule(
+    core: QueueCore, added: MessagesAdded, delay_us: int, now: float, group: set[int], told: dict[int, Runs]
+) -> None:
+    """Store messages that were sent with this delay in the calendar; of ``added`` all holds but its number and its delay.
+
+    ``group`` has the identities of what was accepted; whatever was to be ``told`` of its numbers, it has none.
+    """
     scheduled = scheduled_at(core, added, delay_us)
     place = scheduled.place
     assert place is not None
     first = next_position(core, place)
     core.commit(in_calendar(added, first, scheduled))
     note_scheduled(core, place, now)
+    feeder_of(core).came |= group
+    for item in group:
+        told.pop(item, None)
 
 
 def note_scheduled(core: QueueCore, place: Place, now: float) -> None:
     """Messages have come to a slot: look in time."""
-    calendar, feeder = core.log.calendar, core.feed_calendar()
+    calendar, feeder = core.log.calendar, feeder_of(core)
     slot = None if calendar is None else calendar.streams.get(place.stream)
     if slot is not None:
         feeder.at = min(feeder.at or now + LOOK_SECONDS, _when(core, slot, now))

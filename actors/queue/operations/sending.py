@@ -226,16 +226,6 @@ def _store_groups(
     return refused
 
 
-def _schedule_group(
-    core: QueueCore, group: list[Incoming], added: MessagesAdded, now: float, told: dict[int, Runs]
-) -> None:
-    """Have a group wait in the calendar; whatever was to be told of its numbers, it has none."""
-    schedule(core, added, group[0].delay_us, now)
-    core.feed_calendar().came.update(map(id, group))
-    for item in group:
-        told.pop(id(item), None)
-
-
 def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: int, told: dict[int, Runs]) -> None:
     log, item = core.log, group[0]
     sender = item.sender
@@ -268,7 +258,7 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
         added = MessagesAdded(
             first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level, ids_until_us=until_us
         )
-        _schedule_group(core, group, added, now, told)
+        schedule(core, added, delay_us, now, set(map(id, group)), told)
         return
     core.commit(
         MessagesAdded(

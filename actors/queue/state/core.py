@@ -9,7 +9,7 @@ from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
 from actors.queue.state.counted import counted_or_not
 from actors.queue.state.deduplication import deduplicate, limit_with_ids, with_ids
-from actors.queue.state.feeder import Feeder
+from actors.queue.state.feeder import Feeder, feeder_of
 from actors.queue.state.line import line_of
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import Outbox
@@ -282,7 +282,7 @@ class QueueCore:
         self.await_use(now)
         self.heaps = deduplicate(self.heaps, self.log, self.settings, self.clocks, self.capacity, now)
         if self.log.calendar is not None and self.log.calendar.messages:
-            self.feed_calendar().at = now
+            feeder_of(self).at = now
 
     def reset(self, now: float, wall_us: int | None = None) -> list[Connection]:
         """Forget all that is volatile: messages in flight are ready again, possibly replayed, and nobody is connected. Returns who was.
@@ -382,13 +382,6 @@ class QueueCore:
             staged.grant_hopeless(self.effects)
         elif self.rejects:
             staged.grant_passing(self.effects)
-
-    def feed_calendar(self) -> Feeder:
-        """What moves what waits in the calendar, and is asked from now on when it has something to do."""
-        if self.feeder is None:
-            self.feeder = Feeder()
-            self.heaps = (*self.heaps, self.feeder)
-        return self.feeder
 
     def delayed_batches(self) -> int:
         """Batches, or parts of them, that wait for a delay or will when they are published."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
+    from actors.queue.state.core import QueueCore
     from actors.queue.vocabulary.published import Published
 
 
@@ -104,3 +105,11 @@ class Feeder:
     def earliest(self) -> float | None:
         """See ``Due``."""
         return self.at
+
+
+def feeder_of(core: QueueCore) -> Feeder:
+    """What moves what waits in a queue's calendar; from now on it is asked when it has something to do."""
+    if core.feeder is None:
+        core.feeder = Feeder()
+        core.heaps = (*core.heaps, core.feeder)
+    return core.feeder

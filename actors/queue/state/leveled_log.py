@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from actors.queue.state.levels import LeveledTable
-    from actors.queue.state.log import Stage
+    from actors.queue.state.stage import Stage
     from actors.queue.structures.ranges import Range
 
 

@@ -13,11 +13,12 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from actors.queue.state.accepted_ids import AcceptedIds, Digest, ids_of
+from actors.queue.state.accepted_ids import AcceptedIds, ids_of
 from actors.queue.state.calendar import Calendar
 from actors.queue.state.entries import MemoryEntryTable
 from actors.queue.state.retries import Retries
 from actors.queue.state.returns import Returns
+from actors.queue.state.stage import Stage
 from actors.queue.state.subscriptions import Ledger
 from actors.queue.structures.ranges import Range, RangeSet
 from actors.queue.vocabulary import events
@@ -25,46 +26,7 @@ from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, MAX_DELAYED, 
 
 if TYPE_CHECKING:
     from actors.queue.state.entries import EntryTable
-    from actors.queue.vocabulary.stages import StageKey, StageNumbers
-
-
-@dataclass(slots=True)
-class Stage:
-    """The messages of one stage in one queue, as whole batches.
-
-    Attributes:
-        ranges: their numbers.
-        messages: how many there are.
-        batches: how many batches they were stored in.
-        bytes: what these count for towards a limit, each with the table's overhead.
-        delayed: batches that can be received only later, whenever they are published: first number to the number after the last and
-            microseconds since the epoch.
-        numbers: how far this queue has it, where it is written through an exchange; None where its sender sends to this queue.
-        ids: of its messages that have an id that counts, by their numbers, the digests.
-    """
-
-    ranges: RangeSet = field(default_factory=RangeSet)
-    messages: int = 0
-    batches: int = 0
-    bytes: int = 0
-    delayed: dict[int, tuple[int, int]] = field(default_factory=dict)
-    numbers: StageNumbers | None = None
-    ids: dict[int, Digest] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return f"Stage({list(self.ranges)}, bytes={self.bytes})"
-
-    @property
-    def first(self) -> int:
-        """The lowest of its numbers."""
-        return next(iter(self.ranges))[0]
-
-    def add(self, start: int, stop: int, size: int) -> None:
-        """Take in a batch of ``size`` bytes."""
-        self.ranges.add(start, stop)
-        self.messages += stop - start
-        self.batches += 1
-        self.bytes += size
+    from actors.queue.vocabulary.stages import StageKey
 
 
 @dataclass(repr=False, slots=True)
