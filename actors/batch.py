@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 import msgpack
 
 from actors.errors import BatchError
-from actors.limits import DEDUPLICATION_HEADER
+from actors.limits import DEDUPLICATION_HEADER, GROUP_HEADER
 
 ID_BYTES = 16
 OFFSET_BYTES = 4
@@ -48,9 +48,10 @@ class Message:
         headers: optional string to string or bytes map, at most ``MAX_HEADERS_PER_MESSAGE``.
         id: optional 16 bytes; the broker derives one from the sequence number otherwise.
         routing_key: the key as text, for what is published to an exchange: one of the two is given. What is received has it as ``key``.
-        priority: of what is sent, 0 to 255: in a queue with priorities what has a higher one is received first; None for what its sender
-            says. What is received has none.
+        priority: of what is sent, 0 to 255: in a queue with priorities it is received before what has a lower one; None for what its
+            sender says. What is received has none.
         deduplication_id: a queue with a ``deduplication_window`` stores one message with it within that. It is received as a header.
+        group: of what is sent: one receiver at a time has what is of one, in a queue with groups. What is received says it by a header.
     """
 
     payload: bytes
@@ -60,12 +61,17 @@ class Message:
     routing_key: str | None = None
     priority: int | None = None
     deduplication_id: str | None = None
+    group: str | None = None
 
     @property
     def all_headers(self) -> Mapping[str, HeaderValue] | None:
-        """Its headers, with its deduplication id where it has one."""
-        own = self.deduplication_id
-        return self.headers if own is None else {**(self.headers or {}), DEDUPLICATION_HEADER: own}
+        """Its headers, with its deduplication id and its group where it has them."""
+        said = self.headers
+        if self.deduplication_id is not None:
+            said = {**(said or {}), DEDUPLICATION_HEADER: self.deduplication_id}
+        if self.group is not None:
+            said = {**(said or {}), GROUP_HEADER: self.group}
+        return said
 
     @property
     def key_column(self) -> bytes:
@@ -159,8 +165,7 @@ class BinaryColumn:
         """Every value as bytes: one copy of the data, then one slice a value."""
         ends = self.offsets.tolist()
         data = bytes(self.data)
-        if ends[0]:
-            base = ends[0]
+        if base := ends[0]:
             ends = [end - base for end in ends]
         return [data[start:end] for start, end in pairwise(ends)]
 
@@ -240,14 +245,13 @@ class MessageBatch:
             raise BatchError("a batch holds at least one message")
         payloads = BinaryColumn.from_values([message.payload for message in messages])
         ids, keys, headers = None, None, None
-        given = [message.id for message in messages if message.id is not None]
-        if given:
+        if given := [message.id for message in messages if message.id is not None]:
             if len(given) != len(messages) or any(len(value) != ID_BYTES for value in given):
                 raise BatchError(f"either every message of a batch has an id of {ID_BYTES} bytes or none has")
             ids = memoryview(b"".join(given))
         if any(message.key or message.routing_key for message in messages):
             keys = BinaryColumn.from_values([message.key_column for message in messages])
-        if any(message.headers or message.deduplication_id is not None for message in messages):
+        if any(message.headers or message.group or message.deduplication_id is not None for message in messages):
             headers = BinaryColumn.from_values([pack_headers(message.all_headers) for message in messages])
         return cls(payloads, ids, keys, headers)
 
@@ -287,8 +291,7 @@ class MessageBatch:
 
     def held_bytes(self) -> int:
         """Bytes of the memory that its buffers are parts of, which is there as long as it is: a frame, a record, a larger batch."""
-        owners = {id(view.obj): view.obj for view in self.buffers()}
-        return sum(memoryview(owner).nbytes for owner in owners.values())
+        return sum(memoryview(owner).nbytes for owner in {id(view.obj): view.obj for view in self.buffers()}.values())
 
     def compact(self) -> MessageBatch:
         """The same messages for whoever keeps them: in memory of their own, where they share one that is much larger."""
@@ -397,8 +400,7 @@ class MessageBatch:
         view = memoryview(body)
         if sum(sizes) != len(view):
             raise BatchError(f"the header describes a body of {sum(sizes)} bytes, the frame has {len(view)}")
-        ends = list(accumulate(sizes, initial=0))
-        part = [view[start:end] for start, end in pairwise(ends)]
+        part = [view[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
         return cls(
             BinaryColumn.from_buffers(part[0], part[1], checked),
             part[2] if has_ids else None,
@@ -428,8 +430,7 @@ def pack_headers(headers: Mapping[str, HeaderValue] | None) -> bytes:
             raise BatchError(
                 f"header {name!r} must be a string with a string or bytes value, not {type(value).__name__}"
             )
-    packed: bytes = msgpack.packb(dict(headers))
-    return packed
+    return bytes(msgpack.packb(dict(headers)))
 
 
 def unpack_headers(packed: bytes) -> dict[str, HeaderValue] | None:

@@ -32,6 +32,12 @@ MAX_PRIORITY = 255
 """The highest priority of a message, as protocols have it in a byte."""
 
 
+GROUP_HEADER: Final = "group-id"
+"""The header by which a message says its group: of a queue with groups one receiver at a time has what is of one."""
+MAX_GROUP_BYTES: Final = 255
+"""The longest group that a client of ours names, in UTF-8."""
+
+
 def time_text(seconds: float) -> str:
     """A time in the largest unit that it is a whole number of, as it can be typed: ``12h``, ``366d``, ``90s``, ``0.5s``."""
     for unit, factor in (("d", 86_400), ("h", 3_600), ("m", 60)):

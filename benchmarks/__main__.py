@@ -354,6 +354,26 @@ def fairness(
 
 
 @app.command()
+def groups(
+    backlog: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of the long backlog.")] = 1_000_000,
+    blocked: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of the group in front.")] = 100_000,
+    groups: Annotated[int, typer.Option(min=1, metavar="N", help="Groups of the others.")] = 1_000,
+    receivers: Annotated[int, typer.Option(min=1, metavar="N", help="Receivers.")] = 4,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="Each one's.")] = 100,
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 200_000,
+    size: Size = 100,
+    rounds: Rounds = 3,
+    uvloop: Uvloop = True,
+    json: Json = None,
+    data: Data = None,
+) -> None:
+    """A queue with groups: a long backlog, and messages of a group that somebody has in front."""
+    from benchmarks.groups import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(backlog, blocked, groups, receivers, max_in_flight, messages, size, rounds, uvloop, data), json)
+
+
+@app.command()
 def idle(
     seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds to watch.")] = 30.0,
     senders: Annotated[int, typer.Option(min=0, metavar="N", help="Idle senders.")] = 50,

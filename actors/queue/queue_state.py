@@ -99,6 +99,8 @@ class QueueState(QueueCore):
         staging.end_absences(self, now)
         in_line.look_at_line(self)
         forget_ids(self, now)
+        if self.groups is not None:
+            self.groups.live = False
         resume(self, now)
         if self.drops:
             drop_over(self, now)

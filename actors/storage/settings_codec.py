@@ -28,6 +28,7 @@ _LATER = (
     "retry_delay",
     "retry_max_delay",
     "drop_failed",
+    "groups",
     "max_deduplication_ids",
 )
 """What older versions do not know, and so refuse."""

@@ -744,7 +744,12 @@ class QueueMachine(RuleBasedStateMachine):
     # --- rules: the subscription
 
     @operation(
-        4, lambda self: not self.owned and not self.settings.exclusive and not self.settings.single_active_consumer
+        4,
+        lambda self: (
+            not self.owned
+            and not self.settings.exclusive
+            and not (self.settings.single_active_consumer or self.settings.groups)
+        ),
     )
     def own(self) -> None:
         facts = self.queue.open_subscription("owner", "sub", "own", epoch=None, starting="earliest", owner_timeout=None)

@@ -274,6 +274,16 @@ def test_every_part_over_amqp_stands_beside_rabbitmqs(benchmark: Benchmark, data
 
 
 @pytest.mark.soak
+def test_groups_are_measured_with_a_backlog_and_behind_one_that_somebody_has(benchmark: Benchmark) -> None:
+    arguments = ("--backlog", "3000", "--blocked", "2000", "--groups", "10", "--messages", "2000", "--rounds", "1")
+    outcome = benchmark("groups", *arguments)
+    cases = {one["case"]: one for one in outcome["rounds"]}
+    assert cases.keys() == {"short", "long", "behind", "plain"}
+    assert all(one["messages"] >= 2_000 for one in cases.values())
+    assert value(outcome, "behind them / without them") > 0
+
+
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_spark_reads_every_row_that_came_over_amqp(benchmark: Benchmark, data: Path) -> None:

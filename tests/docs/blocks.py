@@ -151,6 +151,7 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "GraphBuilder(": "tests/streams/test_graphs_guide.py::test_the_first_example_prints_what_it_says",
         "class Sieve": "tests/streams/test_graphs_guide.py::test_the_junction_of_ones_own_works",
     },
+    "docs/groups.md": {"[python]": CLIENTS, "[text]": CLIENTS},
     "docs/http.md": {
         "[console]": HTTP,
         '"title": "not-found"': HTTP,

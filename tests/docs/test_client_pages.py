@@ -43,6 +43,7 @@ PAGES = (
     "delayed-exchanges",
     "schedules",
     "deduplication",
+    "groups",
 )
 CLIENTS = {"sender": Sender, "receiver": Receiver, "administration": Administration}
 PROGRAMS = [

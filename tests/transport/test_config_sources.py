@@ -71,6 +71,7 @@ SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
     "retry_delay": ('"2s"', 2.0, "500ms", 0.5, "0", 0.0),
     "retry_max_delay": ('"10m"', 600.0, "1h", 3600.0, "0", 0.0),
     "drop_failed": ("true", True, "true", True, "false", False),
+    "groups": ("true", True, "true", True, "false", False),
     "max_priority": ("5", 5, "9", 9, "none", None),
     "deduplication_window": ('"10m"', 600.0, "1h", 3600.0, "never", None),
     "max_deduplication_ids": ("5", 5, "6", 6, "7", 7),

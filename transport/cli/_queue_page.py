@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actors.queue.vocabulary.settings import BLOCK, DROP_HEAD, QUEUE_SETTINGS, Unit
+from actors.queue.vocabulary.settings import BLOCK, DROP_HEAD, MAX_LOOKED_PAST, QUEUE_SETTINGS, Unit
 from transport.cli import _written as written
 from transport.cli._queue_figures import setting_text
 from transport.cli._tables import Column, cell, facts_table, table
@@ -95,6 +95,11 @@ def blocking(queue: Facts) -> list[str]:
     elif waiting and figure("receivers") and not figure("demand_waiting"):
         found.append(
             f"no demand: its receivers ask for nothing now, and hold {written.count(figure('in_flight') or 0)}"
+        )
+    if passed := figure("passed_over"):
+        most = ", and nobody looks on past so many" if passed >= MAX_LOOKED_PAST else ""
+        found.append(
+            f"groups: {written.counted(passed, 'message waits', 'messages wait')} behind others of theirs{most}"
         )
     if line := figure("waiting_receivers"):
         found.append(_in_line(queue, line))

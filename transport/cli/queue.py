@@ -110,6 +110,7 @@ def _alter(
     durable: bool | None = None,
     single_active_consumer: bool | None = None,
     max_priority: str | None = None,
+    groups: bool | None = None,
     **where: Any,
 ) -> None:
     """Give a queue that is there other settings. What is not said stays as it is; what it holds stays too."""
@@ -119,6 +120,7 @@ def _alter(
         ("durable", durable),
         ("single_active_consumer", single_active_consumer),
         ("max_priority", max_priority),
+        ("groups", groups),
     ):
         if said is not None:
             tell("queue alter", f"{name} cannot change, for {UNALTERABLE[name]}: delete the queue and create it anew")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from actors.limits import DEDUPLICATION_HEADER, MAX_DEDUPLICATION_ID_BYTES, MAX_PRIORITY
+from actors.limits import DEDUPLICATION_HEADER, GROUP_HEADER, MAX_DEDUPLICATION_ID_BYTES, MAX_PRIORITY
 from transport.cli._access import STDIN
 from transport.cli._options import (
     ConnectTimeout,
@@ -30,7 +30,7 @@ from transport.cli._publishing import Exchange, Mandatory, RoutingKey, target_of
 from transport.cli._run import on_signal, tell, untold, wait_teller
 from transport.cli.exit_codes import EXIT_DONE, EXIT_FAILED, SIGNAL_EXIT_BASE
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
-from transport.errors import ImpossibleTimeError, QueueFullError, TransportError
+from transport.errors import ImpossibleTimeError, LocalProtocolError, QueueFullError, TransportError
 from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:
@@ -81,6 +81,18 @@ def _id(text: str | None) -> str | None:
     """Typer callback: a text that can be a deduplication id."""
     if text is not None and not 1 <= len((_text(text) or "").encode()) <= MAX_DEDUPLICATION_ID_BYTES:
         raise typer.BadParameter(f"an id has 1 to {MAX_DEDUPLICATION_ID_BYTES} bytes: give a digest of a longer one")
+    return text
+
+
+def _in_group(text: str | None) -> str | None:
+    """Typer callback: a text that can be a group."""
+    if text is not None:
+        from transport.clients.groups import check_group  # noqa: PLC0415 - where one is given
+
+        try:
+            check_group(text)
+        except LocalProtocolError as error:
+            raise typer.BadParameter(str(error)) from None
     return text
 
 
@@ -153,6 +165,10 @@ async def send(
             metavar="ID", help="The id of the message: one with it is stored within the queue's window.", callback=_id
         ),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="G", help="The group of every message, for queues with groups.", callback=_in_group),
+    ] = None,
     no_create: NoCreate = False,
     quiet: Quiet = False,
     connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
@@ -171,7 +187,9 @@ async def send(
     target = target_of(VERB, queue, exchange, routing_key, key, mandatory=mandatory, no_create=no_create)
     form = format_of(null=null, length_prefixed=length_prefixed, whole_file=whole_file, jsonl=jsonl)
     messages = Input(
-        files or [], window := Window(), _decoder(form, key, header, deduplication_id, published=exchange is not None)
+        files or [],
+        window := Window(),
+        _decoder(form, key, header, deduplication_id, group, published=exchange is not None),
     )
     try:
         sender = Sender(
@@ -235,7 +253,13 @@ async def send(
 
 
 def _decoder(
-    form: str | None, key: str | None, header: list[str] | None, deduplication_id: str | None, *, published: bool
+    form: str | None,
+    key: str | None,
+    header: list[str] | None,
+    deduplication_id: str | None,
+    group: str | None,
+    *,
+    published: bool,
 ) -> Callable[[], Decoder]:
     from actors.errors import BatchError  # noqa: PLC0415 - not needed for --help
     from transport.cli._input_formats import decoder_of  # noqa: PLC0415
@@ -246,6 +270,8 @@ def _decoder(
         headers[name] = value
     if deduplication_id is not None:
         headers[DEDUPLICATION_HEADER] = deduplication_id
+    if group is not None:
+        headers[GROUP_HEADER] = group
     try:
         return decoder_of(form, None if key is None else key.encode(), headers, published=published)
     except (BatchError, UnicodeEncodeError) as error:

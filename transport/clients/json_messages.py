@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from actors.batch import ID_BYTES, MAX_HEADERS_PER_MESSAGE, HeaderValue, Message, pack_headers, unpack_headers
 from actors.errors import BatchError
+from actors.limits import GROUP_HEADER
+from transport.clients.groups import check_group
 from transport.clients.sender_batches import MAX_BATCH_BYTES, check_deduplication_id
 from transport.config.units import parse_duration
 from transport.errors import ImpossibleTimeError, LocalProtocolError
@@ -34,6 +36,7 @@ TAKEN: Final = frozenset(
         "deliver_at",
         "ttl",
         "priority",
+        "group",
         "deduplication_id",
     }
 )
@@ -80,6 +83,8 @@ def message_of(found: object, given: Given = Given()) -> tuple[Message, Timing]:
     if key is None and given.published and found.get("routing_key"):
         key = _encoded(found["routing_key"], "routing_key")
     headers = given.headers | _headers(found.get("headers"))
+    if (group := found.get("group")) is not None:
+        headers[GROUP_HEADER] = _group(group)
     message = Message(
         payload,
         given.key if key is None else key,
@@ -172,6 +177,13 @@ def _id(found: object) -> bytes | None:
     if isinstance(found, str) and HEX.fullmatch(found):
         return bytes.fromhex(found)
     raise ValueError(f"id is no id of {ID_BYTES} bytes: write {2 * ID_BYTES} hexadecimal digits")
+
+
+def _group(found: object) -> str:
+    try:
+        return check_group(found)
+    except LocalProtocolError as error:
+        raise ValueError(str(error)) from None
 
 
 def _timing(found: dict[str, Any]) -> Timing:

@@ -103,6 +103,7 @@ class QueueCommands(ABC):
         max_priority: int | None = None,
         deduplication_window: float | None = None,
         max_deduplication_ids: int | None = None,
+        groups: bool | None = None,
         declared_with: bytes = b"",
         max_failures: int | None = None,
     ) -> None:

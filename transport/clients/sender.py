@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from streams import Flow, Materialization, Publisher, Sink
 from transport.clients.authentication import Credentials
 from transport.clients.backoff import Backoff
+from transport.clients.groups import check_group, in_group
 from transport.clients.sender_batches import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, Sendable
 from transport.clients.sender_session import Confirmation
 from transport.clients.sender_stage import SenderStage
@@ -91,6 +92,8 @@ class Sender:
         ttl: seconds after which it is of no use, at most 3660 days, 0 for at once or never; None likewise.
         priority: of messages that say none (`Message.priority`, `Timed.priority`), 0 to 255. In a queue with ``max_priority`` what has a
             higher one is received first; elsewhere it makes no difference. None for 0.
+        group: of messages that say none (`Message.group`): of a queue with ``groups`` one receiver at a time has what is of one group, in
+            order; elsewhere it is a header like others. None for none.
         on_rejected: ``fail`` the stream when the queue rejects a batch, or ``drop`` what is rejected and go on: the summary counts
             it, and a flow's `Confirmation` says why.
         access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.
@@ -127,6 +130,7 @@ class Sender:
         on_wait: OnWait | None = None,
         tracing: Tracing | None = None,
         priority: int | None = None,
+        group: str | None = None,
         deliver_at: float | datetime | None = None,
     ) -> None:
         if on_rejected not in (FAIL, DROP):
@@ -150,6 +154,7 @@ class Sender:
         self.max_in_flight = max_in_flight
         self.reconnect = reconnect or Backoff()
         self.timing = Timing(delay, ttl, priority, deliver_at)
+        self.group = None if group is None else check_group(group)
         self.credentials = Credentials(access)
         self.creates_queue = create
         self.on_wait = on_wait
@@ -184,6 +189,7 @@ class Sender:
                     )
                 )
 
+        publisher = self._in_group(publisher, materialization)
         stage = self._stage()(self, _ignore, finished)
         materialization.on_cancel(stage.cancel)
         materialization.on_end(stage.finish)
@@ -195,7 +201,16 @@ class Sender:
         """Run as a flow; called when a stream is run."""
         from transport.clients.confirmations import ConfirmationPublisher  # noqa: PLC0415 - most senders are sinks
 
+        publisher = self._in_group(publisher, materialization)
         return ConfirmationPublisher(self, publisher, materialization, self._stage())
+
+    def _in_group(self, publisher: Publisher[Sendable], materialization: Materialization) -> Publisher[Sendable]:
+        """The same elements, each in a group where there is one for them."""
+        group = self.group
+        if group is None:
+            return publisher
+        elements: Flow[Any, Any, None] = Flow.identity()
+        return elements.map(lambda each: in_group(each, group)).attach_flow(publisher, materialization)
 
     def _stage(self) -> type[SenderStage]:
         if self.tracing is None:

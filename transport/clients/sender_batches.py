@@ -225,6 +225,8 @@ def _checked_size(message: Message) -> int:
         check_priority(message.priority)
     if message.deduplication_id is not None:
         check_deduplication_id(message.deduplication_id)
+    if message.group is not None:
+        _check_group(message)
     size = len(message.payload) + len(message.key_column) + len(pack_headers(message.all_headers))
     if size > MAX_BATCH_BYTES:
         raise MessageTooLargeError(size, MAX_BATCH_BYTES)
@@ -240,6 +242,12 @@ def check_deduplication_id(said: object) -> None:
         raise LocalProtocolError(
             f"a deduplication id of {size} bytes is not between 1 and {MAX_DEDUPLICATION_ID_BYTES}: send a digest of a longer one"
         )
+
+
+def _check_group(message: Message) -> None:
+    from transport.clients.groups import check_group  # noqa: PLC0415 - of what is sent to queues with groups
+
+    check_group(message.group)
 
 
 def _check_routing_key(message: Message) -> None:

@@ -125,6 +125,7 @@ class BrokerConfig:
         max_priority: the highest priority of a message; None for queues that take no notice of priorities.
         deduplication_window: seconds in which a message with the id of another is not stored; None for queues that look at no ids.
         max_deduplication_ids: ids that a queue remembers at a time; senders wait when it does.
+        groups: messages of one group go to one receiver at a time, in order.
         transaction_timeout: seconds after which what was staged is discarded, without a connection that stages it and without a commit.
         disk_floor: free bytes of the journal's file system under which senders wait; 0 never lets them.
         drain: seconds that a broker which is told to stop has for an end in good order; 0 tells its clients at once.
@@ -194,6 +195,7 @@ class BrokerConfig:
     max_priority: int | None = _QUEUE.max_priority
     deduplication_window: float | None = _QUEUE.deduplication_window
     max_deduplication_ids: int = _QUEUE.max_deduplication_ids
+    groups: bool = _QUEUE.groups
     transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT
     drain: float = DEFAULT_DRAIN
     log_level: str = LOG_LEVELS[2]

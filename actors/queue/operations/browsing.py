@@ -12,6 +12,7 @@ from actors.errors import InvalidRequestError
 from actors.queue.operations.calendar import delayed_messages
 from actors.queue.operations.in_line import waits_in_line
 from actors.queue.state.entries import stored_entry
+from actors.queue.state.grouped_ready import GroupedReady
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.events import ReservedRange
 from actors.queue.vocabulary.replies import FetchedMessages, FetchedRanges, Tell
@@ -74,6 +75,7 @@ def describe(core: QueueCore, now: float, *, parties: bool = True) -> QueueStati
         waiting_senders=core.capacity.waits_for_room + core.staged.capacity.waits_for_room,
         full=core.capacity.closed(*core.taken()),
         held_ms=max((facts.held_ms for facts in connections), default=0),
+        passed_over=core.ready.passed_over if isinstance(core.ready, GroupedReady) else 0,
     )
 
 

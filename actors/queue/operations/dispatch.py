@@ -160,7 +160,7 @@ def _has_dead_letter_queue(core: QueueCore) -> bool:
     return core.settings.dead_letters_named
 
 
-def dispatch(core: QueueCore, now: float, *, within: bool = False) -> None:
+def dispatch(core: QueueCore, now: float, *, within: bool = False) -> None:  # noqa: PLR0912 - one loop, whose steps are counted
     """Deliver what can be, within the budget; ``core.unfinished_at`` says that there is more to do.
 
     In a round, consumer i with demand d_i out of D gets min(d_i, ceil(ready * d_i / D)) messages. A round is left as soon
@@ -179,6 +179,10 @@ def dispatch(core: QueueCore, now: float, *, within: bool = False) -> None:
     ready, ring, effects = core.ready, core.ring, core.effects
     limit = len(effects) + DISPATCH_BUDGET
     while ready.messages and ring.waiting and core.unfinished_at is None:
+        if core.groups is not None:
+            # Asked here, where there is something to deliver: what is only stored pays nothing for it.
+            _dispatch_groups(core, now)
+            return
         available, total = ready.messages, ring.total
         for _ in range(len(ring.waiting)):
             consumer = ring.next()
@@ -216,6 +220,12 @@ def _dispatch_below(core: QueueCore, ring: DemandRing | PriorityRing, now: float
         aside = ring.set_aside()
         dispatch(core, now, within=True)
         ring.put_back(*aside)
+
+
+def _dispatch_groups(core: QueueCore, now: float) -> None:
+    from actors.queue.operations.group_dispatch import dispatch_groups  # noqa: PLC0415 - it delivers by what is here
+
+    dispatch_groups(core, now)
 
 
 def _dispatch_timed(core: QueueCore, now: float) -> None:

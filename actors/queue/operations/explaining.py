@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.queue.operations.calendar import delayed_messages
+from actors.queue.operations.group_dispatch import what_keeps
 from actors.queue.operations.in_line import waits_in_line
 from actors.queue.state.deduplication import held_by_ids
 from actors.queue.vocabulary.replies import Tell, WaitExplained
@@ -87,10 +88,7 @@ def _of_receiver(core: QueueCore, receiver: Receiver) -> Reason:
         staged = f", and {log.staged_messages:,} of open transactions are not committed" if log.staged_messages else ""
         return EMPTY, f"queue {name} is empty{staged}: waiting for messages"
     if core.ready.messages:
-        span = core.ready.first()
-        if span is not None and core.settings.exclusive and core.ready.skips(span):
-            return UNREADY, f"queue {name} is exclusive, and its next message waits for its delay"
-        return None
+        return _of_what_is_ready(core, receiver)
     others = (
         (core.leases.in_flight, "with receivers"),
         (log.reserved_messages, "reserved by subscriptions"),
@@ -99,3 +97,12 @@ def _of_receiver(core: QueueCore, receiver: Receiver) -> Reason:
     )
     where = ", ".join(f"{number:,} {what}" for number, what in others if number)
     return UNREADY, f"queue {name} has no message that is ready: {where or 'it looks them over'}"
+
+
+def _of_what_is_ready(core: QueueCore, receiver: Receiver) -> Reason:
+    span = core.ready.first()
+    if span is not None and core.settings.exclusive and core.ready.skips(span):
+        return UNREADY, f"queue {core.name} is exclusive, and its next message waits for its delay"
+    if core.groups is not None and core.unfinished_at is None and receiver in core.ring.waiting:
+        return UNREADY, f"queue {core.name} has nothing for this receiver: {what_keeps(core)}"
+    return None

@@ -61,6 +61,11 @@ def open_subscription(core: QueueCore, command: commands.OpenSubscription, now: 
             f"queue {core.name!r} has a single active consumer, and a subscription would take messages beside it; receive from it, "
             "or declare a queue without that"
         )
+    if mode == OWN and core.settings.groups:
+        raise InvalidRequestError(
+            f"queue {core.name!r} has groups, each with one receiver at a time, and a subscription would have them all for as long as it "
+            "does not commit; receive from it, or declare a queue without groups"
+        )
     if mode == OWN:
         ledger = _take_over(core, command) if command.epoch is None else _join(core, name, command.epoch)
         _install(core, ledger, command, now)

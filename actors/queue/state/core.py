@@ -10,6 +10,8 @@ from actors.queue.state.capacity import Capacity
 from actors.queue.state.counted import counted_or_not
 from actors.queue.state.deduplication import deduplicate, limit_with_ids, with_ids
 from actors.queue.state.feeder import Feeder, feeder_of
+from actors.queue.state.grouped_leases import GroupedLeases
+from actors.queue.state.groups import Groups
 from actors.queue.state.line import line_of
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import Outbox
@@ -75,6 +77,7 @@ class QueueCore:
     Attributes:
         log: the fold over events; changed by ``commit`` only.
         ready: messages nobody holds.
+        groups: who has which group, in a queue with groups; else None.
         leases: messages that receivers hold.
         outbox: messages that leave for the dead-letter queue.
         ring: receivers, takes and reservations that wait for messages.
@@ -116,6 +119,7 @@ class QueueCore:
     log: QueueLog
     versions: CommittedVersions
     ready: ReadyRanges | LeveledReady
+    groups: Groups | None
     leases: LeaseTable
     outbox: Outbox
     ring: DemandRing | PriorityRing
@@ -231,9 +235,10 @@ class QueueCore:
     def _begin(self, now: float) -> None:
         """Make the volatile state anew from the log: nobody is connected, and all that is not reserved is ready, after its delay."""
         self._withdraw_parcels()
-        self.ready = self.counted(ready_of(self.log))
+        self.groups = groups = Groups() if self.settings.groups else None
+        self.ready = self.counted(ready_of(self.log, groups))
         self.outbox = Outbox(now)
-        self.leases = LeaseTable()
+        self.leases = LeaseTable() if groups is None else GroupedLeases(groups)
         self.ring = DemandRing()
         self.line = line_of(self.settings)
         self.capacity = Capacity(*self.senders_limits(), unlimited=self.rejects)
@@ -267,6 +272,7 @@ class QueueCore:
             self.owner_deadlines,
             self.wait_deadlines,
             *(() if self.line is None else (self.line,)),
+            *(() if groups is None else (groups,)),
         )
         for span, due in remembered(self.log, self.ready, self.clocks, now, self.settings):
             self.put_back(span, due)

@@ -11,6 +11,7 @@ from dataclasses import fields
 from itertools import islice
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from actors.queue.state.grouped_ready import GroupedReady
 from actors.queue.state.leveled_ready import LeveledReady
 from actors.queue.state.ready import ReadyRanges
 from actors.queue.state.receivable import Receivable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _RANGES = tuple(each.name for each in fields(ReadyRanges))
+_GROUPED = (*_RANGES, *GroupedReady.__slots__)
 
 
 def share(first: int, stop: int, size: int, low: int, high: int) -> int:
@@ -170,6 +172,18 @@ class CountedReady(Counted, ReadyRanges):
         return _within(self._returned, start, stop)
 
 
+class CountedGroups(CountedReady, GroupedReady):
+    """See ``GroupedReady``."""
+
+    @classmethod
+    def of(cls, ready: ReadyRanges) -> Self:  # type: ignore[override]  # one that has its groups
+        """The same, nothing of it counted yet."""
+        found = _copied(ready, cls, _GROUPED)
+        found.bytes = 0
+        found.counted = min((start for start, _ in islice(found.in_order(), 1)), default=found.known)
+        return found
+
+
 class CountedLevels(Counted, LeveledReady):
     """See ``LeveledReady``."""
 
@@ -199,6 +213,8 @@ def counted_or_not(ready: ReadyRanges | LeveledReady, *, counts: bool) -> ReadyR
     """The same, with its bytes or without."""
     if counts == isinstance(ready, Counted):
         return ready
+    if isinstance(ready, GroupedReady):
+        return CountedGroups.of(ready) if counts else _copied(ready, GroupedReady, _GROUPED)
     if isinstance(ready, LeveledReady):
         return CountedLevels.of(ready) if counts else _copied(ready, LeveledReady, LeveledReady.__slots__)
     return CountedReady.of(ready) if counts else _copied(ready, ReadyRanges, _RANGES)

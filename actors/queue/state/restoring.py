@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.queue.state.entries import spans_of, stored_entry
+from actors.queue.state.grouped_ready import GroupedReady
 from actors.queue.state.leveled_log import LeveledLog
 from actors.queue.state.leveled_ready import LeveledReady
 from actors.queue.state.ready import ReadyRanges, unheld
@@ -15,15 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from actors.queue.state.entries import EntryTable, Span
+    from actors.queue.state.groups import Groups
     from actors.queue.state.log import QueueLog
     from actors.queue.structures.deadlines import Clocks
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.settings import QueueSettings
 
 
-def ready_of(log: QueueLog) -> ReadyRanges | LeveledReady:
+def ready_of(log: QueueLog, groups: Groups | None) -> ReadyRanges | LeveledReady:
     """All of it that nobody has reserved, as fresh."""
-    return LeveledReady(log) if isinstance(log, LeveledLog) else unheld(log)
+    if isinstance(log, LeveledLog):
+        return LeveledReady(log)
+    return unheld(log) if groups is None else GroupedReady.of(unheld(log), groups)
 
 
 def remembered(

@@ -71,6 +71,11 @@ EXPIRY_BUDGET = 256
 """Batches past their time to live that are dropped in one go; each may have to be read from the disk to know its time."""
 DROP_BUDGET = 256
 """Batches, or parts of them, that a queue over its limit drops in one go."""
+MAX_LOOKED_PAST = 200_000
+"""Messages of a queue with groups that wait behind others of theirs, and were looked at to find what somebody may have. With so many the
+queue looks no further: it waits for some of those to be done."""
+LOOK_BUDGET = 16_384
+"""Messages of a queue with groups that it looks at in one go, about: some milliseconds of work."""
 COUNT_BUDGET = 512
 """Batches whose bytes a queue counts in one go that is to drop what is over its limit of bytes."""
 PURGE_BUDGET = 256
@@ -145,6 +150,7 @@ class QueueSettings:
             this counts as this. None for a queue without levels, which takes no notice of priorities.
         deduplication_window: seconds in which others with the id of a message are confirmed and not stored; None where nobody looks at ids.
         max_deduplication_ids: ids that are remembered at a time. When they are so many senders wait until the oldest may be forgotten.
+        groups: whether messages of one group (the header ``group-id``) go to one receiver at a time, in order. Others pass them.
 
     Raises:
         ValueError: a value that cannot be; the text names it.
@@ -173,6 +179,7 @@ class QueueSettings:
     max_priority: int | None = None
     deduplication_window: float | None = None
     max_deduplication_ids: int = DEFAULT_MAX_DEDUPLICATION_IDS
+    groups: bool = False
 
     def __post_init__(self) -> None:
         for name in ("max_messages", "max_bytes", "max_staged_messages", "max_staged_bytes"):
@@ -208,6 +215,14 @@ class QueueSettings:
         if self.max_priority is not None and not 1 <= self.max_priority <= MAX_PRIORITY:
             raise ValueError(f"max_priority is {self.max_priority}, not between 1 and {MAX_PRIORITY}")
         self._check_deduplication()
+        if self.groups and self.max_priority is not None:
+            raise ValueError(
+                "groups and max_priority are set: a queue has its messages in order by group, or by priority"
+            )
+        if self.groups and self.exclusive:
+            raise ValueError(
+                "groups and exclusive are set: one receiver of an exclusive queue has all groups, in order"
+            )
         self._check_dead_letter_exchange()
 
     def _check_deduplication(self) -> None:
@@ -307,6 +322,7 @@ def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
         drop_failed=False,
         max_priority=None,
         deduplication_window=None,
+        groups=False,
     )
 
 
@@ -407,6 +423,7 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("deduplication_window", Unit.SECONDS, "In which a message with the id of another is not stored.", none=0),
     Setting("max_deduplication_ids", Unit.COUNT, "Ids that a queue remembers; when so many are, senders wait."),
+    Setting("groups", Unit.FLAG, "Messages of one group go to one receiver at a time, in order."),
 )
 """Every setting of a queue, in the order of ``QueueSettings``."""
 
@@ -428,6 +445,7 @@ UNALTERABLE = {
     "durable": "what was confirmed was so for it",
     "single_active_consumer": "its receivers rely on it",
     "max_priority": "what it holds is stored by its levels",
+    "groups": "its receivers rely on it",
 }
 """Settings that a queue keeps as long as it is there, each with why."""
 

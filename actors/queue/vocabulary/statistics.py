@@ -97,6 +97,7 @@ class QueueStatistics:
         held_ms: the greatest ``held_ms`` of its connections.
         total_deduplicated: messages that were confirmed and not stored, for others with their ids were.
         deduplication_ids: how many ids are remembered.
+        passed_over: of ``ready``, messages that wait behind others of their groups; nobody looks on past ``MAX_LOOKED_PAST`` of them.
     """
 
     name: str
@@ -136,3 +137,4 @@ class QueueStatistics:
     held_ms: int = 0
     total_deduplicated: int = 0
     deduplication_ids: int = 0
+    passed_over: int = 0

@@ -46,6 +46,7 @@ SETTINGS: Final = (
     "max_priority",
     "deduplication_window",
     "max_deduplication_ids",
+    "groups",
 )
 """Settings of a queue that its definition decides; the others are the broker's."""
 MOST_NAMED: Final = 3

@@ -37,6 +37,7 @@ COMPARED: Final = (
     "x-message-deduplication",
     "x-cache-ttl",
     "x-cache-size",
+    "x-groups",
 )
 """Arguments in which two declarations of one queue have to agree; the first in which they do not is told."""
 LIMIT: Final = "max_receives"
@@ -55,6 +56,7 @@ SETTINGS: Final = {
     LIMIT: "x-delivery-limit",
     "deduplication_window": "x-cache-ttl",
     "max_deduplication_ids": "x-cache-size",
+    "groups": "x-groups",
 }
 """Settings in which they have to where the queue was declared natively, and how they are said."""
 _TIMES: Final = frozenset({"ttl", "expires", "deduplication_window"})

@@ -74,6 +74,10 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
         settings.pop(IDS, None)
     if "max_receives" in settings and not ("dead_letter_exchange" in settings or "dead_letter_queue" in settings):
         settings["drop_failed"] = True
+    if settings.get("groups") and settings.get("max_priority") is not None:
+        _refuse(
+            "x-groups", queue, "a queue has its messages in order by group, or by priority: leave out x-max-priority"
+        )
     limited = settings["max_messages"] is not None or settings["max_bytes"] is not None
     if limited and "x-overflow" not in arguments:
         settings["overflow"] = DROP_HEAD
@@ -180,10 +184,13 @@ def _overflow(field: Field, refuse: Refuse) -> dict[str, Any]:
     return {"overflow": OVERFLOWS[overflow]}
 
 
-def _single_active_consumer(field: Field, refuse: Refuse) -> dict[str, Any]:
-    if field.kind != "t" or not isinstance(field.value, bool):
-        refuse(unacceptable(field))
-    return {"single_active_consumer": field.value}
+def _flag(setting: str) -> Callable[[Field, Refuse], dict[str, Any]]:
+    def flag(field: Field, refuse: Refuse) -> dict[str, Any]:
+        if field.kind != "t" or not isinstance(field.value, bool):
+            refuse(unacceptable(field))
+        return {setting: field.value}
+
+    return flag
 
 
 def _deduplicates(field: Field, refuse: Refuse) -> dict[str, Any]:
@@ -228,10 +235,11 @@ _SETTERS: Final[dict[str, Callable[[Field, Refuse], dict[str, Any]]]] = {
     "x-max-length-bytes": _limit("max_bytes"),
     "x-max-priority": _max_priority,
     "x-overflow": _overflow,
-    "x-single-active-consumer": _single_active_consumer,
+    "x-single-active-consumer": _flag("single_active_consumer"),
     "x-delivery-limit": _delivery_limit,
     DEDUPLICATES: _deduplicates,
     "x-cache-ttl": _window,
     "x-cache-size": _ids,
+    "x-groups": _flag("groups"),
 }
 """In the order in which RabbitMQ looks at them: of two that are wrong it tells of the first."""

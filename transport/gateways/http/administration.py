@@ -72,6 +72,7 @@ _LIMITS: Final[Mapping[str, Shape]] = {
     "retry_delay": {"minimum": 0, "maximum": _TWELVE_HOURS},
     "retry_max_delay": {"minimum": 0, "maximum": _TWELVE_HOURS},
     "drop_failed": {},
+    "groups": {},
 }
 """Of settings; those that are not here are 1 or more, or 0 and more where 0 says something else."""
 SETTINGS: Final = {

@@ -13,6 +13,7 @@ from actors.batch import ID_BYTES, Message
 from actors.limits import (
     MAX_DEDUPLICATION_ID_BYTES,
     MAX_DELAY_SECONDS,
+    MAX_GROUP_BYTES,
     MAX_PRIORITY,
     MAX_TTL_SECONDS,
     MAX_VISIBILITY_SECONDS,
@@ -305,6 +306,7 @@ _RECEIPTS: Final = {
 _ONE_OF_BOTH: Final = one_of("receipt", "receipts")
 _HELD: Final = seconds_to(MAX_VISIBILITY_SECONDS)
 _DEDUPLICATION_ID: Final = {"minLength": 1, "maxLength": MAX_DEDUPLICATION_ID_BYTES}
+_GROUP: Final = {"minLength": 1, "maxLength": MAX_GROUP_BYTES}
 _DELAYED: Final = seconds_to(MAX_DELAY_SECONDS)
 _PRIORITY: Final = {"minimum": 0, "maximum": MAX_PRIORITY}
 MESSAGE: Final = {
@@ -314,6 +316,7 @@ MESSAGE: Final = {
     "key_base64": Field("string", "its key, where that is any bytes", limits=BASE64),
     "headers": Field("object", 'texts by their names, or objects {"base64": ...}', limits=described.HEADERS),
     "id": Field("string", "32 hexadecimal digits; without one the broker gives one"),
+    "group": Field("string", "of a queue with groups one receiver at a time has what is of one", limits=_GROUP),
     "delay": Field(_DURATION, "until it can be received", limits=_DELAYED),
     "deliver_at": Field("any", "in its place the time from when it can be received: seconds since 1970, or RFC 3339"),
     "ttl": Field(_DURATION, "after which it is of no use", limits=seconds_to(MAX_TTL_SECONDS)),

@@ -50,6 +50,7 @@ def said(queue: WantedQueue) -> dict[str, Any]:
         "expires": None,
         "single_active_consumer": False,
         "drop_failed": False,
+        "groups": False,
         "max_priority": None,
         "deduplication_window": None,
         "max_deduplication_ids": 1_000_000,

@@ -1,0 +1,103 @@
+"""Messages of a queue with groups meet consumers that wait: in turns, each in proportion to its demand, as far as its groups let it.
+
+What everybody may have is shared out as in every queue. When there is nothing of that, those who have a group get more of it. Who has
+nothing to get stands aside until the next dispatch: so nobody is asked twice, whatever waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from actors.queue.operations.dispatch import deliver, take
+from actors.queue.state.receivers import DemandRing, Receiver, Take
+from actors.queue.vocabulary.settings import DISPATCH_BUDGET
+
+if TYPE_CHECKING:
+    from actors.queue.state.core import QueueCore
+    from actors.queue.state.grouped_ready import GroupedReady
+    from actors.queue.state.receivers import Consumer
+
+
+def dispatch_groups(core: QueueCore, now: float) -> None:
+    """Deliver what can be, within the budget; ``core.unfinished_at`` says that there is more to do."""
+    ready, ring = cast("GroupedReady", core.ready), core.ring
+    limit = len(core.effects) + DISPATCH_BUDGET
+    aside: list[Consumer] = []
+    ready.begin()
+    while _goes_on(core, ready) and ring.waiting:
+        if not ready.is_open:
+            owner = _owner(core, ready)
+            if owner is None:
+                break
+            ring.leave(owner)
+            limit = _serve(core, owner, owner.demand, limit, now, aside)
+        else:
+            available, total = ready.open_messages(), ring.total
+            for _ in range(len(ring.waiting)):
+                consumer = ring.next()
+                share = -(-available * consumer.demand // total) if available < total else consumer.demand
+                limit = _serve(core, consumer, share, limit, now, aside)
+                if len(core.effects) >= limit or not (_goes_on(core, ready) and ring.waiting and ready.is_open):
+                    break
+        if len(core.effects) >= limit:
+            if core.unfinished_at is None and ready.messages and (ring.waiting or aside):
+                core.unfinished_at = now
+            break
+    for consumer in aside:
+        ring.join(consumer)
+    if ready.reading:
+        ring.reading = True
+    elif ready.tired and core.unfinished_at is None:
+        core.unfinished_at = now
+
+
+def _goes_on(core: QueueCore, ready: GroupedReady) -> bool:
+    return bool(ready.messages) and core.unfinished_at is None and not (ready.tired or ready.reading)
+
+
+def _serve(core: QueueCore, consumer: Consumer, share: int, limit: int, now: float, aside: list[Consumer]) -> int:
+    """Serve one that is out of the ring, up to ``share`` messages; returns the limit of effects, less what it took of that."""
+    ready = cast("GroupedReady", core.ready)
+    before = ready.messages
+    if isinstance(consumer, Receiver):
+        ready.turn(consumer, share)
+        deliver(core, consumer, share, limit, now)
+        waits = consumer.demand > 0 and consumer.byte_credit > 0
+    else:
+        asked = cast("Take", consumer)
+        # What others take by the same taker is theirs.
+        ready.turn(asked if asked.receiver.by_request else asked.receiver, share)
+        parts = take(core, asked, share, now)
+        waits = not parts
+        limit -= max(0, parts - 1)
+    ready.end_turn()
+    if waits:
+        if ready.messages < before:
+            core.ring.join(consumer)
+        else:
+            aside.append(consumer)
+    return limit
+
+
+def _owner(core: QueueCore, ready: GroupedReady) -> Consumer | None:
+    """Somebody who waits, and has a group of which more waits."""
+    own, waiting = ready.groups.own, core.ring.waiting
+    if isinstance(core.ring, DemandRing) and len(waiting) < len(own):
+        for consumer in core.ring.waiting:
+            if (consumer.receiver if isinstance(consumer, Take) else consumer) in own:
+                return consumer
+        return None
+    for holder in own:
+        if holder in waiting:
+            return holder
+        for asked in (holder.takes or {}).values() if isinstance(holder, Receiver) and holder.takes else ():
+            if asked in waiting:
+                return asked
+    return None
+
+
+def what_keeps(core: QueueCore) -> str:
+    """Why a receiver that wants messages gets none, though some are ready."""
+    ready = cast("GroupedReady", core.ready)
+    passed = f"{ready.passed_over:,} messages are of groups that others have"
+    return f"{passed}, and nobody looks on past so many" if ready.is_full else passed
