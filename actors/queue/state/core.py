@@ -9,7 +9,7 @@ from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
 from actors.queue.state.counted import counted_or_not
 from actors.queue.state.deduplication import deduplicate, limit_with_ids, with_ids
-from actors.queue.state.feeder import Feeder, feeder_of
+from actors.queue.state.feeder import Feeder, begin_feeding
 from actors.queue.state.grouped_leases import GroupedLeases
 from actors.queue.state.groups import Groups
 from actors.queue.state.line import line_of
@@ -94,8 +94,7 @@ class QueueCore:
         effects: what is to be done.
         incoming: batches that were accepted and are not stored yet; ``incoming_messages``, ``incoming_bytes`` and, in batches,
             ``incoming_delayed`` say how much of them will be.
-        heaps: of all that is due at a time of its own.
-        feeder: moves what waits in the calendar; None until there was something.
+        heaps: of all that is due at a time of its own; ``feeder`` moves what waits in the calendar, once there was something.
         last_event: the number of the event that must be durable before what a command returned may be seen outside: it may tell of any
             event so far, and of a batch that is stored and not durable a sender would take it for confirmed.
         barrier: the number of the last event that all that follows depends on.
@@ -287,8 +286,7 @@ class QueueCore:
             self.await_owner(owner, now)
         self.await_use(now)
         self.heaps = deduplicate(self.heaps, self.log, self.settings, self.clocks, self.capacity, now)
-        if self.log.calendar is not None and self.log.calendar.messages:
-            feeder_of(self).at = now
+        begin_feeding(self, now)
 
     def reset(self, now: float, wall_us: int | None = None) -> list[Connection]:
         """Forget all that is volatile: messages in flight are ready again, possibly replayed, and nobody is connected. Returns who was.
@@ -416,10 +414,8 @@ class QueueCore:
     def backlog_bytes(self) -> int:
         """Bytes of what is ready, about: its share of what is stored."""
         log = self.log
-        if not log.stored_messages:
-            return 0
         stored = log.stored_bytes - log.stored_batches * log.table.overhead
-        return stored * self.ready.messages // log.stored_messages
+        return stored * self.ready.messages // log.stored_messages if log.stored_messages else 0
 
     def facts(self, now: float, reserved_bytes: int | None = None) -> dict[str, int | None]:
         """What a subscription is told with a reservation."""

@@ -113,3 +113,9 @@ def feeder_of(core: QueueCore) -> Feeder:
         core.feeder = Feeder()
         core.heaps = (*core.heaps, core.feeder)
     return core.feeder
+
+
+def begin_feeding(core: QueueCore, now: float) -> None:
+    """Look at once what is due of a calendar, where there is something in it."""
+    if core.log.calendar is not None and core.log.calendar.messages:
+        feeder_of(core).at = now

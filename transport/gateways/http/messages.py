@@ -28,6 +28,7 @@ from transport.errors import ImpossibleTimeError, LocalProtocolError
 from transport.gateways.http import described, requests
 from transport.gateways.http import receipts as names
 from transport.gateways.http.answers import Answer
+from transport.gateways.http.asked_receipts import MAX_RECEIPTS, receipts_of
 from transport.gateways.http.openapi import object_of
 from transport.gateways.http.problems import STATUSES, ProblemError
 from transport.gateways.http.routes import Call, Field, Route
@@ -56,8 +57,6 @@ MAX_PUBLISH_WAIT: Final = 60.0
 """Seconds that a request may wait for room."""
 MAX_PUBLISH_MESSAGES: Final = 10_000
 """Of one request."""
-MAX_RECEIPTS: Final = 1_000
-"""Of one request, as many as one takes."""
 DEFAULT_TAKE_BYTES: Final = 4 * 1024 * 1024
 MAX_TAKE_BYTES: Final = 16 * 1024 * 1024
 """Of the messages of one request: of their payloads, keys and headers."""
@@ -200,7 +199,7 @@ async def extend(call: Call) -> Answer:
 async def _settle(
     call: Call, asked: dict[str, Any], how: Settlement, *, seconds: float = 0.0, failed: bool = True
 ) -> Answer:
-    texts = _receipts_of(asked)
+    texts = receipts_of(asked)
     taker = call.operations.taker(GATEWAY, call.names["name"])
     problems: list[dict[str, str]] = []
     read: dict[str, names.Taken] = {}
@@ -228,19 +227,6 @@ def _id(taker: Taker, batch: MessageBatch, number: int, index: int) -> bytes:
     if batch.ids is not None:
         return bytes(batch.ids[index * ID_BYTES : (index + 1) * ID_BYTES])
     return taker.id_prefix + number.to_bytes(8, "big")
-
-
-def _receipts_of(asked: dict[str, Any]) -> list[str]:
-    """The receipts of a body, each once."""
-    one, many = asked.get("receipt"), asked.get("receipts")
-    if (one is None) is (many is None):
-        raise ProblemError("protocol-error", "the body has a receipt, or receipts: one of both")
-    texts = [one] if many is None else many
-    if not isinstance(texts, list) or not all(isinstance(each, str) and each.isascii() for each in texts):
-        raise ProblemError("protocol-error", "receipts are texts, as a take gave them")
-    if not 1 <= len(texts) <= MAX_RECEIPTS:
-        raise ProblemError("protocol-error", f"{len(texts)} receipts: 1 to {MAX_RECEIPTS} are possible")
-    return list(dict.fromkeys(texts))
 
 
 async def pieces_of(call: Call, given: Given = Given()) -> list[Piece]:  # noqa: B008 - immutable
