@@ -53,7 +53,11 @@ def test_a_confirmation_of_what_waits_in_the_calendar_tells_that_it_has_no_numbe
     told = [
         each.reply for each in life.queue.effects if isinstance(each, Tell) and isinstance(each.reply, SentMessages)
     ]
-    assert [(each.up_to, each.first, each.waits) for each in told] == [(1, 0, False), (2, 1, True), (3, 1, False)]
+    assert [(each.up_to, each.first, each.numbers) for each in told] == [
+        (1, 0, None),
+        (2, 1, ((None, 1),)),
+        (3, 1, None),
+    ]
 
 
 @in_loop
