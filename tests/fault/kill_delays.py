@@ -31,7 +31,6 @@ LONGEST_SECONDS = 25.0
 LIFE_SECONDS = 60.0
 END_SECONDS = 120.0
 """In which a life, and all of it, must come to its end."""
-PAUSE_SECONDS = 0.002
 QUEUE = "delayed"
 
 
@@ -70,7 +69,6 @@ async def send(address: str, messages: int, random: Random, found: Found) -> Non
             due = time.time() + random.random() ** 2 * LONGEST_SECONDS
             found.due[number] = due
             yield Timed(b"%d" % number, deliver_at=due)
-            await asyncio.sleep(PAUSE_SECONDS)
 
     summary = await Source.from_async_iterable(elements).to(Sender(address, queue=QUEUE)).run()
     found.confirmed = summary.messages

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
-    from actors.queue.state.core import QueueCore
+    from actors.queue.state.log import QueueLog
+    from actors.queue.structures.deadlines import Due
     from actors.queue.vocabulary.published import Published
 
 
@@ -107,7 +108,15 @@ class Feeder:
         return self.at
 
 
-def feeder_of(core: QueueCore) -> Feeder:
+class Fed(Protocol):
+    """What it has to do with of a queue: see ``QueueCore``."""
+
+    feeder: Feeder | None
+    heaps: tuple[Due, ...]
+    log: QueueLog
+
+
+def feeder_of(core: Fed) -> Feeder:
     """What moves what waits in a queue's calendar; from now on it is asked when it has something to do."""
     if core.feeder is None:
         core.feeder = Feeder()
@@ -115,7 +124,7 @@ def feeder_of(core: QueueCore) -> Feeder:
     return core.feeder
 
 
-def begin_feeding(core: QueueCore, now: float) -> None:
+def begin_feeding(core: Fed, now: float) -> None:
     """Look at once what is due of a calendar, where there is something in it."""
     if core.log.calendar is not None and core.log.calendar.messages:
         feeder_of(core).at = now
