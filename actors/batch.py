@@ -48,8 +48,7 @@ class Message:
         headers: optional string to string or bytes map, at most ``MAX_HEADERS_PER_MESSAGE``.
         id: optional 16 bytes; the broker derives one from the sequence number otherwise.
         routing_key: the key as text, for what is published to an exchange: one of the two is given. What is received has it as ``key``.
-        priority: of what is sent, 0 to 255: in a queue with priorities it is received before what has a lower one; None for what its
-            sender says. What is received has none.
+        priority: of what is sent, 0 to 255: in a queue with priorities the higher is received first; None for what its sender says.
         deduplication_id: a queue with a ``deduplication_window`` stores one message with it within that. It is received as a header.
         group: of what is sent: one receiver at a time has what is of one, in a queue with groups. What is received says it by a header.
     """

@@ -8,7 +8,7 @@ app.conf.update(
     broker_transport_options={"confirm_publish": True},  # `delay` returns when the task is on the disk
     task_acks_late=True,  # a task whose worker dies is run again
     task_reject_on_worker_lost=True,  # and so is one whose process of the pool dies
-    worker_prefetch_multiplier=1,  # each process has one task, and one waits
+    worker_prefetch_multiplier=1,  # a worker holds what its processes work on, and no more
 )
 
 

@@ -22,15 +22,16 @@ from actors.queue.operations import (
     taking,
 )
 from actors.queue.operations.deduplicating import forget_ids
-from actors.queue.operations.dispatch import dispatch, next_expiry, resume
+from actors.queue.operations.dispatch import dispatch, resume
 from actors.queue.operations.dropping import drop_over
+from actors.queue.operations.heads import next_expiry
 from actors.queue.state.catching_up import catch_up
 from actors.queue.state.core import QueueCore
 from actors.queue.state.receivers import Take
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary import commands, distributed, letters, moves, prefetch, takes
+from actors.queue.vocabulary.budgets import TIMER_BUDGET
 from actors.queue.vocabulary.replies import MarkReached, Tell
-from actors.queue.vocabulary.settings import TIMER_BUDGET
 
 if TYPE_CHECKING:
     from actors.queue.state.subscriptions import Reservation

@@ -62,7 +62,7 @@ class RefusedLetters:
             self._waiting.clear()
             self._bytes = 0
         while self._waiting and routes is not None and records < STEP_RECORDS:
-            records += self._publish(actor, state, letters, routes, self._next())
+            records += self._publish(actor, state, letters, routes, STEP_RECORDS - records)
             if time_is_up():
                 break
         state.capacity.holds_back = self._bytes > HELD_BYTES
@@ -84,27 +84,38 @@ class RefusedLetters:
         self._bytes -= sum(batch.nbytes for batch in batches)
         return first if len(batches) == 1 else replace(first, batch=joined_batches(batches))
 
-    def _publish(
-        self, actor: LoopActor, state: QueueState, letters: LettersOut, routes: Routes, letter: DeadLetter
-    ) -> int:
-        """Publish as much of one as a step routes; the rest comes first in the next. Returns how many records that took."""
+    def _publish(self, actor: LoopActor, state: QueueState, letters: LettersOut, routes: Routes, most: int) -> int:
+        """Publish the first of them, or as much of it as a step routes and stores; the rest comes first in the next.
+
+        Returns how many records that took, which are no more than ``most``.
+        """
+        letter = self._next()
         batch = letter.batch
         if letter.exchange is None and letter.queue is not None:
             self._store_in(state, routes, letter, batch)
             return 1
         queues = letters.queues_of(routes, letter, batch, STEP_MESSAGES, over_in(actor, STORING_SECONDS))
-        parts = parts_of(queues, batch, 0)
-        found = list(parts)
-        for group in grouped(found):
+        found = list(parts_of(queues, batch, 0))
+        groups = grouped(found)
+        time_is_up = over_in(actor, STORING_SECONDS)
+        stored = 0
+        for group in groups[:most]:
             batches = [part.batch for part in group.parts]
             together = batches[0] if len(batches) == 1 else joined_batches(batches)
             self._store(state, routes, letter, group.queues, together, letters.common(letter))
+            stored += 1
+            if time_is_up():
+                break
+        left = sorted((part for group in groups[stored:] for part in group.parts), key=lambda part: part.up_to)
+        rest = [part.batch for part in left]
         routed = sum(len(part.batch) for part in found)
         if routed < len(batch):
-            rest = batch.slice(routed, len(batch))
-            self._waiting.appendleft(replace(letter, batch=rest))
-            self._bytes += rest.nbytes
-        return len(found)
+            rest.append(batch.slice(routed, len(batch)))
+        if rest:
+            more = rest[0] if len(rest) == 1 else joined_batches(rest)
+            self._waiting.appendleft(replace(letter, batch=more))
+            self._bytes += more.nbytes
+        return stored
 
     def _store_in(self, state: QueueState, routes: Routes, letter: DeadLetter, batch: MessageBatch) -> None:
         """Store messages in the dead-letter queue that is named, made if need be."""

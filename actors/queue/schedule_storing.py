@@ -116,8 +116,10 @@ class Storing:
         published = None
         if schedule.exchange is not None:
             published = Published(schedule.exchange, schedule.routing_key)
-            self._exchanges.publishing.counts.of(schedule.exchange).published += 1
         self._distributor.store_with_entries(names, batch, schedule.ttl, published, changes)
+        if schedule.exchange is not None:
+            # Not before: where the disk is behind it is tried again.
+            self._exchanges.publishing.counts.of(schedule.exchange).published += 1
 
 
 def message_of(schedule: Schedule, time: int) -> MessageBatch:

@@ -7,10 +7,9 @@ comes once on each day, and what does not goes by the time that passes.
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final, NamedTuple, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -36,7 +35,9 @@ FIELDS: Final = "minute, hour, day of the month, month, day of the week, and sec
 MAX_REPEATED: Final = 100_000
 """Times that may come again where clocks are put back, before the search is given up. A day has 86,400 seconds."""
 FIRST_WINDOW_SECONDS: Final = 60
-"""The last times before an instant are looked for in windows that grow from this."""
+"""The last times before an instant are looked for in windows that grow from this, each as far as there are"""
+LOOKED_AT: Final = 2
+"""so many times as many as are wanted: one that has more is halved."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _INTERVAL: Final = re.compile(r"(?:\d{1,9}[smhd])+", re.ASCII)
 _PART: Final = re.compile(r"(\d+)([smhd])", re.ASCII)
@@ -160,18 +161,29 @@ class Cron:
         if len(first) <= most:
             # No more come in fifty years.
             return Within(first, 0)
-        window = FIRST_WINDOW_SECONDS
+        last = self._last(after, up_to, most)
+        return Within(last[-most:], max(1, len(last) - most)) if len(last) > most else Within(last, 0)
+
+    def _last(self, after: int, up_to: int, most: int) -> list[int]:
+        """The last times between two instants, more than ``most`` of them where there are more, and not many more."""
+        bound = LOOKED_AT * most
+        few, many = up_to, after - 1
+        start = max(after, up_to - FIRST_WINDOW_SECONDS)
         while True:
-            start = max(after, up_to - window)
-            last: deque[int] = deque(maxlen=most + 1)
-            for time in self._from(start):
-                if time > up_to:
-                    break
-                last.append(time)
-            if len(last) > most or start == after:
-                times = list(last)
-                return Within(times[-most:], max(1, len(times) - most)) if len(times) > most else Within(times, 0)
-            window *= 2
+            found = list(islice(takewhile(up_to.__ge__, self._from(start)), bound + 1))
+            if len(found) > most:
+                if len(found) <= bound:
+                    return found
+                many = start
+            elif start == after:
+                return found
+            else:
+                few = start
+            if many < after:
+                start = max(after, up_to - 2 * (up_to - start))
+                continue
+            # They are close together, as all seconds of one day are: where to begin is between the two.
+            start = (many + few) // 2
 
     def _from(self, at: int) -> Iterator[int]:
         """The times after an instant, ascending."""

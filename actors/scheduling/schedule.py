@@ -78,8 +78,8 @@ class Schedule(NamedTuple):
         return times_of(self.expression, self.zone, self.begins)
 
     def said(self) -> tuple[Any, ...]:
-        """What whoever declares it says of it."""
-        return self[:11]
+        """What whoever declares it says of it; headers have no order."""
+        return self._replace(headers=tuple(sorted(self.headers)))[:11]
 
     def differs_from(self, other: Schedule) -> str:
         """In what it says something else, as words; empty where it does not."""
@@ -112,6 +112,8 @@ class Schedule(NamedTuple):
             raise InvalidScheduleError(
                 f"a time to live of {time_text(self.ttl)} is not above 0 and at most {time_text(MAX_TTL_SECONDS)}"
             )
+        if taken := [name for name, _ in self.headers if name in (SCHEDULE_HEADER, TIME_HEADER)]:
+            raise InvalidScheduleError(f"the header {taken[0]!r} is the broker's to say: call yours by another name")
         try:
             headers = pack_headers(all_headers(self, 0))
         except BatchError as error:

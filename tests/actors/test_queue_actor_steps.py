@@ -16,6 +16,7 @@ from actors.queue.connection_actor import _of
 from actors.queue.operations import judging
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_state import QueueState
+from actors.queue.vocabulary.budgets import PURGE_BUDGET
 from actors.queue.vocabulary.commands import (
     Acknowledged,
     AlterQueue,
@@ -35,7 +36,7 @@ from actors.queue.vocabulary.replies import (
     Refused,
     SentMessages,
 )
-from actors.queue.vocabulary.settings import PURGE_BUDGET, QueueSettings
+from actors.queue.vocabulary.settings import QueueSettings
 from tests.actors.queue_probes import Ref, batch, receiver_of, sender_of, start_queue, statistics, virtual
 
 

@@ -8,17 +8,10 @@ from actors.batch import MessageBatch
 from actors.queue.operations.moving import settle_all, take_parcels
 from actors.queue.state.counted import CountedReady
 from actors.queue.vocabulary import commands
+from actors.queue.vocabulary.budgets import COUNT_BUDGET, DROP_BUDGET
 from actors.queue.vocabulary.events import Event, MessagesAdded
 from actors.queue.vocabulary.replies import MAXLEN, DeadLetter
-from actors.queue.vocabulary.settings import (
-    BLOCK,
-    COUNT_BUDGET,
-    DROP_BUDGET,
-    DROP_HEAD,
-    ENTRY_OVERHEAD_BYTES,
-    REJECT_DEAD_LETTER,
-    QueueSettings,
-)
+from actors.queue.vocabulary.settings import BLOCK, DROP_HEAD, ENTRY_OVERHEAD_BYTES, REJECT_DEAD_LETTER, QueueSettings
 from tests.actors.driven import Confirm, Deliver, GrantCapacity, QueueState, reason_of, replayed
 from tests.actors.test_queue_state_model import dropped_by
 

@@ -92,6 +92,31 @@ def test_a_sender_of_a_transaction_hears_that_transactions_hold_back_enough() ->
     assert (reason, "open transactions hold back" in text) == ("staged", True)
 
 
+def test_a_receiver_that_gives_way_hears_for_whom_and_when() -> None:
+    queue = Queue(single_active_consumer=True)
+    queue.sender("s")
+    queue.receiver("first")
+    queue.send("s", 0)
+    queue.do(commands.AttachReceiver("higher", priority=1))
+    queue.do(commands.DemandSignalled(1, MANY, "higher"))
+    text = "queue orders goes to a receiver of a higher priority as soon as this one holds nothing"
+    assert queue.why("first") == ("line", text)
+    assert queue.why("higher")[1].endswith("another receiver has it: waiting in line")
+    queue.do(commands.Acknowledged(((0, 1),), "first"))
+    queue.state.tick(0.0)
+    assert queue.why("first")[1].endswith("another receiver has it: waiting in line")
+
+
+def test_a_sender_hears_that_what_was_refused_is_on_its_way() -> None:
+    queue = Queue(overflow="reject-dead-letter", dead_letter_queue="late")
+    queue.state.capacity.holds_back = True
+    queue.sender("s")
+    assert queue.why("s") == ("full", "queue orders has refused much, which waits to be dead letters: waiting for that")
+    queue.state.capacity.holds_back = False
+    queue.state.grant()
+    assert queue.why("s") == (None, "")
+
+
 def test_a_receiver_in_line_hears_that_another_has_the_queue() -> None:
     queue = Queue(exclusive=True)
     queue.receiver("first")

@@ -14,8 +14,8 @@ from actors.errors import InvalidRequestError, UnknownAcknowledgementError
 from actors.queue.state.priority_ring import PriorityRing
 from actors.queue.state.receivers import DemandRing
 from actors.queue.structures.levels import Levels
+from actors.queue.vocabulary.budgets import DISPATCH_BUDGET
 from actors.queue.vocabulary.prefetch import ReturnedForMore
-from actors.queue.vocabulary.settings import DISPATCH_BUDGET
 from tests.actors.driven import Deliver, QueueState
 
 LARGE = 10**12

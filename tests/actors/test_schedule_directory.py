@@ -293,6 +293,14 @@ async def test_what_is_declared_twice_goes_on_and_something_else_has_to_be_a_rep
 
 
 @both
+async def test_headers_in_another_order_say_the_same(bench: Schedules) -> None:
+    assert bench.declare(headers=(("a", "1"), ("b", "2"), ("c", b"3")))
+    assert not bench.declare(headers=(("c", b"3"), ("b", "2"), ("a", "1")))
+    with pytest.raises(ScheduleExistsError, match="another headers"):
+        bench.declare(headers=(("b", "1"), ("a", "2"), ("c", b"3")))
+
+
+@both
 async def test_nothing_comes_of_a_schedule_that_is_paused_and_nothing_is_made_up_for(bench: Schedules) -> None:
     bench.declare("every 10s", missed="all")
     assert bench.schedules.pause("s")
@@ -370,6 +378,10 @@ async def test_each_limit_has_a_name_and_what_is_over_it_changes_nothing(bench: 
         ({"queue": "q", "ttl": 0.0}, "is not above 0"),
         ({"queue": "q", "headers": (("h", 1),)}, "must be a string"),
         ({"queue": "q", "headers": tuple((f"h{n}", "") for n in range(200))}, "headers on one message exceed"),
+        (
+            {"queue": "q", "headers": (("penstock-scheduled-for", "now"),)},
+            "is the broker's to say: call yours by another",
+        ),
         ({"queue": "q", "zone": "Nowhere"}, "there is no time zone"),
     ],
 )
@@ -466,6 +478,19 @@ async def test_a_disk_that_is_behind_is_waited_for(folder: Path) -> None:
     assert "wait" in bench.schedules.get("s").error
     await bench.passes(LOOK_SECONDS)
     assert bench.times()[-1] == 70
+    await bench.die()
+
+
+@durable
+async def test_what_waits_for_the_disk_is_not_counted_as_published(folder: Path) -> None:
+    bench = Schedules(folder)
+    await bench.bound("topic", "x", a="#")
+    bench.declare("every 10s", exchange="x", routing_key="k")
+    with mock.patch.object(Storage, "_check_pending", side_effect=DiskBehindError(2, 1)):
+        await bench.passes(11)
+    assert bench.queues.exchanges.publishing.counts.read("x").published == 0
+    await bench.passes(LOOK_SECONDS)
+    assert bench.queues.exchanges.publishing.counts.read("x").published == len(bench.times("a")) == 2
     await bench.die()
 
 

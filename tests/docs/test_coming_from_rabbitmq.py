@@ -40,7 +40,7 @@ def test_every_command_of_the_page_is_taken_by_a_broker_in_which_its_names_are_k
                     await absent(broker, "delete_exchange", exchange)
                 await absent(broker, "delete_queue", "work")
 
-    assert len(COMMANDS) == 10
+    assert len(COMMANDS) == 11
     with HostedBroker() as running:
         asyncio.run(main(running.send_address))
 

@@ -25,7 +25,7 @@ def test_the_lines_of_curl_print_what_the_page_shows(shell: Shell) -> None:
     if shutil.which("curl") is None:
         pytest.skip("needs curl: there is none on this machine")
     blocks = re.findall(r'^```console title="http"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     address, others = free_address(), (free_address(), free_address())
     words = f"penstock broker --http {address} --memory --send-address {others[0]} --receive-address {others[1]}"
     broker = shell.start(f"exec {words}")

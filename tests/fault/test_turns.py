@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from actors.queue.vocabulary.settings import JUDGE_BUDGET
+from actors.queue.vocabulary.budgets import JUDGE_BUDGET
 from tests.fault import turns
 from tests.fault.turns import LIMIT, TimedSelector, Turns, report, timed
 

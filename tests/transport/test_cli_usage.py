@@ -294,6 +294,11 @@ def test_a_usage_error_exits_with_2_and_names_the_fault(arguments: list[str], co
                 "See penstock receive -h"
             ),
         ),
+        (
+            ["schedule", "delete"],
+            "penstock schedule: no such verb delete; did you mean remove? See penstock schedule -h",
+        ),
+        (["user", "create"], "penstock user: no such verb create; did you mean add? See penstock user -h"),
         (["unbind"], "penstock: no such verb unbind; did you mean penstock binding delete? See penstock -h"),
         (["--versoin"], "penstock: no such option --versoin; did you mean --version? See penstock -h"),
         (["a\x1b[31m\nb"], "penstock: no such verb a\\x1b[31m b. See penstock -h"),

@@ -133,7 +133,7 @@ def test_a_receiver_that_is_to_reject_says_at_once_where_there_are_no_dead_lette
             orders = Receiver(broker.receive_address, queue="orders", on_failure="reject")
             with pytest.raises(
                 LocalProtocolError,
-                match=r"keeps no dead letters.*--max-receives 5; --address takes the sending",
+                match=r"keeps no dead letters.*--max-receives 5 --no-drop-failed; --address takes the sending",
             ):
                 await orders.to(Sink.acknowledge()).run()
 

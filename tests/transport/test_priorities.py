@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from actors.batch import Message, MessageBatch
 from streams import Sink, Source
 from transport import Administration, Receiver, Sender
-from transport.clients.sender_batches import BatchBuilder
+from transport.clients.sender_batches import MOST_BESIDE, BatchBuilder
 from transport.clients.sender_session import SenderSession
 from transport.errors import LocalProtocolError
 from transport.wire.messages import Send
@@ -117,7 +117,7 @@ def test_a_broker_that_says_nothing_of_priorities_is_told_none() -> None:
     (send,) = session.sends(complete=True)
     assert send.properties is None
     knows = SenderSession(timing=Timing(priority=7))
-    knows.takes_priorities(True)
+    knows.takes_priorities(255)
     knows.connected(None)
     knows.granted(10, 10_000)
     knows.offer(Timed(b"x", delay=1.0))
@@ -131,23 +131,63 @@ def test_batches_are_of_one_priority_each_in_order_and_as_few_as_can_be(
 ) -> None:
     closed: list[tuple[MessageBatch, Timing]] = []
     builder = BatchBuilder(1000, 1 << 20, NO_TIMING, lambda batch, timing: closed.append((batch, timing)))
-    builder.by_priority = apart
+    builder.max_priority = 255 if apart else 0
     for number, (priority, ttl) in enumerate(said):
         builder.offer(Timed(Message(b"%d" % number, priority=priority), ttl=ttl))
         assert len(builder) + sum(len(batch) for batch, _ in closed) == number + 1
     builder.seal()
     assert len(builder) == 0
+    # What says no priority has the lowest.
     found = [
-        (int(bytes(payload)), timing.priority, timing.ttl) for batch, timing in closed for payload in batch.payloads
+        (int(bytes(payload)), timing.priority or 0, timing.ttl)
+        for batch, timing in closed
+        for payload in batch.payloads
     ]
-    assert sorted(found) == [(number, priority, ttl) for number, (priority, ttl) in enumerate(said)]
-    for way in set(said):
+    meant = [(priority or 0, ttl) for priority, ttl in said]
+    assert sorted(found) == [(number, *way) for number, way in enumerate(meant)]
+    for way in set(meant):
         mine = [number for number, *rest in found if tuple(rest) == way]
         assert mine == sorted(mine)
     if not apart:
         assert [number for number, _, _ in found] == list(range(len(said)))
     elif len({ttl for _, ttl in said}) == 1:
-        assert len(closed) == len(set(said))
+        assert len(closed) == len(set(meant))
+
+
+def test_what_is_of_one_level_keeps_its_order_however_its_priority_is_said() -> None:
+    closed: list[MessageBatch] = []
+    builder = BatchBuilder(1000, 1 << 20, NO_TIMING, lambda batch, _timing: closed.append(batch))
+    builder.max_priority = 5
+    for number, priority in enumerate([None, 9, 0, 5, None, 200, 0, 6]):
+        builder.offer(Message(b"%d" % number, priority=priority))
+    builder.seal()
+    assert [[int(bytes(payload)) for payload in batch.payloads] for batch in closed] == [[1, 3, 5, 7], [0, 2, 4, 6]]
+
+
+def test_what_has_another_priority_does_not_wait_for_ever_behind_full_batches() -> None:
+    closed: list[tuple[int | None, int]] = []
+    builder = BatchBuilder(10, 1 << 20, NO_TIMING, lambda batch, timing: closed.append((timing.priority, len(batch))))
+    builder.max_priority = 5
+    builder.offer(Message(b"low", priority=1))
+    for _ in range(MOST_BESIDE * 10):
+        assert (1, 1) not in closed
+        builder.offer(Message(b"high", priority=5))
+    assert closed == [(5, 10)] * MOST_BESIDE + [(1, 1)]
+
+
+def test_open_batches_of_all_priorities_have_a_bound_and_are_measured() -> None:
+    session = SenderSession(max_batch_messages=1000, max_batch_bytes=1000, timing=NO_TIMING)
+    session.takes_priorities(255)
+    measured = most = 0
+    for number in range(1_000):
+        session.offer(Message(bytes(100), priority=number % 256))
+        messages, size = session.take_measure()
+        assert messages == 1
+        assert size >= 100
+        measured += size
+        most = max(most, session._builder.all_bytes)
+    assert measured >= 100_000
+    assert most <= (MOST_BESIDE + 1) * 1000
 
 
 @pytest.mark.parametrize("priority", [-1, 256, "high", 1.5, True])

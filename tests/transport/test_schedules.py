@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from actors.scheduling.schedule import MISSED
+from tests.actors.schedules_bench import Schedules
+from tests.actors.stored_queues import with_and_without_journal
 from tests.transport.test_operations import door
 from transport import Administration, BrokerError, Receiver
-from transport.broker.schedule_commands import CREATES
+from transport.broker.schedule_commands import CREATES, schedule_create, schedule_rows
 from transport.cli import schedule as verbs
-from transport.errors import ForbiddenError, InvalidNameError, LimitExceededError
+from transport.errors import ForbiddenError, InvalidNameError, LimitExceededError, LocalProtocolError
 from transport.security.principal import Grant, Grants, Principal, Right
 
 WRITES = Right.WRITE | Right.CONFIGURE
@@ -51,6 +54,26 @@ def test_what_is_declared_is_stored_each_second_and_stands_in_the_list(
             assert "payload" not in row
             shown = await client.schedule("beat")
             assert (shown["payload"], shown["headers"]) == (b"tick", {"h": "v"})
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"payload": "tick"}, "the payload of a schedule must be bytes, not str"),
+        ({"key": b"k"}, "the key of a schedule must be a str, not bytes"),
+        ({"headers": {"h": b"v"}}, "the header 'h' of a schedule must be a str with a str, not bytes"),
+        ({"headers": {"h": 1}}, "the header 'h' of a schedule must be a str with a str, not int"),
+    ],
+)
+def test_content_of_another_type_is_refused_before_it_is_sent(run: Any, serve: Any, said: Any, why: str) -> None:
+    async def main() -> None:
+        async with serve() as broker, Administration(broker.send_address) as client:
+            with pytest.raises(LocalProtocolError) as refused:
+                await client.declare_schedule("s", "every 1s", queue="q", **said)
+            assert str(refused.value) == why
+            assert await client.schedules() == []
 
     run(main)
 
@@ -158,6 +181,28 @@ def test_who_may_only_look_sees_no_payload(run: Any) -> None:
                 await looks.command("schedule.show", {"name": "s"})
 
     run(main)
+
+
+@with_and_without_journal(Schedules)
+async def test_who_declares_one_that_is_deleted_meanwhile_is_told_that_it_was_there(bench: Schedules) -> None:
+    async def durable() -> None:
+        bench.schedules.delete("beat")
+
+    commands: Any = SimpleNamespace(schedules=bench.schedules, durable=durable)
+    answer = await schedule_create(commands, {"name": "beat", "expression": "every 30s", "queue": "beats"})
+    assert (answer["changed"], answer["state"], list(bench.schedules)) == (True, "scheduled", [])
+
+
+@with_and_without_journal(Schedules)
+async def test_one_that_is_deleted_while_they_are_listed_is_passed_over(bench: Schedules) -> None:
+    for name in "abc":
+        bench.declare("every 30s", name)
+    listed: Any = SimpleNamespace(schedules=bench.schedules)
+    rows = schedule_rows(listed, None)
+    found = [(await anext(rows))[0]]
+    bench.schedules.delete("b")
+    found += [key async for key, _ in rows]
+    assert found == [("a",), ("c",)]
 
 
 def test_what_no_command_can_say_is_refused_before_it_is_sent(run: Any, serve: Any) -> None:

@@ -6,6 +6,7 @@ import base64
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from actors.scheduling.errors import ScheduleNotFoundError
 from actors.scheduling.expressions import UTC_ZONE
 from actors.scheduling.schedule import SKIP, Schedule, instant_text
 from transport.broker.exchange_commands import table_of
@@ -56,9 +57,10 @@ async def schedule_create(commands: Commands, arguments: Options) -> Any:
     """A schedule is to be there."""
     schedule = _schedule_of(arguments)
     changed = commands.schedules.declare(schedule, replaces=flag_of(arguments, "replace", False))
-    # What it found may have been made just before.
+    there = commands.schedules.get(schedule.name)
+    # What it found may have been made just before. Somebody may delete it meanwhile.
     await commands.durable()
-    return row_of(commands.schedules.get(schedule.name)) | {"changed": changed}
+    return row_of(there) | {"changed": changed}
 
 
 async def schedule_delete(commands: Commands, arguments: Options) -> Any:
@@ -92,7 +94,11 @@ async def schedule_rows(of: Listed, after: Key | None, only: str | None = None) 
     directory = of.schedules
     for name in directory:
         if (only is None or name == only) and (after is None or name > after[0]):
-            yield (name,), row_of(directory.get(name))
+            try:
+                there = directory.get(name)
+            except ScheduleNotFoundError:
+                continue  # gone meanwhile
+            yield (name,), row_of(there)
 
 
 def row_of(there: Scheduled) -> dict[str, Any]:

@@ -13,7 +13,17 @@ from typer.core import TyperCommand, TyperGroup
 
 from transport.cli._optional_value import say_values
 from transport.cli._run import drop_unwritten, explain, tell
-from transport.cli._usage import HELP_FLAGS, PROGRAM, SYNONYMS, UsageError, did_you_mean, names_of, near, tell_usage
+from transport.cli._usage import (
+    HELP_FLAGS,
+    OTHERWISE,
+    PROGRAM,
+    SYNONYMS,
+    UsageError,
+    did_you_mean,
+    names_of,
+    near,
+    tell_usage,
+)
 from transport.cli.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_USAGE
 
 PLAIN: Final = (str, int, float, bool, Path)
@@ -106,6 +116,8 @@ class Group(_Helpful, TyperGroup):
     def _meant(self, name: str) -> list[str]:
         shown = self.lines()
         synonym = SYNONYMS.get(name, name)
+        if synonym not in shown and OTHERWISE.get(synonym) in shown:
+            synonym = OTHERWISE[synonym]
         # What is called so elsewhere is meant, however near another is: to declare is not to delete.
         if synonym in shown or synonym.startswith((f"{PROGRAM} ", "-")):
             return [synonym]

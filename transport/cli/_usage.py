@@ -45,6 +45,8 @@ SYNONYMS: Final = {
     "version": "--version",
 }
 """What other programs call it: said where nothing of ours is near."""
+OTHERWISE: Final = {"create": "add", "delete": "remove"}
+"""What these are called where there is no such verb: schedules, users and contexts are added and removed."""
 MOST_NEAR: Final = 3
 """Names that are suggested, at most."""
 AS_NEAR: Final = 0.1

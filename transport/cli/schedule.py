@@ -35,6 +35,8 @@ app = typer.Typer(
 
 MISSED: Final = ("skip", "once", "all")
 MOST_NEXT: Final = 1_000
+YEARS: Final = (1970, 2999)
+"""Of which the next times can be asked for."""
 SHORT: tuple[Column, ...] = (
     ("name", "name"),
     ("expression", "when"),
@@ -107,8 +109,10 @@ async def show_schedule(
     """Show one schedule: what it stores and when, and what came of its times."""
 
     async def look(client: Administration) -> Facts:
+        from transport.clients.json_messages import payload_fields  # noqa: PLC0415 - not needed for --help
+
         facts = await client.schedule(schedule)
-        return facts | {"payload": facts["payload"].decode("utf-8", "backslashreplace")}
+        return {name: value for name, value in facts.items() if name != "payload"} | payload_fields(facts["payload"])
 
     def draw(facts: Facts, _width: int | None) -> list[str]:
         return [f"schedule {cell(facts.get('name'))}", "", *facts_table(_page(facts)), ""]
@@ -230,14 +234,14 @@ def show_next(
         found = zone_of(zone)
         at = int(time.time() if after is None else _instant(after, found))
         times = times_of(when, zone, at)
+        lines: list[str] = []
+        following = times.after(at)
+        while following is not None and len(lines) < count:
+            lines.append(datetime.fromtimestamp(following, found).isoformat(" "))
+            following = times.after(following)
     except (ScheduleError, ValueError) as error:
         tell("schedule next", str(error))
         raise typer.Exit(EXIT_USAGE) from None
-    lines: list[str] = []
-    following = times.after(at)
-    while following is not None and len(lines) < count:
-        lines.append(datetime.fromtimestamp(following, found).isoformat(" "))
-        following = times.after(following)
     put(lines)
 
 
@@ -249,6 +253,8 @@ def _instant(text: str, zone: Any) -> float:
         said = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f"{text!r:.60} is no time: write 2026-03-29T01:00 or 2026-03-29T01:00+02:00") from None
+    if not YEARS[0] <= said.year <= YEARS[1]:
+        raise ValueError(f"{text!r:.60} is too far away: years from {YEARS[0]} to {YEARS[1]} are possible")
     return (said if said.tzinfo is not None else said.replace(tzinfo=zone)).timestamp()
 
 
@@ -263,7 +269,8 @@ def _to(facts: Facts) -> str:
 def _page(facts: Facts) -> list[tuple[str, str]]:
     zone = facts.get("zone")
     found = [("when", cell(facts.get("expression"))), ("zone", cell(zone)), ("to", _to(facts))]
-    found += [("payload", cell(facts.get("payload") or None))]
+    encoded = facts.get("payload_base64")
+    found += [("payload", cell(facts.get("payload") or None) if encoded is None else f"base64 {encoded}")]
     found += [("header", f"{cell(name)}={cell(value)}") for name, value in (facts.get("headers") or {}).items()]
     if facts.get("key"):
         found.append(("key", cell(facts["key"])))

@@ -87,7 +87,7 @@ def _id(text: str | None) -> str | None:
 def _in_group(text: str | None) -> str | None:
     """Typer callback: a text that can be a group."""
     if text is not None:
-        from transport.clients.groups import check_group  # noqa: PLC0415 - where one is given
+        from transport.clients.sender_batches import check_group  # noqa: PLC0415 - where one is given
 
         try:
             check_group(text)

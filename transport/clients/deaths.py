@@ -18,7 +18,7 @@ class Death(NamedTuple):
 
     Attributes:
         queue: where.
-        reason: why: ``max-receives``, ``expired``, ``rejected``, or another that a later broker knows.
+        reason: why: ``max-receives``, ``expired``, ``rejected``, ``maxlen``, or another that a later broker knows.
         times: how often.
         first_us: when it did first, microseconds since 1970 (UTC).
         last_us: when it did last; where an older broker has counted and did not say, as ``first_us``.

@@ -420,6 +420,7 @@ def _check_dead_letter(batch: DeliveredBatch, reason: str) -> None:
 def no_dead_letters(queue: str, what: str) -> str:
     """The text of the error of a program that counts on dead letters where there are none."""
     return (
-        f"queue {queue} keeps no dead letters, which {what} needs: declare it with max_receives (penstock queue alter {queue} "
-        "--max-receives 5; --address takes the sending address of its broker), and see that the broker is not older than this client"
+        f"queue {queue} keeps no dead letters, which {what} needs: declare it with max_receives, and without drop_failed (penstock "
+        f"queue alter {queue} --max-receives 5 --no-drop-failed; --address takes the sending address of its broker), and see that the "
+        "broker is not older than this client"
     )

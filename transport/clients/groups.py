@@ -6,25 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from actors.batch import BinaryColumn, Message, MessageBatch, pack_headers, unpack_headers
-from actors.limits import GROUP_HEADER, MAX_GROUP_BYTES
-from transport.errors import LocalProtocolError
+from actors.limits import GROUP_HEADER
 from transport.wire.timing import Timed
 
 if TYPE_CHECKING:
     from transport.clients.sender_batches import Sendable, Untimed
-
-
-def check_group(group: object) -> str:
-    """The group; raises LocalProtocolError where nothing can be of it."""
-    if not isinstance(group, str):
-        raise LocalProtocolError(f"group is {group!r:.60}, not a text")
-    try:
-        size = len(group.encode())
-    except UnicodeEncodeError:
-        raise LocalProtocolError(f"group {group!r:.60} is not UTF-8") from None
-    if not 1 <= size <= MAX_GROUP_BYTES:
-        raise LocalProtocolError(f"a group of {size} bytes: 1 to {MAX_GROUP_BYTES} are possible")
-    return group
 
 
 def in_group(element: Sendable, group: str) -> Sendable:

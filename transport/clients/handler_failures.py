@@ -128,9 +128,9 @@ class HandlerFailures:
             self._last = error
             self._returned += 1
             delay = self._delay(message.delivery_count)
-            when = "when the queue has it wait no longer" if self._leaves_it else f"in {delay:.3g} s"
+            when = "after the queue's retry_delay" if self._leaves_it else f"in {delay:.3g} s"
             back = (
-                f"given back to the queue after try {message.delivery_count}, for a new one {when} unless it has failed "
+                f"given back to the queue after try {message.delivery_count}, for a new one {when}, unless it has failed "
                 "max_receives times"
             )
             self._log(message, error, back)

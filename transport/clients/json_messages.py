@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 from actors.batch import ID_BYTES, MAX_HEADERS_PER_MESSAGE, HeaderValue, Message, pack_headers, unpack_headers
 from actors.errors import BatchError
 from actors.limits import GROUP_HEADER
-from transport.clients.groups import check_group
-from transport.clients.sender_batches import MAX_BATCH_BYTES, check_deduplication_id
+from transport.clients.sender_batches import MAX_BATCH_BYTES, check_deduplication_id, check_group
 from transport.config.units import parse_duration
 from transport.errors import ImpossibleTimeError, LocalProtocolError
 from transport.wire.amqp_headers import told_headers
@@ -76,7 +75,7 @@ def message_of(found: object, given: Given = Given()) -> tuple[Message, Timing]:
     unknown = next((name for name in found if name not in TAKEN and name not in TOLD), None)
     if unknown is not None:
         raise ValueError(f"{unknown!r:.60} is no field of a message; there are {', '.join(sorted(TAKEN))}")
-    payload = _bytes(found, "payload")
+    payload = payload_of(found)
     if payload is None:
         raise ValueError("it has neither payload nor payload_base64")
     key = _bytes(found, "key")
@@ -116,6 +115,22 @@ def json_of(payload: bytes, key: bytes, packed_headers: bytes) -> dict[str, Any]
             said["headers_base64"] = _base64(packed_headers)
         else:
             said["headers"] = {name: _header(value) for name, value in headers.items()}
+    return said
+
+
+def payload_of(found: dict[str, Any]) -> bytes | None:
+    """The payload that ``payload`` or ``payload_base64`` of an object says; None where it has neither.
+
+    Raises:
+        ValueError: it has both, or what it has is none.
+    """
+    return _bytes(found, "payload")
+
+
+def payload_fields(payload: bytes) -> dict[str, str]:
+    """The field that says a payload: as a text, or where it is none in base64."""
+    said: dict[str, str] = {}
+    _say(said, "payload", payload)
     return said
 
 

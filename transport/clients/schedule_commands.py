@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from transport.clients.message_commands import Facts, has_changed
-from transport.errors import LimitExceededError, RemoteProtocolError
+from transport.errors import LimitExceededError, LocalProtocolError, RemoteProtocolError
 from transport.wire.names import check_name
 from transport.wire.timing import setting_milliseconds
 
@@ -88,7 +88,9 @@ class ScheduleCommands(ABC):
                 ``forbidden``, or a limit.
             InvalidNameError: nothing can have the name.
             LimitExceededError: it is more than a command can say.
+            LocalProtocolError: the payload is no bytes, or the key or a header no text.
         """
+        _check_content(payload, key, headers or {})
         said: Facts = {"name": check_name(name, "schedule"), "expression": expression, "zone": zone, "missed": missed}
         if queue is not None:
             said["queue"] = check_name(queue)
@@ -122,3 +124,16 @@ class ScheduleCommands(ABC):
     async def resume_schedule(self, name: str) -> bool:
         """A schedule is to go on, from the next of its times. As `pause_schedule`."""
         return has_changed(await self._command("schedule.resume", {"name": check_name(name, "schedule")}))
+
+
+def _check_content(payload: object, key: object, headers: Mapping[str, object]) -> None:
+    """What each message of a schedule holds: unlike a message that is sent, it has a text for a key, and for each header."""
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise LocalProtocolError(f"the payload of a schedule must be bytes, not {type(payload).__name__}")
+    if not isinstance(key, str):
+        raise LocalProtocolError(f"the key of a schedule must be a str, not {type(key).__name__}")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise LocalProtocolError(
+                f"the header {name!r:.60} of a schedule must be a str with a str, not {type(value).__name__}"
+            )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from streams import Flow, Materialization, Publisher, Sink
 from transport.clients.authentication import Credentials
 from transport.clients.backoff import Backoff
-from transport.clients.groups import check_group, in_group
-from transport.clients.sender_batches import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, Sendable
+from transport.clients.groups import in_group
+from transport.clients.sender_batches import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, Sendable, check_group
 from transport.clients.sender_session import Confirmation
 from transport.clients.sender_stage import SenderStage
 from transport.errors import LocalProtocolError

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from actors.batch import ID_BYTES, Message, MessageBatch, pack_headers
-from actors.limits import MAX_DEDUPLICATION_ID_BYTES
+from actors.limits import MAX_DEDUPLICATION_ID_BYTES, MAX_GROUP_BYTES
 from transport.errors import LocalProtocolError, MessageTooLargeError
 from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.timing import Timed, Timing, check_priority
@@ -22,6 +22,8 @@ MESSAGE_OVERHEAD_BYTES = 64
 """Offsets and id of one message, rounded up."""
 MAX_BATCH_BYTES = MAX_BODY_BYTES - MESSAGE_OVERHEAD_BYTES
 """The payload of one message that just fits: a batch is closed there at the latest."""
+MOST_BESIDE = 8
+"""Where a batch of each priority is open: as many full ones may be in those put aside, and be closed before those, until all are closed."""
 
 Untimed: TypeAlias = bytes | bytearray | memoryview | Message | MessageBatch
 Sendable: TypeAlias = Untimed | Timed[Untimed]
@@ -33,6 +35,7 @@ class BatchBuilder:
 
     A batch has one priority. Where the queue keeps messages apart by it a batch of each priority is open, and what comes with one goes on
     in that: whatever their order, those of one priority keep theirs, and a batch stays a batch. Elsewhere another priority begins the next.
+    What is open is bounded all the same, and nothing waits long behind what others fill: see ``MOST_BESIDE``.
 
     Args:
         max_messages: messages in one batch at most.
@@ -46,15 +49,17 @@ class BatchBuilder:
 
     __slots__ = (
         "_closed",
+        "_closed_beside",
         "_max_bytes",
         "_max_messages",
         "_open",
         "_own_timing",
         "_parked",
+        "_parked_bytes",
         "_parked_messages",
         "_plain",
         "_timing",
-        "by_priority",
+        "max_priority",
         "open_bytes",
     )
 
@@ -74,11 +79,18 @@ class BatchBuilder:
         self._plain = True
         self.open_bytes = 0
         """Bytes in the open batch, nearly: payloads are counted bare."""
-        self.by_priority = False
-        """Whether a batch of each priority is open: the queue keeps them apart."""
+        self.max_priority = 0
+        """A batch of each priority up to this is open, for the queue keeps them apart; 0 where it does not. A higher one is as this."""
         # The open batches of other priorities by their timing, each with its bytes and whether it is of payloads alone.
         self._parked: dict[Timing, tuple[list[Any], int, bool]] = {}
-        self._parked_messages = 0
+        self._parked_messages = self._parked_bytes = 0
+        # Batches that were closed since the first of those was put aside.
+        self._closed_beside = 0
+
+    @property
+    def all_bytes(self) -> int:
+        """Of all open batches, as ``open_bytes``."""
+        return self.open_bytes + self._parked_bytes
 
     def __len__(self) -> int:
         """Messages in the open batch, and in those of other priorities."""
@@ -108,6 +120,8 @@ class BatchBuilder:
             timing, plain = element.timing.or_else(timing), element.element
         if isinstance(plain, Message) and plain.priority is not None:
             timing = timing.with_priority(plain.priority)
+        if timing.priority != self._own_timing.priority and self.max_priority:
+            timing = self._leveled(timing)
         if timing != self._timing:
             self._change_timing(timing)
         if isinstance(plain, Message):
@@ -127,7 +141,8 @@ class BatchBuilder:
         """Close the open batch, full or not, and those of other priorities; the highest first."""
         if self._parked:
             self._park(self._timing)
-            parked, self._parked, self._parked_messages = self._parked, {}, 0
+            parked, self._parked = self._parked, {}
+            self._parked_messages = self._parked_bytes = self._closed_beside = 0
             last = self._timing
             for timing, kept in sorted(parked.items(), key=lambda item: -(item[0].priority or 0)):
                 self._timing = timing
@@ -142,6 +157,7 @@ class BatchBuilder:
         if self._open:
             self._parked[timing] = self._open, self.open_bytes, self._plain
             self._parked_messages += len(self._open)
+            self._parked_bytes += self.open_bytes
             self._open, self.open_bytes, self._plain = [], 0, True
 
     def _seal_open(self) -> None:
@@ -165,30 +181,47 @@ class BatchBuilder:
             self._open.append(payload)
         if len(payload) > MAX_BATCH_BYTES:
             raise MessageTooLargeError(len(payload), MAX_BATCH_BYTES)
+        self._seal_full()
+
+    def _seal_full(self) -> None:
+        """Close the open batch, which is full; what others have put aside does not wait for ever."""
         self._seal_open()
+        if self._parked:
+            self._closed_beside += 1
+            if self._closed_beside >= MOST_BESIDE:
+                self.seal()
 
     def _offer_message(self, message: Message) -> None:
         size = _checked_size(message)
-        if self.open_bytes + size > self._max_bytes:
-            self._seal_open()
+        if self._open and self.open_bytes + size > self._max_bytes:
+            self._seal_full()
         self._open.append(message)
         self._plain = False
         self.open_bytes += size
         if len(self._open) >= self._max_messages or self.open_bytes >= self._max_bytes:
-            self._seal_open()
+            self._seal_full()
 
     def _change_timing(self, timing: Timing) -> None:
         """What comes next has another timing than the open batch, so it begins a batch of its own, or goes on in one."""
         before = self._timing
-        if self.by_priority and timing.apart_from_priority() == before.apart_from_priority():
+        if self.max_priority and timing.apart_from_priority() == before.apart_from_priority():
             self._park(before)
+            if self._parked_bytes >= MOST_BESIDE * self._max_bytes:
+                self.seal()
             if (kept := self._parked.pop(timing, None)) is not None:
                 self._open, self.open_bytes, self._plain = kept
                 self._parked_messages -= len(self._open)
+                self._parked_bytes -= self.open_bytes
         else:
             self.seal()
         # The very object, where it is the sender's own: the hot path compares by identity.
         self._timing = self._own_timing if timing == self._own_timing else timing
+
+    def _leveled(self, timing: Timing) -> Timing:
+        """The same with one priority for all that are of one level: what nobody has said is 0. They keep their order so."""
+        own, most = self._own_timing.priority, self.max_priority
+        level = min(timing.priority or 0, most)
+        return timing.with_priority(own if level == min(own or 0, most) else level)
 
     def _append(self, batch: MessageBatch) -> None:
         for part in fit_frames(batch):
@@ -226,7 +259,7 @@ def _checked_size(message: Message) -> int:
     if message.deduplication_id is not None:
         check_deduplication_id(message.deduplication_id)
     if message.group is not None:
-        _check_group(message)
+        check_group(message.group)
     size = len(message.payload) + len(message.key_column) + len(pack_headers(message.all_headers))
     if size > MAX_BATCH_BYTES:
         raise MessageTooLargeError(size, MAX_BATCH_BYTES)
@@ -244,10 +277,17 @@ def check_deduplication_id(said: object) -> None:
         )
 
 
-def _check_group(message: Message) -> None:
-    from transport.clients.groups import check_group  # noqa: PLC0415 - of what is sent to queues with groups
-
-    check_group(message.group)
+def check_group(group: object) -> str:
+    """The group; raises LocalProtocolError where nothing can be of it."""
+    if not isinstance(group, str):
+        raise LocalProtocolError(f"group is {group!r:.60}, not a text")
+    try:
+        size = len(group.encode())
+    except UnicodeEncodeError:
+        raise LocalProtocolError(f"group {group!r:.60} is not UTF-8") from None
+    if not 1 <= size <= MAX_GROUP_BYTES:
+        raise LocalProtocolError(f"a group of {size} bytes: 1 to {MAX_GROUP_BYTES} are possible")
+    return group
 
 
 def _check_routing_key(message: Message) -> None:

@@ -135,10 +135,13 @@ class SenderSession:
         self.offer = self._builder.offer
         self.offer_payload = self._builder.offer_payload
 
-    def takes_priorities(self, says: bool) -> None:
-        """Whether priorities make a difference where the messages go. In one queue with levels what has another need not be in order."""
-        self.priorities = says
-        self._builder.by_priority = says and self.numbered
+    def takes_priorities(self, highest: int) -> None:
+        """Up to which priority they make a difference where the messages go, 0 for none.
+
+        In one queue with levels what has another need not be in order.
+        """
+        self.priorities = highest > 0
+        self._builder.max_priority = highest if self.numbered else 0
 
     @property
     def unsent_messages(self) -> int:
@@ -189,7 +192,7 @@ class SenderSession:
     def take_measure(self) -> tuple[int, int]:
         """Messages and bytes taken since the last call."""
         total_messages = self._taken_messages + len(self._builder)
-        total_bytes = self._taken_bytes + self._builder.open_bytes
+        total_bytes = self._taken_bytes + self._builder.all_bytes
         messages, size = total_messages - self._measured_messages, total_bytes - self._measured_bytes
         self._measured_messages, self._measured_bytes = total_messages, total_bytes
         return messages, size

@@ -19,7 +19,7 @@ from transport.clients.sender_session import Confirmation, SenderSession
 from transport.errors import BrokerError, QueueFullError, RemoteProtocolError, UnroutableError
 from transport.wire.cumulative import CumulativeDemand
 from transport.wire.messages import VERSION, Because, Demand, Error, Frame, Hello, Returned, Sent, Welcome, brief
-from transport.wire.timing import takes_priorities
+from transport.wire.timing import highest_priority
 
 if TYPE_CHECKING:
     from transport.clients.authentication import Credentials
@@ -219,7 +219,7 @@ class SenderStage(Subscriber[Sendable]):
         following = welcome.options.get("next_sequence")
         if following is not None and type(following) is not int:
             raise RemoteProtocolError(f"WELCOME: next_sequence is {brief(following)}")
-        self.session.takes_priorities(takes_priorities(welcome.options))
+        self.session.takes_priorities(highest_priority(welcome.options))
         self._confirm(self.session.connected(last, following))
         self._waiting.moved()
         self._turn()

@@ -37,8 +37,8 @@ class ConsumerFailures(HandlerFailures):
         if self.on_failure == RETURN and not self._warned:
             self._warned = True
             logger.warning(
-                "queue %s keeps no dead letters: a message that always fails comes again for ever. Bound it: "
-                "penstock queue alter %s --max-receives 5",
+                "queue %s keeps no dead letters: unless it drops what fails (drop_failed), a message that always fails comes again "
+                "for ever. Bound it: penstock queue alter %s --max-receives 5",
                 queue,
                 queue,
             )

@@ -73,10 +73,10 @@ def check_priority(priority: object) -> None:
         raise LocalProtocolError(f"priority is {priority!r:.60}; whole numbers from 0 to {MAX_PRIORITY} are possible")
 
 
-def takes_priorities(options: Options) -> bool:
-    """Whether a broker's WELCOME says that priorities make a difference."""
+def highest_priority(options: Options) -> int:
+    """The highest priority that makes a difference, as a broker's WELCOME says; 0 where none does."""
     most = options.get(MAX_PRIORITY_OPTION)
-    return type(most) is int and most > 0
+    return most if type(most) is int and most > 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Timing:
             when.deliver_at,
         )
 
-    def with_priority(self, priority: int) -> Timing:
+    def with_priority(self, priority: int | None) -> Timing:
         """The same, with another priority."""
         return Timing(self.delay, self.ttl, priority, self.deliver_at)
 

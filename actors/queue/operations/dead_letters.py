@@ -26,6 +26,7 @@ from actors.queue.operations.passing_on import pass_on
 from actors.queue.state.entries import OVER_LIMIT, TOO_LATE
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import merged
+from actors.queue.vocabulary.budgets import TIMER_BUDGET
 from actors.queue.vocabulary.deaths import (
     BEFORE,
     DEATH_BYTES,
@@ -44,12 +45,7 @@ from actors.queue.vocabulary.deaths import (
 from actors.queue.vocabulary.events import MessagesAdded, MessagesDropped, MessagesExpired, MessagesMoved
 from actors.queue.vocabulary.letters import DeadLettersMoved
 from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, MAXLEN, REJECTED, UNTRIED, DeadLetter, Tell
-from actors.queue.vocabulary.settings import (
-    DEAD_LETTER_PART_BYTES,
-    DEAD_LETTER_TIMEOUT,
-    REJECTED_FAILURES,
-    TIMER_BUDGET,
-)
+from actors.queue.vocabulary.settings import DEAD_LETTER_PART_BYTES, DEAD_LETTER_TIMEOUT, REJECTED_FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,13 +17,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from actors.queue.operations.dead_letters import hand_over
-from actors.queue.operations.dispatch import dispatch, is_at_hand
+from actors.queue.operations.dispatch import dispatch
+from actors.queue.operations.heads import is_at_hand
 from actors.queue.state.counted import Counted, share
 from actors.queue.state.entries import OVER_LIMIT
 from actors.queue.state.leveled_ready import LeveledReady
 from actors.queue.structures.ranges import merged
+from actors.queue.vocabulary.budgets import COUNT_BUDGET, DROP_BUDGET
 from actors.queue.vocabulary.events import MessagesDropped
-from actors.queue.vocabulary.settings import COUNT_BUDGET, DROP_BUDGET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -60,7 +60,11 @@ def _of_sender(core: QueueCore, sender: Sender) -> Reason:
             STAGED,
             f"open transactions hold back as much of queue {name} as they may: waiting for one of them to end",
         )
-    return GRANTED, f"the room that queue {name} has is granted to other senders: waiting for a turn"
+    if core.capacity.holds_back:
+        reason = FULL, f"queue {name} has refused much, which waits to be dead letters: waiting for that"
+    else:
+        reason = GRANTED, f"the room that queue {name} has is granted to other senders: waiting for a turn"
+    return reason
 
 
 def _of_ids(core: QueueCore) -> Reason:
@@ -80,8 +84,12 @@ def _of_ids(core: QueueCore) -> Reason:
 def _of_receiver(core: QueueCore, receiver: Receiver) -> Reason:
     name, log = core.name, core.log
     if waits_in_line(core, receiver):
-        kind = "is exclusive" if core.settings.exclusive else "has a single active consumer"
-        return LINE, f"queue {name} {kind}, and another receiver has it: waiting in line"
+        if core.line is not None and core.line.holder is receiver:
+            text = f"queue {name} goes to a receiver of a higher priority as soon as this one holds nothing"
+        else:
+            kind = "is exclusive" if core.settings.exclusive else "has a single active consumer"
+            text = f"queue {name} {kind}, and another receiver has it: waiting in line"
+        return LINE, text
     if receiver.demand <= 0 or receiver.byte_credit <= 0:
         return None
     if not log.stored_messages:

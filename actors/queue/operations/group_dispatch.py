@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from actors.queue.operations.dispatch import deliver, take
+from actors.queue.operations.delivering import deliver, take
 from actors.queue.state.receivers import DemandRing, Receiver, Take
-from actors.queue.vocabulary.settings import DISPATCH_BUDGET
+from actors.queue.vocabulary.budgets import DISPATCH_BUDGET
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.state.ready import Judging
-from actors.queue.vocabulary.settings import JUDGE_BUDGET
+from actors.queue.vocabulary.budgets import JUDGE_BUDGET
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from actors.batch import ID_BYTES, MessageBatch
 from actors.errors import QueueError, QueueGoneError
 from actors.queue.operations.dead_letters import fitting
-from actors.queue.operations.dispatch import dispatch, next_ready
+from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over
+from actors.queue.operations.heads import next_ready
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.moves import MOVE_BATCHES, MOVE_BYTES, NoRoomError, Parcel, ParcelsStored, PausedError
 from actors.queue.vocabulary.replies import Tell

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from actors.queue.operations.calendar import purge_calendar
 from actors.queue.structures.ranges import merged
+from actors.queue.vocabulary.budgets import PURGE_BUDGET
 from actors.queue.vocabulary.events import QueuePurged
-from actors.queue.vocabulary.settings import PURGE_BUDGET
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore

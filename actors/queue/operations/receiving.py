@@ -12,21 +12,19 @@ from typing import TYPE_CHECKING
 from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
 from actors.queue.operations import in_line
-from actors.queue.operations.dispatch import dispatch, end_wait
+from actors.queue.operations.delivering import end_wait
+from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.failing import give_back
 from actors.queue.operations.in_line import consume_no_more, join_ring, waits_in_line
 from actors.queue.state.receivers import Receiver
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
 from actors.queue.vocabulary import commands
+from actors.queue.vocabulary.budgets import TIMER_BUDGET
 from actors.queue.vocabulary.events import MessagesAcknowledged
 from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand, ReturnedForMore
 from actors.queue.vocabulary.replies import NothingHeld, ReceiverAttached
-from actors.queue.vocabulary.settings import (
-    MAX_DELAYED,
-    MAX_EXPIRED_RANGES,
-    TIMER_BUDGET,
-)
+from actors.queue.vocabulary.settings import MAX_DELAYED, MAX_EXPIRED_RANGES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,9 +20,10 @@ from actors.queue.operations.sending import detach_sender, refuse_sender
 from actors.queue.state.entries import spans_of, stored_entry
 from actors.queue.state.senders import Sender
 from actors.queue.structures.deadlines import US_PER_SECOND, each_due
+from actors.queue.vocabulary.budgets import TIMER_BUDGET
 from actors.queue.vocabulary.events import StagesDiscarded
 from actors.queue.vocabulary.replies import SenderAttached, Superseded, Tell
-from actors.queue.vocabulary.settings import MAX_STAGE_NAME, MAX_STAGES, TIMER_BUDGET
+from actors.queue.vocabulary.settings import MAX_STAGE_NAME, MAX_STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,14 +14,16 @@ from actors.errors import (
 )
 from actors.queue.operations.browsing import lowest_stored
 from actors.queue.operations.dead_letters import hand_over
-from actors.queue.operations.dispatch import dispatch, end_wait
-from actors.queue.operations.dispatch import reserve as reserve_now
+from actors.queue.operations.delivering import end_wait, facts_of
+from actors.queue.operations.delivering import reserve as reserve_now
+from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over
 from actors.queue.state.entries import spans_of
 from actors.queue.state.subscriptions import Absence, Ledger, Ownership, Reservation, Subscriber, pieces
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary import events, replies
-from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS, TIMER_BUDGET
+from actors.queue.vocabulary.budgets import TIMER_BUDGET
+from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
@@ -93,7 +95,7 @@ def reserve(core: QueueCore, command: commands.ReserveRequested, now: float) -> 
         raise DataLossError(ledger.name, start, start + messages, ledger.base, ledger.high)
     if ledger.high > start:
         end = min(ledger.high, start + messages)
-        core.tell(connection, replies.MessagesReserved(request, end, core.facts(now)))
+        core.tell(connection, replies.MessagesReserved(request, end, facts_of(core, now)))
         return
     owner = core.owners[ledger.name]
     owner.used = now
@@ -327,5 +329,5 @@ def _owner(core: QueueCore, connection: replies.Connection) -> Subscriber:
 def answer_empty(core: QueueCore, reservation: Reservation, now: float) -> None:
     """There was nothing in its time."""
     end_wait(core, reservation)
-    reserved = replies.MessagesReserved(reservation.request, reservation.start, core.facts(now))
+    reserved = replies.MessagesReserved(reservation.request, reservation.start, facts_of(core, now))
     core.tell(reservation.connection, reserved)

@@ -8,7 +8,8 @@ from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
 from actors.queue.operations import in_line
 from actors.queue.operations.dead_letters import hand_over
-from actors.queue.operations.dispatch import dispatch, end_wait
+from actors.queue.operations.delivering import end_wait
+from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over
 from actors.queue.operations.failing import give_back
 from actors.queue.operations.in_line import consume_no_more, takes_wait

@@ -417,20 +417,6 @@ class QueueCore:
         stored = log.stored_bytes - log.stored_batches * log.table.overhead
         return stored * self.ready.messages // log.stored_messages if log.stored_messages else 0
 
-    def facts(self, now: float, reserved_bytes: int | None = None) -> dict[str, int | None]:
-        """What a subscription is told with a reservation."""
-        return {
-            "backlog": self.ready.messages,
-            "backlog_bytes": self.backlog_bytes(),
-            "oldest_ms": self.oldest_ms(now),
-            "sender_demand": self.capacity.messages + self.staged.capacity.messages,
-            "high_water": self.log.next_sequence,
-            "in_flight": self.leases.in_flight,
-            "full": self.paused is not None or self.capacity.closed(*self.taken()),
-            "reserved_bytes": reserved_bytes,
-            "live_subscriptions": sum(owner.connection is not None for owner in self.owners.values()),
-        }
-
     def put_back(self, span: Span, due: float | None) -> None:
         """Make a span that came back receivable again in its old place, at ``due`` if that is given; one that is worn out leaves."""
         if self.settings.worn_out(span.failures):

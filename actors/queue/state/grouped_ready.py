@@ -17,7 +17,8 @@ from actors.queue.state.group_names import names_of
 from actors.queue.state.groups import UNREAD, GroupSpan, with_names
 from actors.queue.state.ready import ReadyRanges
 from actors.queue.structures.ranges import RangeSet
-from actors.queue.vocabulary.settings import LOOK_BUDGET, MAX_LOOKED_PAST
+from actors.queue.vocabulary.budgets import LOOK_BUDGET
+from actors.queue.vocabulary.settings import MAX_LOOKED_PAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -60,28 +60,9 @@ MAX_RESERVE_WAIT_SECONDS = 10.0
 """The longest that a reservation waits for its first message."""
 RETURN_GRACE_SECONDS = 600.0
 """No subscription is forgotten sooner after a start of the broker, or a change of the setting: whoever waited for it has come back then."""
-DISPATCH_BUDGET = 256
-"""Deliveries in one go: what a receiving connection's actor takes from its inbox in one turn of the loop.
-
-A demand for a million one-message batches is met in so many steps, with other work between them.
-"""
-TIMER_BUDGET = 4_096
-"""Expired leases or due delays handled in one tick; the next deadline is then at once."""
-EXPIRY_BUDGET = 256
-"""Batches past their time to live that are dropped in one go; each may have to be read from the disk to know its time."""
-DROP_BUDGET = 256
-"""Batches, or parts of them, that a queue over its limit drops in one go."""
 MAX_LOOKED_PAST = 200_000
 """Messages of a queue with groups that wait behind others of theirs, and were looked at to find what somebody may have. With so many the
 queue looks no further: it waits for some of those to be done."""
-LOOK_BUDGET = 16_384
-"""Messages of a queue with groups that it looks at in one go, about: some milliseconds of work."""
-COUNT_BUDGET = 512
-"""Batches whose bytes a queue counts in one go that is to drop what is over its limit of bytes."""
-PURGE_BUDGET = 256
-"""Batches, or parts of batches that are left of them, that a purge drops in one go: some milliseconds of work."""
-JUDGE_BUDGET = 512
-"""Parts of batches that other settings have a queue judge anew in one go: some milliseconds of work."""
 MAX_DELAYED = 100_000
 """Batches, or returned parts of batches, that may wait for a delay: each takes a few hundred bytes of memory."""
 DEAD_LETTER_TIMEOUT = 30.0

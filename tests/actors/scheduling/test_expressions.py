@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import islice
+from unittest import mock
 from zoneinfo import ZoneInfo
 
 import pytest
+from cronsim import CronSim
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.scheduling import expressions
 from actors.scheduling.errors import InvalidScheduleError, ScheduleLimitError
 from actors.scheduling.expressions import NICKNAMES, Cron, Every, Times, Within, times_of, zone_of
 from actors.scheduling.limits import MAX_EXPRESSION_BYTES, MAX_INTERVAL_SECONDS
@@ -110,6 +113,31 @@ def test_the_last_times_before_an_instant_are_found_from_behind(
     assert found.times == meant[-most:]
     assert bool(found.before) == (len(meant) > most)
     assert found.before <= max(0, len(meant) - most)
+
+
+@pytest.mark.parametrize(("text", "months"), [("* * * 1 1 *", 5), ("* * * * 1 *", 8), ("* * 3 * * *", 1)])
+def test_of_times_that_are_close_together_and_long_ago_few_are_looked_at(text: str, months: int) -> None:
+    looked_at = 0
+
+    class Counting(CronSim):
+        def __next__(self) -> datetime:
+            nonlocal looked_at
+            looked_at += 1
+            return super().__next__()
+
+    start = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp())
+    up_to = int(datetime(2024, 1 + months, 1, 2, tzinfo=UTC).timestamp())
+    last = {
+        5: datetime(2024, 1, 2, tzinfo=UTC),
+        8: datetime(2024, 2, 1, tzinfo=UTC),
+        1: datetime(2024, 1, 31, 4, tzinfo=UTC),
+    }
+    behind = int(last[months].timestamp())
+    with mock.patch.object(expressions, "CronSim", Counting):
+        found = times_of(text).within(start, up_to, 256)
+    assert found.times == list(range(behind - 256, behind))
+    assert found.before >= 1
+    assert looked_at < 20_000
 
 
 @given(st.integers(1, 5_000), st.integers(0, 10_000), st.integers(0, 20_000), st.integers(0, 20_000), st.integers(1, 9))

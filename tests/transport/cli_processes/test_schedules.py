@@ -58,6 +58,16 @@ def test_it_is_added_shown_paused_and_removed(broker: BrokerProcess, queue: str,
     assert "there is no schedule 's'; `penstock schedule list` shows what there is" in err
 
 
+def test_a_payload_that_is_no_text_is_shown_in_base64(broker: BrokerProcess, queue: str, tmp_path: Path) -> None:
+    content = tmp_path / "payload"
+    content.write_bytes(b"\xff\xfe")
+    assert added(broker, "bytes", "every 1h", "--queue", queue, "--payload-file", str(content))[0] == 0
+    shown = json.loads(broker.run("schedule show", "bytes", "--json")[1])
+    assert (shown["payload_base64"], "payload" in shown) == ("//4=", False)
+    assert "  payload    base64 //4=\n" in broker.run("schedule show", "bytes")[1].decode()
+    assert broker.run("schedule remove", "bytes")[0] == 0
+
+
 def test_what_fails_has_its_error_beneath_the_list(broker: BrokerProcess, queue: str) -> None:
     assert added(broker, "fails", "every 1s", "--exchange", "amq.headers", "--header", "a=b")[0] == 0
     assert added(broker, "beats", "every 1s", "--queue", queue)[0] == 0
@@ -110,6 +120,7 @@ def test_the_next_times_are_printed_without_a_broker(capsys: pytest.CaptureFixtu
         (("nonsense",), "'nonsense' is no cron expression"),
         (("@daily", "--zone", "Mars"), "there is no time zone 'Mars'"),
         (("@daily", "--after", "tomorrow"), "'tomorrow' is no time: write 2026-03-29T01:00"),
+        (("@daily", "--after", "9999-12-31T23:59"), "is too far away: years from 1970 to 2999 are possible"),
         (("x" * 300,), "MAX_EXPRESSION_BYTES of 255"),
     ],
 )

@@ -257,7 +257,8 @@ def test_a_queue_without_dead_letters_is_told_at_the_start(
             decodes = Consumer(broker.receive_address, queue="orders")
             decodes.handler(_order)
             with pytest.raises(
-                LocalProtocolError, match=r"_order, a handler of dict\[str, Any\], needs: .*--max-receives 5; --address"
+                LocalProtocolError,
+                match=r"_order, a handler of dict\[str, Any\], needs: .*--max-receives 5 --no-drop-failed; --address",
             ):
                 await decodes.serve()
             rejects = Consumer(broker.receive_address, queue="orders", on_failure="reject")
@@ -269,7 +270,10 @@ def test_a_queue_without_dead_letters_is_told_at_the_start(
             caplog.set_level(logging.WARNING)
             async with Served(consumer):
                 await until(consumer.healthy)
-            assert "a message that always fails comes again for ever" in caplog.text
+            assert (
+                "unless it drops what fails (drop_failed), a message that always fails comes again for ever"
+                in caplog.text
+            )
 
     run(main)
 

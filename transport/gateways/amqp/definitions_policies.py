@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from transport.gateways.amqp.definitions_file import DefinedPolicy, DefinedQueue
 
-LEAST: Final = ("message-ttl", "expires", "max-length", "max-length-bytes", "delivery-limit")
+DELIVERY_LIMIT: Final = "delivery-limit"
+LEAST: Final = ("message-ttl", "expires", "max-length", "max-length-bytes", DELIVERY_LIMIT)
 """Keys whose least value counts."""
 KEYS: Final = (*LEAST, "overflow", "dead-letter-exchange", "dead-letter-routing-key")
 """Keys that are arguments of queues too, with ``x-`` before them."""
@@ -98,7 +99,9 @@ def _take(effective: dict[str, Any], key: str, value: Any) -> None:
     if there is None:
         effective[name] = value
     elif key in LEAST and type(there) is int and type(value) is int:
-        effective[name] = min(there, value)
+        # Of a limit of deliveries less than 0 is none.
+        least = max if key == DELIVERY_LIMIT and min(there, value) < 0 else min
+        effective[name] = least(there, value)
 
 
 def _greatest_first(policy: _Policy) -> int:

@@ -114,7 +114,7 @@ _SCHEDULE: Final = {
     "error": maybe(TEXT),
 }
 SCHEDULE: Final = record(**_SCHEDULE)
-SCHEDULE_SHOWN: Final = record(**_SCHEDULE, payload=BASE64, headers=by_name(TEXT))
+SCHEDULE_SHOWN: Final = optional(record(**_SCHEDULE, headers=by_name(TEXT)), payload=TEXT, payload_base64=BASE64)
 SCHEDULE_MADE: Final = record(**_SCHEDULE, changed=FLAG)
 SCHEDULE_DELETED: Final = record(name=NAME)
 SCHEDULE_PAUSED: Final = record(name=NAME, changed=FLAG)

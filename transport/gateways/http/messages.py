@@ -10,39 +10,43 @@ from typing import TYPE_CHECKING, Any, Final
 
 from actors import BatchError, MessageBatch
 from actors.batch import ID_BYTES, Message
-from actors.limits import (
-    MAX_DEDUPLICATION_ID_BYTES,
-    MAX_DELAY_SECONDS,
-    MAX_GROUP_BYTES,
-    MAX_PRIORITY,
-    MAX_TTL_SECONDS,
+from actors.limits import MAX_DELAY_SECONDS, (
     MAX_VISIBILITY_SECONDS,
 )
 from actors.queue.vocabulary.replies import Lost
 from actors.queue.vocabulary.takes import MAX_TAKE_MESSAGES, MAX_TAKE_WAIT_SECONDS, Settlement
 from transport.broker.asked_to_publish import Piece
 from transport.broker.served import RefusalError
-from transport.clients.json_messages import TAKEN, TOLD, Given, json_of, kind_of, message_of
+from transport.clients.json_messages import Given, json_of, kind_of, message_of
 from transport.clients.sender_batches import check_deduplication_id
 from transport.errors import ImpossibleTimeError, LocalProtocolError
 from transport.gateways.http import described, requests
 from transport.gateways.http import receipts as names
 from transport.gateways.http.answers import Answer
-from transport.gateways.http.asked_receipts import MAX_RECEIPTS, receipts_of
+from transport.gateways.http.message_fields import (
+    ACKNOWLEDGE,
+    ANY_BYTES,
+    DEFAULT_TAKE_BYTES,
+    EXTEND,
+    MAX_PUBLISH_MESSAGES,
+    MAX_PUBLISH_WAIT,
+    MAX_RECEIPTS,
+    MAX_TAKE_BYTES,
+    MESSAGE,
+    OCTETS,
+    ONE_OF_BOTH,
+    PUBLISH_QUERY,
+    PUBLISHED,
+    RETURN,
+    TAKE,
+)
 from transport.gateways.http.openapi import object_of
 from transport.gateways.http.problems import STATUSES, ProblemError
-from transport.gateways.http.routes import Call, Field, Route
+from transport.gateways.http.routes import Call, Route
 from transport.gateways.http.shapes import (
-    BASE64,
     BYTES,
-    TEXT,
     Answered,
     answers,
-    both,
-    from_one_to,
-    one_of,
-    seconds_to,
-    several,
 )
 from transport.picture.slices import Slices
 from transport.wire.timing import Timing, parse_time
@@ -53,14 +57,6 @@ if TYPE_CHECKING:
     from transport.gateways.http.receipts import Receipts
 
 GATEWAY: Final = "http"
-MAX_PUBLISH_WAIT: Final = 60.0
-"""Seconds that a request may wait for room."""
-MAX_PUBLISH_MESSAGES: Final = 10_000
-"""Of one request."""
-DEFAULT_TAKE_BYTES: Final = 4 * 1024 * 1024
-MAX_TAKE_BYTES: Final = 16 * 1024 * 1024
-"""Of the messages of one request: of their payloads, keys and headers."""
-OCTETS: Final = "application/octet-stream"
 RECEIPT, NUMBER, DELIVERIES, KEY = "Penstock-Receipt", "Penstock-Number", "Penstock-Deliveries", "Penstock-Key"
 """Headers of an answer that is a message's bytes."""
 MAX_KEY_HEADER: Final = 4096
@@ -199,7 +195,7 @@ async def extend(call: Call) -> Answer:
 async def _settle(
     call: Call, asked: dict[str, Any], how: Settlement, *, seconds: float = 0.0, failed: bool = True
 ) -> Answer:
-    texts = receipts_of(asked)
+    texts = _receipts_of(asked)
     taker = call.operations.taker(GATEWAY, call.names["name"])
     problems: list[dict[str, str]] = []
     read: dict[str, names.Taken] = {}
@@ -227,6 +223,19 @@ def _id(taker: Taker, batch: MessageBatch, number: int, index: int) -> bytes:
     if batch.ids is not None:
         return bytes(batch.ids[index * ID_BYTES : (index + 1) * ID_BYTES])
     return taker.id_prefix + number.to_bytes(8, "big")
+
+
+def _receipts_of(asked: dict[str, Any]) -> list[str]:
+    """The receipts of a body, each once."""
+    one, many = asked.get("receipt"), asked.get("receipts")
+    if (one is None) is (many is None):
+        raise ProblemError("protocol-error", "the body has a receipt, or receipts: one of both")
+    texts = [one] if many is None else many
+    if not isinstance(texts, list) or not all(isinstance(each, str) and each.isascii() for each in texts):
+        raise ProblemError("protocol-error", "receipts are texts, as a take gave them")
+    if not 1 <= len(texts) <= MAX_RECEIPTS:
+        raise ProblemError("protocol-error", f"{len(texts)} receipts: 1 to {MAX_RECEIPTS} are possible")
+    return list(dict.fromkeys(texts))
 
 
 async def pieces_of(call: Call, given: Given = Given()) -> list[Piece]:  # noqa: B008 - immutable
@@ -280,90 +289,6 @@ def _messages_of(found: Any) -> list[Any]:
     return given
 
 
-_DURATION = "duration"
-_RECEIPTS: Final = {
-    "receipt": Field("string", "what a take gave with the message"),
-    "receipts": Field(
-        "array",
-        f"several of them, at most {MAX_RECEIPTS}",
-        limits={"items": TEXT, "minItems": 1, "maxItems": MAX_RECEIPTS},
-    ),
-}
-_ONE_OF_BOTH: Final = one_of("receipt", "receipts")
-_HELD: Final = seconds_to(MAX_VISIBILITY_SECONDS)
-_DEDUPLICATION_ID: Final = {"minLength": 1, "maxLength": MAX_DEDUPLICATION_ID_BYTES}
-_GROUP: Final = {"minLength": 1, "maxLength": MAX_GROUP_BYTES}
-_DELAYED: Final = seconds_to(MAX_DELAY_SECONDS)
-_PRIORITY: Final = {"minimum": 0, "maximum": MAX_PRIORITY}
-MESSAGE: Final = {
-    "payload": Field("string", "the payload, where it is text"),
-    "payload_base64": Field("string", "the payload, where it is any bytes", limits=BASE64),
-    "key": Field("string", "its key, where that is text"),
-    "key_base64": Field("string", "its key, where that is any bytes", limits=BASE64),
-    "headers": Field("object", 'texts by their names, or objects {"base64": ...}', limits=described.HEADERS),
-    "id": Field("string", "32 hexadecimal digits; without one the broker gives one"),
-    "group": Field("string", "of a queue with groups one receiver at a time has what is of one", limits=_GROUP),
-    "delay": Field(_DURATION, "until it can be received", limits=_DELAYED),
-    "deliver_at": Field("any", "in its place the time from when it can be received: seconds since 1970, or RFC 3339"),
-    "ttl": Field(_DURATION, "after which it is of no use", limits=seconds_to(MAX_TTL_SECONDS)),
-    "priority": Field(
-        "integer", "before what has a lower one it is received, where the queue has levels", limits=_PRIORITY
-    ),
-    "deduplication_id": Field(
-        "string",
-        "one message with this id is stored within the queue's window, where it has one",
-        limits=_DEDUPLICATION_ID,
-    ),
-}
-assert MESSAGE.keys() == TAKEN, "what a message is made of"
-_MESSAGE: Final = {
-    **object_of(
-        MESSAGE
-        | {name: Field("any", "as a take told it; of no meaning here") for name in sorted(TOLD)}
-        | {"routing_key": Field("any", "the key of a message without one, where it goes to an exchange")}
-    ),
-    **one_of("payload", "payload_base64"),
-    "not": both("key", "key_base64"),
-}
-PUBLISHED: Final = {
-    "anyOf": [
-        _MESSAGE,
-        {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["messages"],
-            "properties": {
-                "messages": {**several(_MESSAGE), "minItems": 1, "maxItems": MAX_PUBLISH_MESSAGES},
-            },
-        },
-    ]
-}
-TAKE: Final = {
-    "messages": Field("integer", "how many at most; 1 unless told", limits=from_one_to(MAX_TAKE_MESSAGES)),
-    "bytes": Field(
-        "integer", "of them together at most, but one message in any case", limits=from_one_to(MAX_TAKE_BYTES)
-    ),
-    "wait": Field(_DURATION, "for the first message; 0 unless told", limits=seconds_to(MAX_TAKE_WAIT_SECONDS)),
-    "visibility": Field(_DURATION, "for which they are held; the queue's own by default", limits=_HELD),
-}
-ACKNOWLEDGE: Final = _RECEIPTS
-RETURN: Final = _RECEIPTS | {
-    "delay": Field(_DURATION, "until they can be received again", limits=_HELD),
-    "failed": Field("boolean", "whether that counts as a failure: true by default"),
-}
-EXTEND: Final = _RECEIPTS | {
-    "seconds": Field(_DURATION, "from now, for which they are held", required=True, limits=_HELD)
-}
-PUBLISH_QUERY: Final = {
-    "wait": Field(_DURATION, "for room in the queue; 0 unless told", limits=seconds_to(MAX_PUBLISH_WAIT)),
-    "delay": Field(_DURATION, "of messages that have none of their own", limits=_DELAYED),
-    "deliver_at": Field("string", "likewise: seconds since 1970, or RFC 3339"),
-    "ttl": Field(_DURATION, "likewise", limits=seconds_to(MAX_TTL_SECONDS)),
-    "priority": Field("integer", "likewise", limits=_PRIORITY),
-    "key": Field("string", "of the message, where the body is its bytes"),
-    "deduplication_id": Field("string", "likewise", limits=_DEDUPLICATION_ID),
-}
-ANY_BYTES: Final = {OCTETS: {**BYTES, "description": "one message, as it is; so is a body of any other type"}}
 _SETTLED: Final = answers(described.SETTLED, "how many were settled, and what is wrong with each of the others")
 _UNFIT: Final = frozenset(code for code, _ in _LOST.values()) | {names.INVALID, names.FOREIGN, names.STALE}
 
@@ -377,11 +302,7 @@ ROUTES: Final = (
         publish,
         MESSAGE,
         PUBLISH_QUERY,
-        answers=answers(
-            described.PUBLISHED,
-            "all are durable; their numbers, null of duplicates and what waits long for its time",
-            201,
-        ),
+        answers=answers(described.PUBLISHED, "all are durable; their numbers, null of duplicates and what waits", 201),
         refuses=frozenset({"queue-full"}),
         media=ANY_BYTES,
         whole=PUBLISHED,
@@ -411,7 +332,7 @@ ROUTES: Final = (
         ACKNOWLEDGE,
         answers=_SETTLED,
         refuses=_UNFIT,
-        whole={**object_of(ACKNOWLEDGE), **_ONE_OF_BOTH},
+        whole={**object_of(ACKNOWLEDGE), **ONE_OF_BOTH},
     ),
     Route(
         "POST",
@@ -422,7 +343,7 @@ ROUTES: Final = (
         RETURN,
         answers=_SETTLED,
         refuses=_UNFIT,
-        whole={**object_of(RETURN), **_ONE_OF_BOTH},
+        whole={**object_of(RETURN), **ONE_OF_BOTH},
     ),
     Route(
         "POST",
@@ -433,7 +354,7 @@ ROUTES: Final = (
         EXTEND,
         answers=_SETTLED,
         refuses=_UNFIT,
-        whole={**object_of(EXTEND), **_ONE_OF_BOTH},
+        whole={**object_of(EXTEND), **ONE_OF_BOTH},
     ),
 )
 assert all(code in STATUSES for code, _ in _LOST.values()), "each code has a status"

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from typing import Final
 
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.scheduling.limits import MAX_EXPRESSION_BYTES, MAX_SCHEDULED_KEY_BYTES
 from actors.scheduling.schedule import MISSED
+from transport.clients.json_messages import payload_fields, payload_of
 from transport.gateways.http import described, requests
 from transport.gateways.http.administration import DEFAULT_ROWS, PAGE
 from transport.gateways.http.answers import Answer
 from transport.gateways.http.commanding import answered, command
+from transport.gateways.http.openapi import object_of
 from transport.gateways.http.problems import ProblemError
 from transport.gateways.http.routes import PREFIX, Call, Field, Route
-from transport.gateways.http.shapes import answers, by_name, page
+from transport.gateways.http.shapes import BASE64, answers, both, by_name, page
 from transport.wire.names import MAX_NAME_BYTES
 from transport.wire.timing import MAX_TTL_MS
 
@@ -31,7 +34,8 @@ DECLARE: Final = {
     "queue": Field("string", "where its messages go, unless they go to an exchange", limits=_NAMED),
     "exchange": Field("string", "the exchange", limits={"maxLength": MAX_NAME_BYTES}),
     "routing_key": Field("string", "with which they are published there", limits=_KEY),
-    "payload": Field("string", "of each message, in base64; empty unless told"),
+    "payload": Field("string", "of each message, where it is text; empty unless told"),
+    "payload_base64": Field("string", "the same, where it is any bytes", limits=BASE64),
     "headers": Field("object", "of each message", limits=by_name({"type": "string"})),
     "key": Field("string", "of each message", limits={"maxLength": MAX_SCHEDULED_KEY_BYTES}),
     "ttl_ms": Field("integer", "after which a message is of no use", limits={"minimum": 1, "maximum": MAX_TTL_MS}),
@@ -47,7 +51,21 @@ async def declare(call: Call) -> Answer:
         if not isinstance(headers, dict):
             raise ProblemError("protocol-error", "headers must be an object of strings")
         asked["headers"] = json.dumps(headers)
+    try:
+        payload = payload_of(asked)
+    except ValueError as error:
+        raise ProblemError("protocol-error", str(error)) from None
+    asked.pop("payload_base64", None)
+    if payload is not None:
+        asked["payload"] = b64encode(payload).decode()
     return await answered(call, "schedule.create", asked | {"name": call.names["schedule"]}, made=True)
+
+
+async def show(call: Call) -> Answer:
+    """One schedule. Its payload is said as that of a message is: the command has all of them in base64."""
+    shown = json.loads(await call.operations.command("schedule.show", {"name": call.names["schedule"]}))
+    said = payload_fields(b64decode(shown.pop("payload")))
+    return Answer(json.dumps(shown | said, separators=(",", ":")).encode())
 
 
 _SCHEDULE: Final = f"{PREFIX}/schedules/{{schedule}}"
@@ -72,7 +90,7 @@ ROUTES: Final = (
         _SCHEDULE,
         "schedule.show",
         "One schedule, with what its messages hold.",
-        command("schedule.show", path=_NAME),
+        show,
         answers=answers(described.SCHEDULE_SHOWN),
         refuses=_NOT_FOUND,
     ),
@@ -83,6 +101,7 @@ ROUTES: Final = (
         "Have a schedule be there; one that is there must say the same, or be replaced.",
         declare,
         DECLARE,
+        whole={**object_of(DECLARE), "not": both("payload", "payload_base64")},
         answers=_MADE,
         refuses=frozenset({"already-exists", "not-found", "invalid-name"}),
     ),

@@ -169,6 +169,19 @@ def test_of_policies_that_match_the_one_with_the_greatest_priority_counts_alone(
     assert [said(queue) for queue in plan.queues] == [{"ttl": 5.0}, {}]
 
 
+@pytest.mark.parametrize(
+    ("own", "policy", "receives"), [(-1, 5, 6), (5, -1, 6), (3, 5, 4), (5, 3, 4), (-1, -2, None), (0, 5, 1)]
+)
+def test_of_limits_of_deliveries_the_least_counts_that_is_one(own: int, policy: int, receives: int | None) -> None:
+    # As RabbitMQ's resolve_delivery_limit.
+    document = {
+        "queues": [{"vhost": "/", "name": "a", "arguments": {"x-delivery-limit": own}}],
+        "policies": [{"vhost": "/", "name": "p", "pattern": "a", "definition": {"delivery-limit": policy}}],
+    }
+    (queue,) = of(document).queues
+    assert queue.settings["max_receives"] == receives
+
+
 def test_what_is_left_is_said_with_why() -> None:
     assert planned("rabbitmq-4.1.json").left == (
         "user admin: only a hash of a password is there, which is of no use here: penstock user add NAME",

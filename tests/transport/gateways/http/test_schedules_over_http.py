@@ -15,13 +15,17 @@ SAID = {"expression": "0 8 * * *", "zone": "Europe/Berlin", "queue": "reports", 
 def test_schedules_are_declared_shown_paused_and_deleted(run: Any, api: Any) -> None:
     async def main() -> None:
         async with api() as http:
-            content = {"payload": "dGljaw==", "headers": {"kind": "report"}, "key": "k"}
+            content = {"payload_base64": "dGljaw==", "headers": {"kind": "report"}, "key": "k"}
             status, made = await http.ask("PUT", PATH, SAID | content)
             assert (status, made.pop("changed")) == (201, True)
             assert (
                 made.items() >= (SAID | {"name": "daily", "key": "k", "payload_bytes": 4, "state": "scheduled"}).items()
             )
             assert (await http.ask("PUT", PATH, SAID | content))[0] == 200
+            as_text = {name: value for name, value in content.items() if name != "payload_base64"} | {"payload": "tick"}
+            assert (await http.ask("PUT", PATH, SAID | as_text))[0] == 200
+            shown = (await http.ask("GET", PATH))[1]
+            assert (shown["payload"], "payload_base64" in shown) == ("tick", False)
             status, problem = await http.ask("PUT", PATH, SAID)
             assert (status, problem["code"]) == (409, "already-exists")
             assert (await http.ask("PUT", PATH, SAID | {"replace": True}))[0] == 201
@@ -47,12 +51,26 @@ def test_schedules_are_declared_shown_paused_and_deleted(run: Any, api: Any) -> 
     run(main)
 
 
+def test_a_payload_that_is_no_text_is_said_and_shown_in_base64(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            made = (await http.ask("PUT", PATH, SAID | {"payload_base64": "//4="}))[1]
+            assert made["payload_bytes"] == 2
+            shown = (await http.ask("GET", PATH))[1]
+            assert (shown["payload_base64"], "payload" in shown) == ("//4=", False)
+
+    run(main)
+
+
 @pytest.mark.parametrize(
     ("said", "status", "code"),
     [
         ({"expression": "nonsense"}, 400, "protocol-error"),
         ({"headers": {"a": 1}}, 400, "protocol-error"),
         ({"headers": "x"}, 400, "protocol-error"),
+        ({"payload_base64": "x"}, 400, "protocol-error"),
+        ({"payload": "x", "payload_base64": "eA=="}, 400, "protocol-error"),
+        ({"payload": ["x"]}, 400, "protocol-error"),
         ({"unknown": 1}, 400, "protocol-error"),
         ({"queue": None, "exchange": "nope"}, 404, "not-found"),
         ({"payload": "AAAA" * 1_000}, 429, "limit-exceeded"),
