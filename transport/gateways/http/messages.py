@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from actors import BatchError, MessageBatch
 from actors.batch import ID_BYTES, Message
-from actors.limits import MAX_DELAY_SECONDS, (
+from actors.limits import (
+    MAX_DELAY_SECONDS,
     MAX_VISIBILITY_SECONDS,
 )
 from actors.queue.vocabulary.replies import Lost
