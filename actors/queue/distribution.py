@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import pykka
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from actors.storage import Storage
     from actors.storage.durable_map import EntryPut
 
+Stored: TypeAlias = MessagesAdded | MessagesDeduplicated
+Timings: TypeAlias = "Mapping[str, tuple[QueueState, int, int | None]]"
 SYNCED_BYTES: Final = 16 * 1024
 """What is staged for a commit that is about to come is synced with that, unless it is more: then much may come before the commit."""
 
@@ -127,7 +130,6 @@ class Distributor:
             TransactionCommittedError, TransactionTooLargeError: they cannot be staged any more, or are too much. Nothing has happened.
             StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
         """
-        assert (stage is None) == (numbers is None), "the numbers are the stage's"
         if stage is not None and (delay is not None or (ttl is not None and not stage.passing)):
             raise InvalidRequestError(NO_TIMING)
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
@@ -188,12 +190,8 @@ class Distributor:
         }
         if judged:
             before = without_duplicates(added, judged)
-        if late and stage is None:
-            added = in_calendars(added, taking)
-        soon = stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES
-        event = self._record(added, now, wall_us, soon=soon)
-        if late:
-            self._await(added, now)
+        record = partial(self._record_late, taking) if late else self._record
+        event = record(added, now, wall_us, soon=stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES)
         if judged:
             event = max(event, before)
         if drops:
@@ -286,10 +284,7 @@ class Distributor:
             added[name] = (state, event)
         if judged:
             without_duplicates(added, judged, recorded=True)
-        waiting = in_calendars(added, timing)
-        recorded = self._record(waiting, now, wall_us, entries=entries)
-        self._await(waiting, now)
-        return recorded
+        return self._record_late(timing, added, now, wall_us, entries=entries)
 
     def _routed(self, names: Iterable[str]) -> Iterator[tuple[str, QueueState]]:
         """Queues that were there just now, with their states."""
@@ -435,12 +430,17 @@ class Distributor:
             self._wake(name)
         return event
 
-    def _await(self, taking: Mapping[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]], now: float) -> None:
-        """Have those look in time in whose calendars something waits."""
-        for name, (state, added) in taking.items():
+    def _record_late(
+        self, timing: Timings, taking: Mapping[str, tuple[QueueState, Stored]], now: float, wall_us: int, **said: Any
+    ) -> int:
+        """As `_record`, of what has a delay: some of it waits in calendars, which are looked at in time."""
+        waiting = in_calendars(taking, timing)
+        event = self._record(waiting, now, wall_us, **said)
+        for name, (state, added) in waiting.items():
             if isinstance(added, MessagesScheduled) and added.scheduled.place is not None:
                 note_scheduled(state, added.scheduled.place, now)
                 self._wake(name)
+        return event
 
     def _wake(self, name: str) -> None:
         try:

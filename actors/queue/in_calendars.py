@@ -27,7 +27,10 @@ def in_calendars(
     long = [
         name
         for name, (state, event) in added.items()
-        if timing[name][1] and isinstance(event, MessagesAdded) and waits_long(state, timing[name][1])
+        if timing[name][1]
+        and isinstance(event, MessagesAdded)
+        and event.stage is None
+        and waits_long(state, timing[name][1])
     ]
     if len(long) > MAX_CALENDARS:
         return dict(added)

@@ -144,10 +144,10 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
         or event.published is not None
         or event.dropped
         or event.ids_until_us
-        or event.scheduled is not None
+        or event.scheduled
     ):
         published = event.published
-        further = event.dropped or event.ids_until_us or event.scheduled is not None
+        further = event.dropped or event.ids_until_us or event.scheduled
         fields.append(event.stage if event.stage is None else (*event.stage, *(event.numbers or ())))
         if event.temporary or published is not None or further:
             fields.append(event.temporary)
