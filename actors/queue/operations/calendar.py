@@ -20,6 +20,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from actors.errors import DiskBehindError
+from actors.exchanges.delayed import is_waiting_queue
 from actors.queue.state.calendar import WIDEST, WIDTHS_US, slot_of
 from actors.queue.state.feeder import Feeder, Group, Run, feeder_of
 from actors.queue.state.senders import JOINED_BYTES, joined_batches
@@ -28,6 +29,7 @@ from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.calendar import NEAR_BATCHES, NEAR_SECONDS, Left, Place, Scheduled
 from actors.queue.vocabulary.events import CalendarPurged, MessagesAdded, MessagesScheduled
 from actors.queue.vocabulary.settings import MAX_DELAYED
+from actors.queue.vocabulary.waiting import having_waited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -352,7 +354,8 @@ def _move_in(core: QueueCore, feeder: Feeder, group: Group, wall_us: int, now: f
     core.commit(
         MessagesScheduled(
             first,
-            _batch(runs),
+            # At an exchange it has waited then, and is not judged by what it says of its wait.
+            having_waited(_batch(runs)) if is_waiting_queue(core.name) else _batch(runs),
             wall_us,
             delay_us=delay_us,
             ttl_us=ttl_us,
