@@ -247,7 +247,9 @@ async def test_a_transient_exchange_is_forgotten_with_what_waits_there(folder: P
 
 
 @durable
-async def test_long_waits_are_in_the_calendar_of_their_place_and_go_in_their_order_through_restarts(folder: Path) -> None:
+async def test_long_waits_are_in_the_calendar_of_their_place_and_go_in_their_order_through_restarts(
+    folder: Path,
+) -> None:
     bench = Waiting(folder)
     await bench.made(a="k")
     sender = await client(bench, "x")
