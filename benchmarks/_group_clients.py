@@ -60,7 +60,8 @@ def exchange(
         started = time.monotonic()
         await moving.ended.wait()
         seconds = time.monotonic() - started
-        for running in (feeding, holder, *taking):
+        feeding.cancel()
+        for running in (holder, *taking):
             running.cancel()
         await asyncio.gather(feeding, holder, *taking, return_exceptions=True)
         return {"seconds": seconds, "messages": moving.taken, "deliveries": moving.deliveries}

@@ -73,9 +73,13 @@ class Worker:
             return holds()
 
     def says(self, lines: Iterable[str]) -> bool:
-        """Wait until it has said all of these, in any order."""
-        wanted = {f"{line}\n" for line in lines}
-        return self._until(lambda: wanted <= set(self.said))
+        """Wait until it has said all of these, in any order; of its threads one may come between a line and its end."""
+        wanted = list(lines)
+
+        def said(line: str) -> bool:
+            return any(each.startswith(line) or each.endswith(f"{line}\n") for each in self.said)
+
+        return self._until(lambda: all(map(said, wanted)))
 
     def __enter__(self) -> Self:
         return self
