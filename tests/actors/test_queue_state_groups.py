@@ -8,7 +8,7 @@ import pytest
 
 from actors.batch import BinaryColumn, Message, MessageBatch
 from actors.errors import InvalidRequestError
-from actors.limits import GROUP_HEADER
+from actors.limits import GROUP_HEADER, MAX_GROUP_BYTES
 from actors.queue.operations.browsing import describe
 from actors.queue.state import grouped_ready
 from actors.queue.state.group_names import names_of
@@ -329,6 +329,21 @@ def test_the_groups_of_a_batch_are_one_value_where_all_are_of_one() -> None:
     payloads = BinaryColumn.from_values([b"", b""])
     broken = BinaryColumn.from_values([b"\xff" + GROUP_HEADER.encode(), b""])
     assert names_of(MessageBatch(payloads, None, None, broken)) is None
+
+
+def test_a_group_whose_name_is_very_long_is_one_group_and_takes_little_memory() -> None:
+    queue = opened()
+    names = ["x" * 60_000, "x" * 59_999, "x" * 60_000]
+    batch = MessageBatch.from_messages([Message(b"x", headers={GROUP_HEADER: name}) for name in names])
+    queue.send("s", 0, batch, 0.0, 0)
+    want(queue, "a", 1)
+    want(queue, "b", 5)
+    assert given(queue) == [("a", [0]), ("b", [1])]
+    groups = ready(queue).groups
+    assert len(groups) == 2
+    assert all(len(name) <= MAX_GROUP_BYTES for name in groups._known)
+    done(queue, "a", 0)
+    assert given(queue) == [("b", [2])]
 
 
 def test_numbers_are_ranges_that_are_taken_from_the_front_and_joined() -> None:
