@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from actors.batch import Message, MessageBatch
 from actors.exchanges.delayed import MAX_DELAY_MS, is_waiting_queue, wait_of, waiting_queue
 from actors.exchanges.errors import InvalidDefinitionError, TooManyPatternsError
+from actors.queue.operations import passing_on
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.waiting import NOTHING, SAID, first_said
 from actors.storage import exchange_codec, snapshot
@@ -262,6 +263,29 @@ async def test_where_the_time_of_day_goes_back_a_message_waits_no_longer_than_it
         await bench.passed(0.2)
         assert bench.holds("a") == [[b"m"]]
         await bench.close()
+
+
+@durable
+async def test_a_large_batch_that_is_due_goes_on_part_by_part(folder: Path) -> None:
+    bench = Waiting(folder)
+    await bench.made(a="k")
+    sender = await client(bench, "x")
+    payloads = [b"%d" % number for number in range(11)]
+    sender.send(MessageBatch.from_messages([Message(payload, b"k") for payload in payloads]), delay=1.0)
+    await bench.settled()
+    assert bench.waits == 11
+    with mock.patch.object(passing_on, "PART_MESSAGES", 2), mock.patch.object(passing_on, "MOST_UNDER_WAY", 4):
+        await bench.passed(1.1)
+        queue = bench.queues.state(PLACE)
+        assert queue is not None
+        assert ([span.stop - span.start for span in queue.outbox.sent], bench.waits) == ([2, 2], 7)
+        for left in (3, 0):
+            await bench.commit()
+            await bench.passed(0.0)
+            assert bench.waits == left
+        await bench.commit()
+    assert bench.holds("a") == [payloads]
+    await bench.close()
 
 
 @durable
