@@ -66,7 +66,7 @@ class AcceptedIds:
         limit: how many may be, before who sends has to wait.
     """
 
-    __slots__ = ("_chunks", "_due", "_earlier", "_now_us", "limit", "window_us")
+    __slots__ = ("_chunks", "_due", "_earlier", "_looked", "_now_us", "limit", "window_us")
 
     def __init__(self, window_us: int = 0, limit: int = 0) -> None:
         self.window_us = window_us
@@ -76,6 +76,8 @@ class AcceptedIds:
         self._chunks: deque[_Chunk] = deque()
         self._earlier: list[deque[_Chunk]] = []
         self._now_us = 0
+        # A batch that is about to be stored, and its ids.
+        self._looked: tuple[MessageBatch, list[bytes | None]] | None = None
 
     def __len__(self) -> int:
         """How many ids are remembered; those that may be forgotten are among them until `forget`."""
@@ -144,8 +146,19 @@ class AcceptedIds:
             chunks.popleft()
         return left
 
+    def look(self, batch: MessageBatch, ids: list[bytes | None]) -> None:
+        """A batch is about to be stored: it need not be looked at for its ids again."""
+        self._looked = batch, ids
+
+    def add_batch(self, batch: MessageBatch, due_us: int) -> None:
+        """The same as `add` for the ids of a batch."""
+        looked = self._looked
+        ids = looked[1] if looked is not None and looked[0] is batch else ids_of(batch)
+        self.add(filter(None, ids or ()), due_us)
+
     def add(self, digests: Iterable[bytes], due_us: int) -> None:
         """Messages with these ids are stored, and others are duplicates until ``due_us``."""
+        self._looked = None
         chunks, due = self._line_for(due_us), self._due
         for digest in digests:
             if not chunks or len(chunks[-1].dues) >= CHUNK_IDS:
@@ -198,18 +211,18 @@ def ids_of(batch: MessageBatch) -> list[bytes | None] | None:
     return found if any(found) else None
 
 
-def checked_ids_of(batch: MessageBatch) -> list[bytes | None] | None:
-    """The same of what is to be stored; raises InvalidRequestError for an id that is too long."""
+def check_lengths(batch: MessageBatch) -> None:
+    """Raise InvalidRequestError for an id that is too long among those of what is to be stored."""
     headers = batch.headers
     if headers is None or _NAME not in bytes(headers.data):
-        return None
+        return
     for each in headers.tolist():
-        said = _said(each) if _NAME in each else b""
+        # No id is longer than all headers of its message.
+        said = _said(each) if len(each) > MAX_DEDUPLICATION_ID_BYTES and _NAME in each else b""
         if len(said) > MAX_DEDUPLICATION_ID_BYTES:
             raise InvalidRequestError(
                 f"a deduplication id of {len(said)} bytes exceeds {MAX_DEDUPLICATION_ID_BYTES}: send a digest of it instead"
             )
-    return ids_of(batch)
 
 
 def _id_of(packed: bytes) -> bytes | None:
