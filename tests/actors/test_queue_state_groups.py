@@ -285,10 +285,11 @@ def test_a_look_at_very_many_goes_in_steps(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_very_many_groups_are_given_out_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouped_ready, "LOOK_BUDGET", 12)
-    monkeypatch.setattr(grouped_ready, "BATCH_COST", 0)
+    letters = 26
+    beside = grouped_ready.BATCH_COST + letters + grouped_ready.SPAN_COST
+    monkeypatch.setattr(grouped_ready, "LOOK_BUDGET", beside + 4 * grouped_ready.TAKEN_COST)
     queue = opened()
-    want(queue, "a", 26)
+    want(queue, "a", letters)
     send(queue, "abcdefghijklmnopqrstuvwxyz")
     (first,) = [len(effect.batch) for effect in queue.take_effects() if isinstance(effect, Deliver)]
     assert (first, queue.unfinished_at) == (4, 0.0)

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 REMEMBERED_BATCHES: Final = 64
 """Batches of which it is remembered of which groups they are: several receivers are served from one."""
 BATCH_COST: Final = 64
-"""What it costs to read of which groups a batch is, in messages that are looked at."""
+"""What it costs to read of which groups a batch is, in messages that are looked at; where each says its own, that each is one more."""
+SPAN_COST: Final = 8
+"""What it costs to find the next messages of one batch and one history, likewise."""
 TAKEN_COST: Final = 3
 """What it costs to give out one message of a batch of several groups, likewise."""
 STEP_BUDGET: Final = 4_096
@@ -214,6 +216,7 @@ class GroupedReady(ReadyRanges):
                 self._passed(start, stop, source)
                 break
             span, fresh = found
+            self._budget -= SPAN_COST
             if span.start > start:
                 self._passed(start, start := span.start, source)
             names = self._names_of(span)
@@ -301,6 +304,8 @@ class GroupedReady(ReadyRanges):
             return None
         self._budget -= BATCH_COST
         names = known[entry.first] = names_of(entry.batch)
+        if isinstance(names, list):
+            self._budget -= len(names)
         if len(known) > REMEMBERED_BATCHES:
             del known[next(iter(known))]
         return names
