@@ -8,7 +8,10 @@ from typing import Final
 MAX_NAME_BYTES = 255
 """The longest name of a queue, a client or a subscription, in UTF-8."""
 MAX_VISIBILITY_SECONDS = 12 * 3600.0
-"""The furthest that a visibility deadline or a delay may lie ahead: what waits longer belongs in a calendar, not in a queue's memory."""
+"""The furthest that a visibility deadline may lie ahead, and the delay of what is returned or of all that is sent to a queue: these are in
+its memory."""
+MAX_DELAY_SECONDS = 366 * 24 * 3600.0
+"""The furthest that what is sent may be due ahead, a leap year: it waits in the queue's calendar, on the disk."""
 NO_DEADLINE: Final = inf
 """In place of a visibility timeout: what is delivered comes back when its receiver returns it or leaves, and at no time."""
 MAX_TTL_SECONDS = 10 * 366 * 24 * 3600.0

@@ -296,6 +296,27 @@ def backlog(
 
 
 @app.command()
+def delays(
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages that wait.")] = 5_000_000,
+    batch: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Of those that do not come, how many have one time.")
+    ] = 10,
+    rate: Annotated[
+        float, typer.Option(min=1, metavar="N", help="Of those that come, how many are due a second.")
+    ] = 1_000,
+    seconds: Annotated[float, typer.Option(min=1, metavar="S", help="Between two kills.")] = 20.0,
+    kills: Annotated[int, typer.Option(min=0, metavar="N", help="Of the broker, while they come.")] = 3,
+    size: Size = 100,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """Memory and restart of a broker with millions of messages that wait for their times, and how late they come."""
+    from benchmarks.delays import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(messages, batch, rate, seconds, kills, size, data), json)
+
+
+@app.command()
 def backpressure(
     seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds of the whole run.")] = 300.0,
     warm_up: Annotated[float, typer.Option(min=0, metavar="S", help="Seconds of it until the figures begin.")] = 30.0,

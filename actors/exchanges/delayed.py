@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from actors.exchanges.errors import InvalidDefinitionError
 from actors.exchanges.vocabulary import DELAYED, DELAYED_TYPE, Exchange
-from actors.limits import MAX_NAME_BYTES, MAX_VISIBILITY_SECONDS, time_text
+from actors.limits import MAX_DELAY_SECONDS, MAX_NAME_BYTES, time_text
 
 if TYPE_CHECKING:
     from actors.exchanges.tables import Comparable, Frozen
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DELAY: Final = "x-delay"
 """The header that says for how many milliseconds a message waits, and has waited where it is below zero."""
 MS_PER_SECOND: Final = 1000
-MAX_DELAY_MS: Final = round(MAX_VISIBILITY_SECONDS * MS_PER_SECOND)
+MAX_DELAY_MS: Final = round(MAX_DELAY_SECONDS * MS_PER_SECOND)
 """For how long one may wait: as long as in a queue."""
 WAITING: Final = " delayed"
 """What the name of the queue ends with that waits for an exchange. Nobody can name it: no name that is given has a blank."""

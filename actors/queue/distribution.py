@@ -9,20 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import pykka
 
 from actors.errors import InvalidRequestError, QueueError
+from actors.queue.dropped_beside import dropped_for, let_go_beside
+from actors.queue.in_calendars import in_calendars
+from actors.queue.operations.calendar import note_scheduled
 from actors.queue.operations.deduplicating import Judged, judged_beside, kept_of, without_duplicates
-from actors.queue.operations.dropping import NOTHING, Dropped, in_record, let_go
 from actors.queue.operations.refusing import lets_die, refuse
 from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, used_beside
 from actors.queue.operations.staging import check_staged_beside
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary.distributed import Distributed, StoredBeside
-from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesDeduplicated, MessagesMoved
+from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesDeduplicated, MessagesMoved, MessagesScheduled
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from actors.storage import Storage
     from actors.storage.durable_map import EntryPut
 
+Stored: TypeAlias = MessagesAdded | MessagesDeduplicated
+Timings: TypeAlias = "Mapping[str, tuple[QueueState, int, int | None]]"
 SYNCED_BYTES: Final = 16 * 1024
 """What is staged for a commit that is about to come is synced with that, unless it is more: then much may come before the commit."""
 
@@ -81,7 +86,7 @@ class Distributor:
         self._wall_clock = wall_clock
         self._promising: list[QueueState] = []
 
-    def store(  # noqa: PLR0912 - each costs less than a call, for whoever does not need it
+    def store(  # noqa: PLR0912, PLR0915 - each costs less than a call, for whoever does not need it
         self,
         names: Iterable[str],
         batch: MessageBatch,
@@ -125,14 +130,13 @@ class Distributor:
             TransactionCommittedError, TransactionTooLargeError: they cannot be staged any more, or are too much. Nothing has happened.
             StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
         """
-        assert (stage is None) == (numbers is None), "the numbers are the stage's"
         if stage is not None and (delay is not None or (ttl is not None and not stage.passing)):
             raise InvalidRequestError(NO_TIMING)
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         taking: dict[str, tuple[QueueState, int, int | None]] = {}
         rejecting: dict[str, tuple[QueueState, str]] = {}
         judged: dict[str, Judged] | None = None
-        drops = False
+        drops = late = False
         gone: tuple[Range, ...] = ()
         for name in names:
             state = self._queues.state(name)
@@ -152,6 +156,8 @@ class Distributor:
                 refusal = refusal_of(state, batch.count, batch.nbytes, delayed=bool(delay_us), batch=batch)
             if refusal is None:
                 taking[name] = (state, delay_us, ttl_us)
+                if delay_us:
+                    late = True
                 if state.drops:
                     drops = True
             else:
@@ -160,7 +166,7 @@ class Distributor:
             # Its sender may give another message the same number.
             producers = temporary = ()
         if drops:
-            dropped = _dropped_for(kept_of(batch, taking, judged), taking, stage)
+            dropped = dropped_for(kept_of(batch, taking, judged), taking, stage)
             gone = dropped.ranges
         added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {
             name: (
@@ -184,12 +190,12 @@ class Distributor:
         }
         if judged:
             before = without_duplicates(added, judged)
-        soon = stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES
-        event = self._record(added, now, wall_us, soon=soon)
+        record = partial(self._record_late, taking) if late else self._record
+        event = record(added, now, wall_us, soon=stage is not None and stage.passing and batch.nbytes <= SYNCED_BYTES)
         if judged:
             event = max(event, before)
         if drops:
-            _let_go(taking, dropped)
+            let_go_beside(taking, dropped)
         if stage is not None:
             for state, _, _ in taking.values():
                 state.staged.stored_beside(stage, batch.count, batch.nbytes + state.log.table.overhead)
@@ -267,16 +273,18 @@ class Distributor:
         now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
         added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {}
         judged: dict[str, Judged] = {}
+        timing: dict[str, tuple[QueueState, int, int | None]] = {}
         for name, state in self._routed(names):
             if state.log.accepted is not None:
                 judged[name] = judged_beside(state, batch, wall_us, None)
             delay_us, ttl_us = timing_of(state.settings, None, ttl)
+            timing[name] = state, delay_us, ttl_us
             first = state.log.next_sequence
             event = MessagesAdded(first, batch, wall_us, delay_us=delay_us, ttl_us=ttl_us, published=published)
             added[name] = (state, event)
         if judged:
             without_duplicates(added, judged, recorded=True)
-        return self._record(added, now, wall_us, entries=entries)
+        return self._record_late(timing, added, now, wall_us, entries=entries)
 
     def _routed(self, names: Iterable[str]) -> Iterator[tuple[str, QueueState]]:
         """Queues that were there just now, with their states."""
@@ -284,6 +292,10 @@ class Distributor:
             state = self._queues.state(name)
             assert state is not None, f"queue {name} was there when it was routed"
             yield name, state
+
+    def delay_until(self, time: float) -> float:
+        """Seconds from now until a time of day, seconds since the epoch; 0 where that is past."""
+        return max(0.0, time - self._wall_clock())
 
     def rejects(self, names: Iterable[str]) -> bool:
         """Whether one of the queues rejects what it has no room for: how much it takes of something is its own to say."""
@@ -418,31 +430,21 @@ class Distributor:
             self._wake(name)
         return event
 
+    def _record_late(
+        self, timing: Timings, taking: Mapping[str, tuple[QueueState, Stored]], now: float, wall_us: int, **said: Any
+    ) -> int:
+        """As `_record`, of what has a delay: some of it waits in calendars, which are looked at in time."""
+        waiting = in_calendars(taking, timing)
+        event = self._record(waiting, now, wall_us, **said)
+        for name, (state, added) in waiting.items():
+            if isinstance(added, MessagesScheduled) and added.scheduled.place is not None:
+                note_scheduled(state, added.scheduled.place, now)
+                self._wake(name)
+        return event
+
     def _wake(self, name: str) -> None:
         try:
             self._queues.get(name).actor_inbox.offer_beyond_bound(StoredBeside())
         except (pykka.ActorDeadError, QueueError) as error:
             # Its successor begins with its log.
             logger.debug("queue %s is not told of what was stored in it: %s", name, error)
-
-
-def _let_go(taking: Mapping[str, tuple[QueueState, int, int | None]], dropped: Dropped) -> None:
-    """What was dropped is ready no more, in the only queue that takes the batch."""
-    for state, _, _ in taking.values() if dropped.ranges else ():
-        let_go(state, dropped)
-
-
-def _dropped_for(
-    batch: MessageBatch | None, taking: Mapping[str, tuple[QueueState, int, int | None]], stage: StageKey | None
-) -> Dropped:
-    """What the only queue that takes a batch drops for it in its record.
-
-    Where several take it, its drops follow: what all get alike stands in the record once. So it is where the queue has not noticed yet what
-    others have stored.
-    """
-    if batch is None or stage is not None or len(taking) != 1:
-        return NOTHING
-    ((state, delay_us, ttl_us),) = taking.values()
-    if not state.drops or delay_us or state.ready.known != state.log.next_sequence:
-        return NOTHING
-    return in_record(state, batch.count, batch.nbytes, ttl_us)

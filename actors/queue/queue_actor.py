@@ -17,7 +17,7 @@ from actors.queue.measures import Measures
 from actors.queue.moves_out import Move, MovesOut
 from actors.queue.operations.browsing import describe
 from actors.queue.operations.dead_letters import has_room
-from actors.queue.operations.receiving import purge_step
+from actors.queue.operations.purging import begin_purge, purge_step
 from actors.queue.operations.sending import accept
 from actors.queue.queue_output import QueueOutput
 from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
@@ -72,10 +72,10 @@ class _Purge:
 
     __slots__ = ("below", "messages", "reply")
 
-    def __init__(self, reply: LaterReply, below: int) -> None:
+    def __init__(self, reply: LaterReply, below: int, messages: int) -> None:
         self.reply = reply
         self.below = below
-        self.messages = 0
+        self.messages = messages
 
 
 _TICK, _STORE, _DURABLE = _Tick(), _Store(), _Durable()
@@ -369,7 +369,7 @@ class QueueActor(LoopActor):
         return max(0, int(self._wall_clock() * US_PER_SECOND))
 
     def _purge(self, _message: commands.PurgeQueue) -> LaterReply:
-        purge = _Purge(self._output.promise(), self._state.log.next_sequence)
+        purge = _Purge(self._output.promise(), *begin_purge(self._state))
         self._purge_on(purge)
         return purge.reply
 
@@ -423,7 +423,7 @@ class QueueActor(LoopActor):
 
     def _tick(self, _message: _Tick) -> None:
         self._timer = None
-        self._state.tick(self.loop.time())
+        self._state.tick(self.loop.time(), self._wall_us())
 
 
 _ATTACHES = frozenset({commands.AttachSender, commands.AttachReceiver, commands.OpenSubscription, takes.AttachTaker})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from actors.queue.operations import (
     altering,
     browsing,
+    calendar,
     dead_letters,
     explaining,
     in_line,
@@ -80,13 +81,20 @@ class QueueState(QueueCore):
         if self.drops:
             drop_over(self, now)
 
-    def tick(self, now: float) -> None:
-        """Do what is due: room of who has left, expired leases and messages, ended delays, absences, waits that end, deliveries put off."""
+    def tick(self, now: float, wall_us: int | None = None) -> None:
+        """Do what is due: room of who has left, expired leases and messages, ended delays, absences, waits that end, deliveries put off.
+
+        ``wall_us`` is the time of day, where it may have been set since anything was stored.
+        """
         if self.ready.known != self.log.next_sequence:
             catch_up(self, now)
         sending.grant_put_off(self)
         receiving.expire_leases(self, now)
         receiving.end_delays(self, now)
+        if self.feeder is not None:
+            if wall_us is not None:
+                self.note_time(now, wall_us)
+            calendar.feed(self, now)
         dead_letters.hand_over_again(self, now)
         subscribing.end_ownerships(self, now)
         subscribing.forget_unused(self, now)

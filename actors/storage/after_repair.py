@@ -86,14 +86,17 @@ def drop_lost(journal: Journal, number: int, log: QueueLog) -> tuple[int, Stages
             log.apply(QueuePurged(tuple(lost)))
         gone = sum(stop - start for start, stop in lost)
         log.stored_batches = batches
-        log.stored_bytes = size + batches * log.table.overhead
+        log.stored_bytes = size + batches * log.table.overhead + (0 if log.calendar is None else log.calendar.bytes)
+    for stream, slot in () if log.calendar is None else log.calendar.streams.items():
+        waiting, _, _ = _compared(journal, stream, slot.gone.gaps(0, slot.next))
+        gone += log.lost_in_calendar(stream, waiting)
     # Which stage lost what nobody can tell where the loss is in the log's tail, and a sender would go on behind a hole in its stage.
     # So every transaction that is open begins anew: its commit is refused, its senders are told that the stage is gone.
     discarded = log.total_discarded
     event = StagesDiscarded(tuple(log.stages), log.next_sequence)
     log.apply(event)
     if isinstance(log, LeveledLog):
-        gone = log.count_anew()
+        gone += log.count_anew()
     return gone + log.total_discarded - discarded, event
 
 

@@ -10,8 +10,9 @@ A record's payload, by its kind:
     has the stage's two numbers behind these, which programs from before that refuse. One more, behind that or nil, is ``[[producer,
     next number], ...]`` of temporary producers. And one more, behind these, is ``[exchange, routing key]`` of what was published to an
     exchange: a program from before that refuses the segment. And one more, behind these or nil, is a map of further facts by small
-    numbers, of which 2 is ``[start, stop, ...]`` of what is dropped for these messages, and 16 until when the ids of these messages count,
-    in microseconds since the epoch. The ids are among their headers. Whoever finds a number there that it does not know refuses the record.
+    numbers, of which 2 is ``[start, stop, ...]`` of what is dropped for these messages, 16 until when the ids of these messages count, in
+    microseconds since the epoch, and 20 what they have to do with the queue's calendar (actors/storage/calendar_codec.py). The ids are
+    among their headers. Whoever finds a number there that it does not know refuses the record.
     Where there is an origin, these are dead letters: that queue's ``MessagesMoved`` of these ranges is in the same record. Where they are
     none, but were moved by somebody, the origin has false as a third item; programs from before that read it as the others.
 ``TRANSACTION_COMMITTED``
@@ -51,6 +52,7 @@ import msgpack
 from actors.batch import MessageBatch
 from actors.errors import BatchError, RecordTooLargeError, StorageError
 from actors.queue.vocabulary.events import (
+    CalendarPurged,
     Event,
     LedgerAdvanced,
     LedgerExtended,
@@ -61,6 +63,7 @@ from actors.queue.vocabulary.events import (
     MessagesExpired,
     MessagesMoved,
     MessagesReturned,
+    MessagesScheduled,
     QueuePurged,
     ReservedRange,
     StagesDiscarded,
@@ -73,6 +76,7 @@ from actors.queue.vocabulary.events import (
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
+from actors.storage.calendar_codec import decode_scheduled, encode_scheduled
 from actors.storage.durable_map import EntryPut
 from actors.storage.settings_codec import arguments_from, settings_as_stored, settings_from
 
@@ -92,6 +96,7 @@ STAGES_ENDED = 13
 SUBSCRIPTION_LEFT = 14
 DROPPED = 15
 DEDUPLICATED = 16
+CALENDAR_PURGED = 20
 STORE_CREATED = 32
 QUEUE_DECLARED = 33
 QUEUE_DELETED = 34
@@ -105,6 +110,8 @@ DROPPED_FACT = 2
 """Among the further facts of a stored batch: what is dropped for it."""
 IDS_UNTIL_FACT = 16
 """Likewise: until when the ids of its messages count."""
+CALENDAR_FACT = 20
+"""Likewise: what it has to do with the queue's calendar."""
 MAX_HEADER_BYTES = 2**16 - 1
 """What the header's length can say. The names of those whose batches were joined are what grows in it; ``groups`` bounds them."""
 
@@ -131,8 +138,16 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
         event.producers,
         None if moved is None else [origin, *_moved(moved)],
     ]
-    if event.stage is not None or event.temporary or event.published is not None or event.dropped or event.ids_until_us:
-        published, further = event.published, event.dropped or event.ids_until_us
+    if (
+        event.stage is not None
+        or event.temporary
+        or event.published is not None
+        or event.dropped
+        or event.ids_until_us
+        or event.scheduled
+    ):
+        published = event.published
+        further = event.dropped or event.ids_until_us or event.scheduled
         fields.append(event.stage if event.stage is None else (*event.stage, *(event.numbers or ())))
         if event.temporary or published is not None or further:
             fields.append(event.temporary)
@@ -152,6 +167,8 @@ def _further(event: MessagesAdded) -> dict[int, Any]:
         facts[DROPPED_FACT] = _flat(event.dropped)
     if event.ids_until_us:
         facts[IDS_UNTIL_FACT] = event.ids_until_us
+    if event.scheduled is not None:
+        facts[CALENDAR_FACT] = encode_scheduled(event.scheduled)
     return facts
 
 
@@ -175,15 +192,9 @@ def decode_stored(
             payload[2:start], strict_map_key=False
         )
         batch = MessageBatch.from_body(count, data, has_ids, keys, headers, payload[start:], checked=True)
-        event = MessagesAdded(
-            first,
-            batch,
-            enqueued_us,
-            _producers(producers),
-            delay_us,
-            ttl_us,
-            **_more(*more),
-        )
+        facts = _more(*more)
+        made = MessagesAdded if "scheduled" not in facts else MessagesScheduled
+        event = made(first, batch, enqueued_us, _producers(producers), delay_us, ttl_us, **facts)
         return event, None if origin is None else (origin[0], _moved_from(*origin[1:]))
     except (ValueError, TypeError, BatchError, msgpack.UnpackException) as error:
         raise StorageError(
@@ -202,9 +213,9 @@ def _more(
     *newer: object,
 ) -> dict[str, Any]:
     """What is behind the other items where there is any, by its names in the event."""
-    if newer or not isinstance(further, dict) or not further.keys() <= {DROPPED_FACT, IDS_UNTIL_FACT}:
+    if newer or not isinstance(further, dict) or not further.keys() <= {DROPPED_FACT, IDS_UNTIL_FACT, CALENDAR_FACT}:
         raise ValueError("it says more than this program knows: this directory was written by a newer version")
-    return {
+    facts: dict[str, Any] = {
         "stage": None if stage is None else StageKey(*stage[:3]),
         "temporary": _producers(temporary),
         "numbers": StageNumbers(*stage[3:]) if stage is not None and len(stage) > 3 else None,
@@ -212,6 +223,9 @@ def _more(
         "dropped": _pairs(further.get(DROPPED_FACT, [])),
         "ids_until_us": int(further.get(IDS_UNTIL_FACT, 0)),
     }
+    if CALENDAR_FACT in further:
+        facts["scheduled"] = decode_scheduled(further[CALENDAR_FACT])
+    return facts
 
 
 def _producers(named: Sequence[Sequence[Any]]) -> tuple[tuple[str, int], ...]:
@@ -361,6 +375,7 @@ _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
     MessagesDropped: (DROPPED, lambda event: [_flat(event.ranges)]),
     MessagesMoved: (MOVED, _moved),
     QueuePurged: (PURGED, lambda event: [_flat(event.ranges)]),
+    CalendarPurged: (CALENDAR_PURGED, lambda event: [_flat(event.streams)]),
     SubscriptionOwned: (
         OPENED,
         lambda event: [event.name, event.epoch, event.min_sequence, event.owner_timeout, event.opened_us],
@@ -382,6 +397,7 @@ _DECODERS: dict[int, Callable[..., Event]] = {
     DROPPED: lambda flat: MessagesDropped(_pairs(flat)),
     MOVED: _moved_from,
     PURGED: lambda flat: QueuePurged(_pairs(flat)),
+    CALENDAR_PURGED: lambda flat: CalendarPurged(_pairs(flat)),
     OPENED: SubscriptionOwned,
     RESERVED: _reserved,
     COMMITTED: LedgerAdvanced,

@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from actors.exchanges.vocabulary import QueueUnbound
 from actors.queue.state.leveled_log import LeveledLog
 from actors.queue.state.log import QueueLog
 from actors.queue.state.staged import CommittedVersions, ended_stages
-from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved
+from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, MessagesScheduled
 from actors.queue.vocabulary.stages import WriterVersion
 from actors.storage import codec
 from actors.storage.after_repair import LOST, LOST_CHANGES, LOST_DEFINITIONS, LOST_QUEUE, drop_lost, is_marked
@@ -49,6 +50,7 @@ class Contents:
         queues: every queue that was declared and not deleted.
         tables: the tables of their batches.
         levels: which streams are levels of them.
+        calendars: of which queue's calendar a stream is.
         versions: the last committed version of each writer.
         sections: the map beside the queues.
         definitions: the exchanges and bindings; all that is durable of them, at a start.
@@ -61,6 +63,7 @@ class Contents:
         self.queues: dict[int, StoredQueue] = {}
         self.tables: dict[int, JournalEntryTable] = {}
         self.levels = LevelStreams()
+        self.calendars: dict[int, int] = {}
         self.versions = CommittedVersions()
         self.sections = Sections()
         self.definitions = Definitions()
@@ -71,6 +74,9 @@ class Contents:
         self.store_id = snapshot.store_id
         self.next_queue = snapshot.next_queue
         self.queues.update((queue.number, queue) for queue in snapshot.queues)
+        for queue in snapshot.queues:
+            for stream in queue.log.calendar.streams if queue.log.calendar is not None else ():
+                self._is_of(stream, queue.number)
         self.versions = snapshot.versions
         self.sections = snapshot.sections
         self.definitions = snapshot.definitions
@@ -94,13 +100,40 @@ class Contents:
         queue = self.queues.get(stream)
         if queue is not None and not isinstance(queue.log, LeveledLog):
             return stop - first - queue.log.acknowledged.count_within(first, stop)
+        if (number := self.calendars.get(stream)) is not None:
+            calendar = self.queues[number].log.calendar
+            return 0 if calendar is None else calendar.wanted_within(stream, first, stop)
         number = self.levels.owner(stream)
         log = self.queues[number].log if number in self.queues else None
         return log.levels.wanted_about(stream - number, first, stop) if isinstance(log, LeveledLog) else 0
 
-    def table_of(self, stream: int) -> JournalEntryTable:
-        """The table that has what a stream has."""
-        return self.tables[self.levels.owner(stream)]
+    def table_of(self, stream: int) -> JournalEntryTable | None:
+        """The table that has what a stream has; None of a calendar's, which is in none."""
+        return None if stream in self.calendars else self.tables[self.levels.owner(stream)]
+
+    def new_stream(self, number: int) -> int:
+        """A stream for the calendar of a queue."""
+        stream = self.next_queue
+        self._is_of(stream, number)
+        return stream
+
+    def of_calendar(self, stream: int, event: MessagesScheduled) -> tuple[int, MessagesScheduled] | None:
+        """The queue in whose calendar a recorded batch waits, and the batch as that has it; None of one that waits in none."""
+        if not event.scheduled.together:
+            return None
+        scheduled = event.scheduled.waiting_in(stream)
+        if scheduled.place is None:
+            raise StorageError(f"what waits in stream {stream} is said to wait elsewhere")
+        number = scheduled.place.queue
+        if stream not in self.calendars:
+            self.next_queue = max(self.next_queue, stream + 1)
+            if number in self.queues:
+                self.calendars[stream] = number
+        return number, replace(event, priority=stream - number, scheduled=scheduled)
+
+    def _is_of(self, stream: int, number: int) -> None:
+        self.calendars[stream] = number
+        self.next_queue = max(self.next_queue, stream + 1)
 
     def declared(self, number: int, name: str, settings: QueueSettings | None, arguments: bytes = b"") -> StoredQueue:
         """A queue was declared."""
@@ -118,6 +151,8 @@ class Contents:
             return False
         self.tables.pop(number).end()
         self.levels.remove(number)
+        for stream in [stream for stream, owner in self.calendars.items() if owner == number]:
+            del self.calendars[stream]
         return True
 
     def change_definitions(self, events: Iterable[ExchangeEvent], deleted_queue: int | None) -> bool:
@@ -138,7 +173,7 @@ class Contents:
 
     def takes(self, events: Mapping[int, Event]) -> bool:
         """Whether every queue is there that gets messages by these events."""
-        return all(number in self.queues for number, event in events.items() if type(event) is MessagesAdded)
+        return all(number in self.queues for number, event in events.items() if isinstance(event, MessagesAdded))
 
     def all_transient(self, numbers: Iterable[int]) -> bool:
         """Whether every one of these queues is there, and is transient."""
@@ -167,6 +202,7 @@ class Contents:
 
     def _table(self, number: int, levels: int | None) -> JournalEntryTable:
         table = self.tables[number] = self._new_table(number, levels)
+        table.keep_calendar(partial(self.new_stream, number))
         if levels is not None:
             self.levels.add(number, levels)
         return table
@@ -301,27 +337,27 @@ class _Replay:
             self._changed(put, lsn)
 
     def _together(self, recorded: Mapping[int, Event], version: WriterVersion | None, lsn: int) -> None:
-        owner = self._contents.levels.owner
-        # Messages are by the stream that has them, which says their level.
-        events = {
-            (number := owner(stream)): event if number == stream else _of_level(event, stream - number)
-            for stream, event in recorded.items()
-        }
+        # Messages are by the stream that has them, which says their level, or that they wait.
+        events = dict(self._of_queue(stream, event) for stream, event in recorded.items())
         moved = any(type(event) is MessagesMoved for event in events.values())
         for number, event in events.items():
-            if type(event) is not MessagesAdded:
+            if not isinstance(event, MessagesAdded):
                 continue
             if number in self._contents.queues:
-                self.lost[number] += max(0, event.first - self._contents.queues[number].log.next_sequence)
+                self.lost[number] += max(0, event.first - self._contents.queues[number].log.next_of(event))
             elif not moved:
                 # What was moved there stays where it was.
                 self.undeclared[number] += len(event.batch)
         self._contents.apply(events, version, lsn)
 
-
-def _of_level(event: Event, level: int) -> Event:
-    assert isinstance(event, MessagesAdded), "only messages are of a level"
-    return replace(event, priority=level)
+    def _of_queue(self, stream: int, event: Event) -> tuple[int, Event]:
+        if isinstance(event, MessagesScheduled) and (waiting := self._contents.of_calendar(stream, event)) is not None:
+            return waiting
+        number = self._contents.levels.owner(stream)
+        if number == stream:
+            return number, event
+        assert isinstance(event, MessagesAdded), "only messages are of a level"
+        return number, replace(event, priority=stream - number)
 
 
 _APPLY: dict[int, Callable[[_Replay, memoryview, int], None]] = {

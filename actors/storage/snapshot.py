@@ -17,6 +17,8 @@ each level number, messages stored, and ranges that are acknowledged in it.
 Version 8 is written while there is an exchange at which messages wait, or a queue remembers ids of messages, with all of these or without.
 Of such a queue ``ids`` has pieces of what ``AcceptedIds.picture`` gives, and ``staged_ids`` has of each stage
 with ids its place among the stages, the numbers of the messages, and their ids' digests.
+It is written too while a queue has a calendar, with levels or without: ``calendar`` has of each of its streams number, width and index
+of the slot, next position, messages, bytes and when the first was due, and ranges of positions that have left.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
 
@@ -35,8 +37,10 @@ from actors.errors import StorageError
 from actors.exchanges.definitions import Definitions
 from actors.exchanges.delayed import is_delayed
 from actors.queue.state.accepted_ids import DIGEST_BYTES, AcceptedIds
+from actors.queue.state.calendar import Calendar
 from actors.queue.state.leveled_log import LeveledLog
-from actors.queue.state.log import QueueLog, Stage
+from actors.queue.state.log import QueueLog
+from actors.queue.state.stage import Stage
 from actors.queue.state.staged import CommittedVersions
 from actors.queue.state.subscriptions import Ledger
 from actors.queue.structures.ranges import RangeSet
@@ -62,8 +66,8 @@ SCHEDULES_VERSION = 6
 """Of one whose map has schedules, with all of these or without."""
 LEVELS_VERSION = 7
 """Of one that has a queue with levels, with all of these or without."""
-DELAYED_VERSION = IDS_VERSION = LAST_VERSION = 8
-"""Of one that has an exchange at which messages wait, or a queue that remembers ids, with all of these or without."""
+DELAYED_VERSION = CALENDAR_VERSION = IDS_VERSION = LAST_VERSION = 8
+"""Of one that has an exchange at which messages wait, a queue with a calendar, or one that remembers ids, with all of these or without."""
 READABLE = frozenset(range(1, LAST_VERSION + 1))
 """Versions that this program can begin with."""
 
@@ -142,6 +146,8 @@ def encoded(snapshot: Snapshot) -> Iterator[bytes]:
         version = LEVELS_VERSION
     if any(queue.log.accepted is not None or queue.log.staged_ids for queue in queues):
         version = IDS_VERSION
+    if any(queue.log.calendar is not None for queue in queues):
+        version = CALENDAR_VERSION
     if exchanged and any(map(is_delayed, snapshot.definitions.exchanges.values())):
         version = DELAYED_VERSION
     head = _map(
@@ -202,6 +208,7 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
     producers, temporary = list(log.producers.items()), list(log.temporary.items())
     returns = log.returns.frozen()
     delayed, retries = log.delayed.copy(), log.retries.rows()
+    calendar = None if log.calendar is None else log.calendar.rows()
     ledgers = [
         (ledger.facts(), ledger.all_segments(), ledger.opened_us, ledger.left_us) for ledger in log.ledgers.values()
     ]
@@ -221,7 +228,7 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         ("total_moved", pack(log.total_moved)),
         ("total_dropped", pack(log.total_dropped)),
         ("deleted", pack([log.deleted_epoch, log.deleted_position])),
-        rest=7 + bool(retries) + leveled + bool(ids) + bool(staged_ids),
+        rest=7 + bool(retries) + leveled + bool(ids) + bool(staged_ids) + (calendar is not None),
     )
     yield from _ranges(packer, "acknowledged", acknowledged)
     if leveled:
@@ -229,6 +236,7 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         for number, stored, ranges in levels:
             yield _array_header(packer, 3) + pack(number) + pack(stored)
             yield from _bin(ranges)
+    yield from _calendar(packer, calendar)
     yield from _rows(packer, "producers", producers)
     yield from _rows(packer, "temporary", temporary)
     yield pack("returns") + _array_header(packer, sum(_count(ranges) for _, ranges in returns))
@@ -258,6 +266,16 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         yield pack("staged_ids") + _array_header(packer, len(staged_ids))
         for at, found in staged_ids:
             yield pack((at, array("q", found).tobytes(), b"".join(found.values())))
+
+
+def _calendar(packer: msgpack.Packer, calendar: list[tuple[tuple[int, ...], FrozenRanges]] | None) -> Iterator[bytes]:
+    """The streams of a queue's calendar, where it has one."""
+    pack = packer.pack
+    if calendar is not None:
+        yield pack("calendar") + _array_header(packer, len(calendar))
+        for slot, ranges in calendar:
+            yield _array_header(packer, 2) + pack(slot)
+            yield from _bin(ranges)
 
 
 def _entries(packer: msgpack.Packer, sections: Sections) -> Iterator[bytes]:
@@ -290,6 +308,9 @@ def _stored(fields: dict[str, Any], table: Callable[[int, int | None], EntryTabl
         )
     else:
         log.acknowledged = _unpack_ranges(fields["acknowledged"])
+    if "calendar" in fields:
+        log.calendar = Calendar()
+        log.calendar.restore((slot, _unpack_ranges(gone)) for slot, gone in fields["calendar"])
     log.producers = OrderedDict((name, number) for name, number in fields["producers"])
     log.temporary = OrderedDict((name, number) for name, number in fields.get("temporary", ()))
     for start, stop, failures in fields["returns"]:

@@ -209,7 +209,7 @@ class Storage(DurableMap, DurableDefinitions, EventsWithEntries):
             if type(event) is MessagesAcknowledged:
                 self._gathered.add(number, event)
                 return 0
-            if type(event) is MessagesAdded:
+            if isinstance(event, MessagesAdded):
                 self._check_pending()
                 parts, newer, stream = codec.encode_added(event), codec.is_newer(event), number + event.priority
                 self._tables[number].appended = len(parts[0]) + event.batch.nbytes
@@ -248,7 +248,7 @@ class Storage(DurableMap, DurableDefinitions, EventsWithEntries):
             lsn = self.record(number, event)
         else:
             lsn = self._record_together(encode_all(events, version))
-            if version is not None or any(type(event) is not MessagesAdded for event in events.values()):
+            if version is not None or not all(isinstance(event, MessagesAdded) for event in events.values()):
                 self._checkpoints.schedule()
         contents.apply(events, version, lsn)
         return lsn

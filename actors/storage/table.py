@@ -7,6 +7,7 @@ from weakref import WeakValueDictionary
 
 from actors.errors import QueueGoneError, StorageError
 from actors.queue.state.entries import Extent
+from actors.storage.calendar_streams import CalendarStreams
 from actors.storage.codec import decode_added
 from actors.storage.entry_cache import JournalEntry
 from actors.storage.failures import storage_error
@@ -44,6 +45,7 @@ class JournalEntryTable:
         deleted: whether the queue is gone, and with it what it held.
         appended: bytes of the payload of the record that was appended last for this queue, which ``add`` is about.
         shared: where that record is, and the queues that it gives these messages to, ascending; None where this one alone gets them.
+        calendar: what the queue's calendar has in the journal.
     """
 
     __slots__ = (
@@ -54,6 +56,7 @@ class JournalEntryTable:
         "_large",
         "_lost",
         "appended",
+        "calendar",
         "deleted",
         "overhead",
         "replaying",
@@ -75,6 +78,7 @@ class JournalEntryTable:
         self.deleted = False
         self.appended = 0
         self.shared: tuple[RecordPlace, Sequence[int]] | None = None
+        self.calendar: CalendarStreams | None = None
         self._journal = journal
         self.stream = stream
         self._cache = cache
@@ -83,6 +87,10 @@ class JournalEntryTable:
         self._failed = failed
         self._lost = lost
         self._entries: WeakValueDictionary[int, JournalEntry] = WeakValueDictionary()
+
+    def keep_calendar(self, new_stream: Callable[[], int]) -> None:
+        """What waits long for its time may wait in streams of their own, of which ``new_stream`` gives the queue another."""
+        self.calendar = CalendarStreams(self.stream, self._journal, new_stream, self._unreadable)
 
     def add(self, event: MessagesAdded, number: int) -> int:
         """See ``EntryTable``; the event has been appended to the journal already."""

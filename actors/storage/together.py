@@ -57,8 +57,11 @@ class Encoded(NamedTuple):
         return journal.append(self.kind, [self.other], lazy=lazy)
 
 
-def tell_tables(encoded: Encoded, table_of: Callable[[int], JournalEntryTable], journal: Journal) -> None:
-    """Have the queues' tables, each found by its stream, know what was appended for them, before their logs have it."""
+def tell_tables(encoded: Encoded, table_of: Callable[[int], JournalEntryTable | None], journal: Journal) -> None:
+    """Have the queues' tables, each found by its stream, know what was appended for them, before their logs have it.
+
+    What waits in a calendar is in no table.
+    """
     holders: dict[int, list[tuple[int, int]]] = {}
     for stream, first, _, part in encoded.held:
         holders.setdefault(part, []).append((stream, first))
@@ -68,8 +71,9 @@ def tell_tables(encoded: Encoded, table_of: Callable[[int], JournalEntryTable], 
         alike = sorted(stream for stream, _ in held)
         for stream in alike:
             table = table_of(stream)
-            table.appended = size
-            table.shared = None if place is None else (place, alike)
+            if table is not None:
+                table.appended = size
+                table.shared = None if place is None else (place, alike)
 
 
 def encode_one(number: int, event: Event) -> Encoded:

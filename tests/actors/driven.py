@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 from actors.batch import MessageBatch
 from actors.queue import queue_state
 from actors.queue.operations.browsing import describe
-from actors.queue.operations.receiving import purge_step
+from actors.queue.operations.purging import purge_step
 from actors.queue.state.leveled_memory import log_in_memory
 from actors.queue.state.log import QueueLog
 from actors.queue.state.subscriptions import pieces

@@ -249,6 +249,36 @@ async def test_a_transient_exchange_is_forgotten_with_what_waits_there(folder: P
 
 
 @durable
+async def test_long_waits_are_in_the_calendar_of_their_place_and_go_in_their_order_through_restarts(
+    folder: Path,
+) -> None:
+    bench = Waiting(folder)
+    await bench.made(a="k")
+    sender = await client(bench, "x")
+    for payload, seconds in ((b"hours", 7_200), (b"minutes", 600), (b"soon", 30), (b"later", 660)):
+        sender.send(waiting(payload, 1_000 * seconds))
+    await bench.settled()
+    assert (sender.confirmed[-1], bench.waits) == (4, 4)
+    await bench.passed(31.0)
+    assert bench.holds("a") == [[b"soon"]]
+    await bench.settled()
+    await bench.die()
+    bench = Waiting(folder)
+    for due, payload in ((600, b"minutes"), (660, b"later"), (7_200, b"hours")):
+        before, loop = bench.holds("a")[0], asyncio.get_running_loop()
+        # It comes nearer by records, each on the disk before the next.
+        while loop.time() < due - 1.0:
+            await bench.passed(min(20.0, due - 1.0 - loop.time()))
+            await bench.settled()
+        assert bench.holds("a") == [before], "not before its time"
+        await bench.passed(1.1)
+        await bench.settled()
+        assert bench.holds("a") == [[*before, payload]]
+    assert bench.waits == 0
+    await bench.close()
+
+
+@durable
 async def test_where_the_time_of_day_goes_back_a_message_waits_no_longer_than_it_was_to(folder: Path) -> None:
     bench = Waiting(folder)
     await bench.made(a="k")

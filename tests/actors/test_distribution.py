@@ -156,8 +156,9 @@ async def test_a_queue_that_was_deleted_is_passed_over(folder: Path) -> None:
 @durable
 async def test_what_cannot_be_changes_nothing_for_any_queue(folder: Path) -> None:
     bench = StoredQueues(folder)
-    for name in "ab":
-        bench.queues.get_or_create(name)
+    bench.queues.get_or_create("a")
+    # Where all is in the order in which it was sent, what waits is in memory.
+    bench.queues.declare("b", QueueSettings(exclusive=True))
     before = bench.storage._journal.next_lsn
     store = bench.queues.distributor.store
     with pytest.raises(InvalidRequestError, match="a delay of"):

@@ -443,7 +443,8 @@ async def test_behind_what_cannot_be_stored_nothing_of_its_sender_is_and_all_of_
     await bound(bench, "x", "topic", left="l.*", right="r.*")
     publisher = await client(bench, "x", None, "p")
     other = await client(bench, "x", None, "q")
-    with mock.patch("actors.queue.operations.sending.MAX_DELAYED", 0):
+    in_memory = {"MAX_DELAYED": 0, "keeps_calendar": lambda _: False}
+    with mock.patch.multiple("actors.queue.operations.sending", **in_memory):
         publisher.send(keyed(b"l.0"))
         publisher.send(keyed(b"l.1", b"r.2"), delay=5.0)
         publisher.send(keyed(b"l.3", b"r.4"))

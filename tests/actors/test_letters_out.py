@@ -418,11 +418,11 @@ async def test_those_of_a_queue_that_fails_and_begins_anew_leave_once(folder: Pa
     assert state is not None
     tick, failed = type(state).tick, []
 
-    def fails_once(core: QueueState, now: float) -> None:
+    def fails_once(core: QueueState, now: float, wall_us: int | None = None) -> None:
         if core is state and not failed:
             failed.append(now)
             raise RuntimeError("a defect")
-        tick(core, now)
+        tick(core, now, wall_us)
 
     with mock.patch.object(type(state), "tick", fails_once):
         await elapse(DEAD_LETTER_TIMEOUT + 1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, QueueLimitError
-from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from actors.limits import MAX_DELAY_SECONDS, MAX_TTL_SECONDS
 from actors.queue.operations import receiving, sending
 from actors.queue.state import log as log_module
 from actors.queue.state.log import QueueLog
@@ -90,7 +90,7 @@ def test_batches_with_different_delays_or_times_to_live_are_not_stored_as_one() 
     ("delay", "ttl"),
     [
         (-1.0, None),
-        (MAX_VISIBILITY_SECONDS + 1, None),
+        (MAX_DELAY_SECONDS + 1, None),
         (float("nan"), None),
         (None, -1.0),
         (None, MAX_TTL_SECONDS + 1),

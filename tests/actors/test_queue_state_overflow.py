@@ -6,6 +6,7 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import SequenceGapError
+from actors.queue.operations.delivering import facts_of
 from actors.queue.vocabulary.events import Event
 from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, QueueSettings
 from tests.actors.driven import Confirm, Deliver, GrantCapacity, QueueState, replayed
@@ -315,6 +316,6 @@ def test_a_pause_goes_on_when_the_queue_begins_anew() -> None:
 def test_a_subscription_is_told_that_nothing_comes_in_while_senders_pause() -> None:
     queue = blocking()
     queue.pause_senders("why")
-    assert queue.facts(0.0)["full"]
+    assert facts_of(queue, 0.0)["full"]
     queue.pause_senders(None)
-    assert not queue.facts(0.0)["full"]
+    assert not facts_of(queue, 0.0)["full"]

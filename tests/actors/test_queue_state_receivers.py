@@ -12,7 +12,7 @@ import pytest
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError
 from actors.queue.state.entries import MemoryEntryTable
-from actors.queue.vocabulary import settings as limits
+from actors.queue.vocabulary.budgets import DISPATCH_BUDGET
 from tests.actors.driven import Deliver, QueueState
 from tests.actors.receiving import LARGE, delivered, queue_with, receive, store
 
@@ -113,15 +113,13 @@ def test_cancelled_demand_is_gone_and_what_is_held_stays() -> None:
 
 
 def test_deliveries_beyond_the_budget_go_on_with_the_next_tick() -> None:
-    queue = queue_with(*[1] * (limits.DISPATCH_BUDGET + 10))
-    assert len(receive(queue, "r", LARGE, 5.0)) == limits.DISPATCH_BUDGET
+    queue = queue_with(*[1] * (DISPATCH_BUDGET + 10))
+    assert len(receive(queue, "r", LARGE, 5.0)) == DISPATCH_BUDGET
     assert queue.next_deadline() == 5.0
     store(queue, 1)
     assert delivered(queue) == [], "what comes meanwhile waits for its turn"
     queue.tick(5.0)
-    assert [numbers.start for _, numbers in delivered(queue)] == list(
-        range(limits.DISPATCH_BUDGET, limits.DISPATCH_BUDGET + 11)
-    )
+    assert [numbers.start for _, numbers in delivered(queue)] == list(range(DISPATCH_BUDGET, DISPATCH_BUDGET + 11))
     assert queue.next_deadline() == 15.0
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.limits import MAX_TTL_SECONDS
-from actors.queue.operations import dispatch
+from actors.queue.operations import heads
 from actors.queue.operations.dead_letters import packed_facts, with_facts
 from actors.queue.state.entries import Entry, MemoryEntryTable
 from actors.queue.state.log import QueueLog
@@ -233,7 +233,7 @@ def test_a_waiting_reservation_that_wants_only_newer_messages_does_not_keep_the_
 
 
 def test_a_large_expired_backlog_is_dropped_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "EXPIRY_BUDGET", 3)
+    monkeypatch.setattr(heads, "EXPIRY_BUDGET", 3)
     q = Ticking()
     for _ in range(8):
         q.send(1, ttl=5.0)
@@ -248,7 +248,7 @@ def test_a_large_expired_backlog_is_dropped_in_portions(monkeypatch: pytest.Monk
 
 
 def test_a_portion_of_what_is_expired_is_no_larger_for_many_receivers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "EXPIRY_BUDGET", 3)
+    monkeypatch.setattr(heads, "EXPIRY_BUDGET", 3)
     q = Ticking()
     names = ("r", "two", "three", "four")
     for name in names[1:]:

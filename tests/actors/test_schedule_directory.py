@@ -178,7 +178,7 @@ async def test_one_that_a_rejecting_queue_can_never_take_is_tried_once_a_minute_
 
 @both
 async def test_a_queue_that_has_no_room_for_another_delay_has_it_wait(bench: Schedules) -> None:
-    bench.queues.declare("late", QueueSettings(delay=5.0))
+    bench.queues.declare("late", QueueSettings(delay=5.0, exclusive=True))
     bench.declare("every 10s", queue="late")
     with mock.patch("actors.queue.operations.sending.MAX_DELAYED", 0):
         await bench.passes(11)

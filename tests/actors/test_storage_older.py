@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.queue.state.log import Stage
+from actors.queue.state.stage import Stage
 from actors.storage import Storage, verify_storage
 
 RECORDED = """

@@ -136,6 +136,11 @@ class QueuesProgram(StoreProgram):
 
     # --- what a start finds
 
+    @property
+    def exchanges(self) -> Exchanges:
+        """As the directory of exchanges has them, which this stands for."""
+        return self._exchanges
+
     def _recovered(self, storage: Storage) -> None:
         model, stop = self._found.copy(), storage._journal.next_lsn
         unsure: dict[int, set[int]] = {}
@@ -157,7 +162,7 @@ class QueuesProgram(StoreProgram):
         self._exchanges = Exchanges(self._is_durable, definitions=storage.definitions)
         forgotten = sum(queue.transient for queue in storage.queues)
         self.seen["transient queue that was forgotten"] += forgotten
-        found_queues(storage, self, {}, lambda _: KEPT)  # type: ignore[arg-type]  # for `queue_deleted` alone
+        found_queues(storage, self, {}, lambda _: KEPT)  # type: ignore[arg-type]  # for `queue_deleted` and its exchanges alone
         if left := [queue.name for queue in storage.queues if queue.transient]:
             raise HistoryError(f"transient queues that a start has not forgotten: {left}")
         if forgotten:

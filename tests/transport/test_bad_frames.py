@@ -73,7 +73,7 @@ SENDS: dict[str, tuple[bytes, str]] = {
     "more than granted": (encoded(Send(0, None, MessageBatch.from_payloads([b""] * 200_000))), "demand-exceeded"),
     "an unknown property": (encoded(Send(0, {"ttl": 1}, BATCH)), "protocol-error"),
     "a property of the wrong type": (encoded(Send(0, {"ttl_ms": "1"}, BATCH)), "protocol-error"),
-    "a delay of more than 12 hours": (encoded(Send(0, {"delay_ms": 43_200_001}, BATCH)), "protocol-error"),
+    "a delay of more than 366 days": (encoded(Send(0, {"delay_ms": 31_622_400_001}, BATCH)), "protocol-error"),
     "less than no time to live": (encoded(Send(0, {"ttl_ms": -1}, BATCH)), "protocol-error"),
     "no message": (frame_bytes([17, 0, None, 0, 0, False, None, None], b"\x00" * 4), "protocol-error"),
     # A number that was not granted is refused before anything is looked at; one that was, for what is behind it.

@@ -163,7 +163,7 @@ def test_brackets_in_a_help_are_shown() -> None:
         (["queue", "peek", "q", "--from", "9" * 5000], "is neither oldest nor newest, nor a message's number"),
         (["queue", "peek", "q", "--count", "-" + "9" * 400], "the least there can be"),
         (["send", "--queue", "q", "--delay", "soon"], "is no duration"),
-        (["send", "--queue", "q", "--delay", "13h"], "12 hours"),
+        (["send", "--queue", "q", "--delay", "367d"], "366 days"),
         (["send", "--queue", "q", "--ttl", "3661d"], "ten years"),
         (["receive", "--queue", "q", "--max-in-flight", "0"], "--max-in-flight"),
         (["receive", "--queue", "", "--count", "1"], "outside 1-255"),

@@ -43,6 +43,10 @@ class Declarations(Asking):
         settings = self._services.queues.settings
         return {"max_staged_messages": settings.max_staged_messages, "max_staged_bytes": settings.max_staged_bytes}
 
+    def delay_until(self, time: float) -> float:
+        """Seconds from now until a time of day, seconds since the epoch; 0 where that is past."""
+        return self._services.queues.distributor.delay_until(time)
+
     def find_queue(self, queue: str) -> FoundQueue:
         """A queue that is there, as it stands; it takes any right on it, and nothing is made.
 

@@ -26,7 +26,7 @@ from transport.wire.exchange_named import NEXT_SEQUENCE, read_target
 from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.queue_named import EXISTING_QUEUE
 from transport.wire.shown import shown
-from transport.wire.timing import MAX_PRIORITY_OPTION, Timing
+from transport.wire.timing import MAX_PRIORITY_OPTION, NO_TIMING, Timing
 from transport.wire.transaction_options import read_stage, read_transaction
 
 logger = logging.getLogger("penstock.broker")
@@ -45,6 +45,7 @@ class SendingPort(Port):
         temporary = hello.options.get("temporary", False)
         if type(temporary) is not bool:
             raise RemoteProtocolError(f"HELLO: temporary is {wire.brief(temporary)}, not true or false")
+        self._until = operations.delay_until
         self.actor = self._attached(operations, hello, temporary)
 
     def _attached(self, operations: Operations, hello: wire.Hello, temporary: bool) -> LoopActorRef[Any]:
@@ -65,7 +66,8 @@ class SendingPort(Port):
         batch, actor = frame.batch, self.actor
         if batch.nbytes > MAX_BODY_BYTES:
             raise FrameTooLargeError(batch.nbytes, MAX_BODY_BYTES, what="SEND body")
-        timing = Timing.from_properties(frame.properties)
+        properties = frame.properties
+        timing = Timing.from_properties(properties, self._until) if properties else NO_TIMING
         actor.deliver(OfferBatch(frame.sequence, batch, timing.delay, timing.ttl, actor, timing.priority or 0))
 
     def _asked(self, actor: LoopActorRef[Any], frame: wire.Frame) -> None:

@@ -175,7 +175,8 @@ def _batches(read: list[tuple[Message, Timing, int]]) -> Iterator[Piece]:
     for (timing, _), run in groupby(read, lambda each: (each[1], each[0].id is None)):
         items = list(run)
         batch = MessageBatch.from_messages([message for message, _, _ in items])
-        element: Sendable = batch if timing == NO_TIMING else Timed(batch, timing.delay, timing.ttl, timing.priority)
+        times = timing.delay, timing.ttl, timing.priority, timing.deliver_at
+        element: Sendable = batch if timing == NO_TIMING else Timed(batch, *times)
         yield Piece(element, len(items), sum(size for _, _, size in items), len(batch.payloads.data))
 
 

@@ -108,6 +108,18 @@ def _time(text: str | None) -> str | None:
     return text
 
 
+def _at(text: str | None) -> str | None:
+    """Typer callback: a text that is a time."""
+    from transport.wire.timing import parse_time  # noqa: PLC0415 - where one is given
+
+    if text is not None:
+        try:
+            parse_time(text)
+        except ImpossibleTimeError as error:
+            raise typer.BadParameter(str(error)) from None
+    return text
+
+
 @verb_command(VERB, inputs="files")
 async def send(
     queue: QueueOrNone = None,
@@ -131,6 +143,12 @@ async def send(
     delay: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="How long until they can be received, such as 90s.", callback=_time),
+    ] = None,
+    deliver_at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN", help="From when they can be received, such as 2027-03-01T09:00:00Z.", callback=_at
+        ),
     ] = None,
     ttl: Annotated[
         str | None, typer.Option(metavar="TIME", help="After how long they are of no use.", callback=_time)
@@ -180,6 +198,7 @@ async def send(
             reconnect=Backoff(give_up_after=connect_timeout),
             access=access,
             delay=_seconds(delay),
+            deliver_at=_moment(deliver_at),
             ttl=_seconds(ttl),
             priority=priority,
             create=not no_create,
@@ -187,7 +206,9 @@ async def send(
             **target.options(),
         )
     except ImpossibleTimeError as error:
-        wrong = "--ttl" if str(error).startswith("ttl") else "--delay"
+        wrong = next(
+            (f"--{name}" for name in ("ttl", "deliver-at") if str(error).startswith(name.replace("-", "_"))), "--delay"
+        )
         raise typer.BadParameter(str(error), param_hint=wrong) from None
     stopped_by: list[Signals] = []
 
@@ -261,6 +282,12 @@ def _seconds(text: str | None) -> float | None:
     from transport.config.units import parse_duration  # noqa: PLC0415 - as above
 
     return None if text is None else parse_duration(text)
+
+
+def _moment(text: str | None) -> float | None:
+    from transport.wire.timing import parse_time  # noqa: PLC0415 - as above
+
+    return None if text is None else parse_time(text)
 
 
 def _summary(window: Window, target: Target, address: str, seconds: float, left: str) -> str:

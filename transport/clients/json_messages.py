@@ -18,7 +18,7 @@ from transport.clients.sender_batches import MAX_BATCH_BYTES, check_deduplicatio
 from transport.config.units import parse_duration
 from transport.errors import ImpossibleTimeError, LocalProtocolError
 from transport.wire.amqp_headers import told_headers
-from transport.wire.timing import NO_TIMING, Timing
+from transport.wire.timing import NO_TIMING, Timing, parse_time
 
 MUCH_LONGER: Final = 2
 """A text that takes more than so many times its bytes is written in base64: of control characters each takes six."""
@@ -32,6 +32,7 @@ TAKEN: Final = frozenset(
         "headers",
         "id",
         "delay",
+        "deliver_at",
         "ttl",
         "priority",
         "group",
@@ -39,7 +40,7 @@ TAKEN: Final = frozenset(
     }
 )
 """What a message is made of."""
-TIMES: Final = frozenset({"delay", "ttl", "priority"})
+TIMES: Final = frozenset({"delay", "ttl", "priority", "deliver_at"})
 """Of that, what holds for its batch."""
 TOLD: Final = frozenset(
     {"queue", "number", "deliveries", "possibly_replayed", "enqueued", "receipt", "exchange", "routing_key"}
@@ -204,7 +205,9 @@ def _timing(found: dict[str, Any]) -> Timing:
     if not TIMES & found.keys():
         return NO_TIMING
     try:
-        return Timing(_seconds(found.get("delay")), _seconds(found.get("ttl")), found.get("priority"))
+        at = found.get("deliver_at")
+        at = parse_time(at) if isinstance(at, str) else at
+        return Timing(_seconds(found.get("delay")), _seconds(found.get("ttl")), found.get("priority"), at)
     except (ImpossibleTimeError, LocalProtocolError) as error:
         raise ValueError(str(error)) from None
 

@@ -25,6 +25,8 @@ from transport.errors import LocalProtocolError
 from transport.security.access import Access
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from transport.clients.tracing import Tracing
 
 T = TypeVar("T")
@@ -46,6 +48,7 @@ def send(
     timeout: float | None = None,
     access: Access | None = None,
     tracing: Tracing | None = None,
+    deliver_at: float | datetime | None = None,
 ) -> SendSummary:
     """Sends messages to a queue, and returns when all of them are confirmed, and so stored: ``send(address, "orders", [b"a", b"b"])``.
 
@@ -54,13 +57,14 @@ def send(
         queue: the queue's name.
         messages: bytes, `Message`, `MessageBatch`, or one of them `Timed`. What is no list or tuple is gone through in a thread of its
             own, as its messages are wanted, and may block.
-        delay: seconds until they can be received, at most 12 hours; None for what the queue declares.
+        delay: seconds until they can be received, at most 366 days; None for what the queue declares.
         ttl: seconds after which they are of no use, at most 3660 days, 0 for at once or never; None likewise.
         client_id: the producer's name, under which the broker recognizes what is sent again; random by default.
         timeout: seconds for all of it; None to wait for a queue that is full for as long as that lasts. An iterable that blocks cannot be
             interrupted: it is waited for beyond that, until it has come back.
         access: who this is, and whether TLS is spoken; None for what the environment says.
         tracing: a `Tracing`, as of `Sender`.
+        deliver_at: in the place of a delay, from when they can be received; as of `Sender`.
 
     Raises:
         TransportError: as of `Sender`: no broker for a minute (`ConnectionLostError`), a queue that rejects (`QueueFullError`) ...
@@ -70,7 +74,16 @@ def send(
     _refuse_to_block_a_loop("send()", "await Source.from_iterable(messages).to(Sender(addresses, queue=queue)).run()")
     if isinstance(messages, bytes | bytearray | memoryview | str):
         raise LocalProtocolError(f"send: messages is one {type(messages).__name__}; give a list of them: [message]")
-    sender = Sender(addresses, queue=queue, delay=delay, ttl=ttl, client_id=client_id, access=access, tracing=tracing)
+    sender = Sender(
+        addresses,
+        queue=queue,
+        delay=delay,
+        deliver_at=deliver_at,
+        ttl=ttl,
+        client_id=client_id,
+        access=access,
+        tracing=tracing,
+    )
     at_hand = isinstance(messages, list | tuple)
     # Whether there are more is seen by asking: one that blocks is asked one ahead, or its end would not be seen where the queue is full.
     source = Source.from_iterable(messages) if at_hand else Source.from_blocking_iterable(messages).buffer(1)

@@ -22,6 +22,8 @@ from transport.wire.names import check_name
 from transport.wire.timing import Timing
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from transport.clients.sender_session import ReturnedMessage
     from transport.clients.tracing import Tracing
     from transport.clients.waiting import OnWait
@@ -83,8 +85,10 @@ class Sender:
         max_batch_bytes: payload bytes in one batch at most, one message at least.
         max_in_flight: messages sent and not confirmed at most.
         reconnect: how to come back after a broken connection, and when to give up.
-        delay: seconds until what is sent can be received, at most 12 hours; None for what the queue declares. A `Timed` element
+        delay: seconds until what is sent can be received, at most 366 days; None for what the queue declares. A `Timed` element
             has its own.
+        deliver_at: in the place of a delay, from when what is sent can be received, by the broker's clock: seconds since the epoch, or a
+            datetime with a zone. What is past is at once.
         ttl: seconds after which it is of no use, at most 3660 days, 0 for at once or never; None likewise.
         priority: of messages that say none (`Message.priority`, `Timed.priority`), 0 to 255. In a queue with ``max_priority`` what has a
             higher one is received first; elsewhere it makes no difference. None for 0.
@@ -127,6 +131,7 @@ class Sender:
         tracing: Tracing | None = None,
         priority: int | None = None,
         group: str | None = None,
+        deliver_at: float | datetime | None = None,
     ) -> None:
         if on_rejected not in (FAIL, DROP):
             raise LocalProtocolError(f"on_rejected is {on_rejected!r:.40}, not {FAIL!r} or {DROP!r}")
@@ -148,7 +153,7 @@ class Sender:
         self.max_batch_bytes = max_batch_bytes
         self.max_in_flight = max_in_flight
         self.reconnect = reconnect or Backoff()
-        self.timing = Timing(delay, ttl, priority)
+        self.timing = Timing(delay, ttl, priority, deliver_at)
         self.group = None if group is None else check_group(group)
         self.credentials = Credentials(access)
         self.creates_queue = create

@@ -119,7 +119,7 @@ class BatchBuilder:
         if isinstance(element, Timed):
             timing, plain = element.timing.or_else(timing), element.element
         if isinstance(plain, Message) and plain.priority is not None:
-            timing = Timing(timing.delay, timing.ttl, plain.priority)
+            timing = timing.with_priority(plain.priority)
         if timing.priority != self._own_timing.priority and self.max_priority:
             timing = self._leveled(timing)
         if timing != self._timing:
@@ -204,7 +204,7 @@ class BatchBuilder:
     def _change_timing(self, timing: Timing) -> None:
         """What comes next has another timing than the open batch, so it begins a batch of its own, or goes on in one."""
         before = self._timing
-        if self.max_priority and (timing.delay, timing.ttl) == (before.delay, before.ttl):
+        if self.max_priority and timing.apart_from_priority() == before.apart_from_priority():
             self._park(before)
             if self._parked_bytes >= MOST_BESIDE * self._max_bytes:
                 self.seal()
@@ -221,7 +221,7 @@ class BatchBuilder:
         """The same with one priority for all that are of one level: what nobody has said is 0. They keep their order so."""
         own, most = self._own_timing.priority, self.max_priority
         level = min(timing.priority or 0, most)
-        return Timing(timing.delay, timing.ttl, own if level == min(own or 0, most) else level)
+        return timing.with_priority(own if level == min(own or 0, most) else level)
 
     def _append(self, batch: MessageBatch) -> None:
         for part in fit_frames(batch):

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from actors.limits import MAX_PRIORITY, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from actors.limits import MAX_DELAY_SECONDS, MAX_PRIORITY, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from transport.errors import ImpossibleTimeError, LocalProtocolError, RemoteProtocolError
 from transport.wire.messages import Options, brief
 
-MAX_DELAY_MS = round(MAX_VISIBILITY_SECONDS * 1000)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_DELAY_MS = round(MAX_DELAY_SECONDS * 1000)
+MAX_DELIVER_AT_MS = 2**53
 MAX_TTL_MS = round(MAX_TTL_SECONDS * 1000)
 TWELVE_HOURS = f"0 to {MAX_VISIBILITY_SECONDS:.0f} (12 hours)"
+A_YEAR = f"0 to {MAX_DELAY_SECONDS:.0f} (366 days)"
 TEN_YEARS = f"0 to {MAX_TTL_SECONDS:.0f} (3660 days, ten years)"
-DELAY, TTL, PRIORITY = "delay_ms", "ttl_ms", "priority"
+DELAY, TTL, PRIORITY, DELIVER_AT = "delay_ms", "ttl_ms", "priority", "deliver_at_ms"
 """The properties of SEND, by their names on the wire."""
 MAX_PRIORITY_OPTION = "max_priority"
 """In WELCOME to a sender: the highest priority that makes a difference where it sends. Without it none does."""
@@ -78,65 +84,97 @@ class Timing:
     """What a batch says about its turn; whole milliseconds arrive, and of what is more than nothing at least one.
 
     Attributes:
-        delay: seconds until its messages can be received, at most 12 hours; None for what the queue declares.
+        delay: seconds until its messages can be received, at most 366 days; None for what the queue declares.
         ttl: seconds after which they are of no use to anybody, at most ten years (3660 days); None for what the queue declares. With 0 they
             go to who can receive them as they come, or expire.
         priority: before what has a lower one they are received, where the queue has priorities (``max_priority``); None for 0.
+        deliver_at: in the place of a delay, the time from which its messages can be received, by the broker's clock: seconds since the
+            epoch, or a datetime with a zone, which is kept as these. What is past is at once.
 
     Raises:
-        ImpossibleTimeError: a time that is no number or out of its range.
+        ImpossibleTimeError: a time that is no number or out of its range, or both a delay and a time.
         LocalProtocolError: a priority that cannot be.
     """
 
     delay: float | None = None
     ttl: float | None = None
     priority: int | None = None
+    deliver_at: float | datetime | None = None
 
     def __post_init__(self) -> None:
-        _check("delay", self.delay, MAX_VISIBILITY_SECONDS, TWELVE_HOURS)
+        _check("delay", self.delay, MAX_DELAY_SECONDS, A_YEAR)
+        if self.deliver_at is not None:
+            object.__setattr__(self, "deliver_at", _posix_seconds(self.deliver_at))
+            if self.delay is not None:
+                raise ImpossibleTimeError("deliver_at and delay are both given; one of them says when")
         _check("ttl", self.ttl, MAX_TTL_SECONDS, TEN_YEARS)
         check_priority(self.priority)
 
     def or_else(self, other: Timing) -> Timing:
         """This timing, with what it leaves open as in ``other``."""
+        when = other if self.delay is None and self.deliver_at is None else self
         return Timing(
-            other.delay if self.delay is None else self.delay,
+            when.delay,
             other.ttl if self.ttl is None else self.ttl,
             other.priority if self.priority is None else self.priority,
+            when.deliver_at,
         )
+
+    def with_priority(self, priority: int | None) -> Timing:
+        """The same, with another priority."""
+        return Timing(self.delay, self.ttl, priority, self.deliver_at)
+
+    def apart_from_priority(self) -> tuple[object, ...]:
+        """All of it but the priority, to compare."""
+        return self.delay, self.ttl, self.deliver_at
+
+    def delay_by(self, clock: Callable[[float], float]) -> float | None:
+        """The delay; ``clock`` gives the one until a time, seconds since the epoch."""
+        return self.delay if self.deliver_at is None else clock(cast("float", self.deliver_at))
 
     def to_properties(self, *, priorities: bool = False) -> Options | None:
         """SEND's properties; None where it leaves everything open. They say a priority where the broker takes ``priorities``."""
         priority = self.priority if priorities else None
-        if self.delay is None and self.ttl is None and not priority:
+        if self.delay is None and self.ttl is None and self.deliver_at is None and not priority:
             return None
         properties: Options = {}
         if priority:
             properties[PRIORITY] = priority
         if self.delay is not None:
             properties[DELAY] = _milliseconds(self.delay)
+        if self.deliver_at is not None:
+            # Not before it.
+            properties[DELIVER_AT] = math.ceil(cast("float", self.deliver_at) * 1000)
         if self.ttl is not None:
             properties[TTL] = _milliseconds(self.ttl)
         return properties
 
     @classmethod
-    def from_properties(cls, properties: Options | None) -> Timing:
-        """What SEND's ``properties`` say.
+    def from_properties(cls, properties: Options | None, until: Callable[[float], float] | None = None) -> Timing:
+        """What SEND's ``properties`` say; where ``until`` gives the delay until a time, a time is said as a delay.
 
         Raises:
             RemoteProtocolError: an unknown property, or a value that is no integer or out of its range.
         """
         if not properties:
             return NO_TIMING
-        unknown = properties.keys() - {DELAY, TTL, PRIORITY}
+        unknown = properties.keys() - {DELAY, TTL, PRIORITY, DELIVER_AT}
         if unknown:
             raise RemoteProtocolError(
-                f"SEND has unknown properties {', '.join(map(brief, sorted(unknown)[:5]))}; there are {DELAY}, {TTL} and {PRIORITY}"
+                f"SEND has unknown properties {', '.join(map(brief, sorted(unknown)[:5]))}; there are {DELAY}, {TTL}, {PRIORITY} and "
+                f"{DELIVER_AT}"
             )
         delay_ms = _whole(DELAY, properties.get(DELAY), 0, MAX_DELAY_MS)
         ttl_ms = _whole(TTL, properties.get(TTL), 0, MAX_TTL_MS)
         priority = _whole(PRIORITY, properties.get(PRIORITY), 0, MAX_PRIORITY)
-        return cls(None if delay_ms is None else delay_ms / 1000, None if ttl_ms is None else ttl_ms / 1000, priority)
+        at_ms = _whole(DELIVER_AT, properties.get(DELIVER_AT), 0, MAX_DELIVER_AT_MS)
+        if at_ms is not None and delay_ms is not None:
+            raise RemoteProtocolError(f"SEND has both properties {DELAY} and {DELIVER_AT}; one of them says when")
+        at = _seconds(at_ms)
+        if at is not None and until is not None:
+            # One that is too long is the queue's to refuse, as of everybody's.
+            return cls(min(until(at), MAX_DELAY_SECONDS), _seconds(ttl_ms), priority)
+        return cls(_seconds(delay_ms), _seconds(ttl_ms), priority, at)
 
 
 NO_TIMING = Timing()
@@ -152,6 +190,7 @@ class Timed(Generic[E_co]):
         delay: seconds until it can be received; None for what the sender, then the queue, declares.
         ttl: seconds after which it is of no use; None likewise.
         priority: before what has a lower one it is received; None for what the sender declares, then 0.
+        deliver_at: in the place of a delay, from when it can be received: as of `Timing`.
 
     Raises:
         ImpossibleTimeError, LocalProtocolError: as `Timing`.
@@ -161,14 +200,50 @@ class Timed(Generic[E_co]):
     delay: float | None = None
     ttl: float | None = None
     priority: int | None = None
+    deliver_at: float | datetime | None = None
 
     def __post_init__(self) -> None:
-        Timing(self.delay, self.ttl, self.priority)
+        Timing(self.delay, self.ttl, self.priority, self.deliver_at)
 
     @property
     def timing(self) -> Timing:
         """All as one value."""
-        return Timing(self.delay, self.ttl, self.priority)
+        return Timing(self.delay, self.ttl, self.priority, self.deliver_at)
+
+
+def parse_time(text: str) -> float:
+    """A time as people write it, in seconds since the epoch: such seconds, or ``2027-03-01T09:00:00+01:00``, with a zone.
+
+    Raises:
+        ImpossibleTimeError: it is none, or has no zone.
+    """
+    try:
+        return _posix_seconds(float(text))
+    except ValueError:
+        pass
+    try:
+        return _posix_seconds(datetime.fromisoformat(text))
+    except ImpossibleTimeError:
+        raise
+    except ValueError:
+        raise ImpossibleTimeError(
+            f"{text!r:.60} is no time: write 2027-03-01T09:00:00+01:00, Z for UTC, or seconds since 1970"
+        ) from None
+
+
+def _posix_seconds(value: object) -> float:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ImpossibleTimeError(f"deliver_at is {value.isoformat()}, a time without a zone")
+        value = value.timestamp()
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise ImpossibleTimeError(f"deliver_at is {value!r:.60}, not seconds since 1970 or a datetime with a zone")
+    # What is long past is due now, as all that is past.
+    return min(max(0.0, float(value)), MAX_DELIVER_AT_MS / 1000)
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def _milliseconds(seconds: float) -> int:

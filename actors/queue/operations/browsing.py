@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError
+from actors.queue.operations.calendar import delayed_messages
 from actors.queue.operations.in_line import waits_in_line
 from actors.queue.state.entries import stored_entry
 from actors.queue.state.grouped_ready import GroupedReady
@@ -41,7 +42,7 @@ def describe(core: QueueCore, now: float, *, parties: bool = True) -> QueueStati
         ready=core.ready.messages,
         in_flight=core.leases.in_flight,
         reserved=log.reserved_messages,
-        delayed=core.ready.delayed.messages,
+        delayed=delayed_messages(core),
         demand_waiting=core.ring.demand,
         capacity_granted=core.capacity.messages + core.staged.capacity.messages,
         stored_messages=log.stored_messages,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from actors.queue.operations.calendar import delayed_messages
+
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.log import QueueLog
@@ -91,7 +93,7 @@ def figures_of(core: QueueCore) -> Figures:
         core.ready.messages,
         core.leases.in_flight,
         log.reserved_messages,
-        core.ready.delayed.messages,
+        delayed_messages(core),
         core.outbox.messages + (sum(map(len, core.parcels)) if core.parcels else 0),
         log.stored_messages,
         log.stored_bytes,

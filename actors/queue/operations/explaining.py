@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.queue.operations.calendar import delayed_messages
 from actors.queue.operations.group_dispatch import what_keeps
 from actors.queue.operations.in_line import waits_in_line
 from actors.queue.state.deduplication import held_by_ids
@@ -99,7 +100,7 @@ def _of_receiver(core: QueueCore, receiver: Receiver) -> Reason:
     others = (
         (core.leases.in_flight, "with receivers"),
         (log.reserved_messages, "reserved by subscriptions"),
-        (core.ready.delayed.messages, "waiting for a delay"),
+        (delayed_messages(core), "waiting for a delay"),
         (core.outbox.messages, "leaving for the dead-letter queue"),
     )
     where = ", ".join(f"{number:,} {what}" for number, what in others if number)

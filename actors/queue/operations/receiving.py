@@ -7,7 +7,6 @@ active consumer: reserving is taking messages out of turn.
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError, QueueLimitError
@@ -21,8 +20,8 @@ from actors.queue.state.receivers import Receiver
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
 from actors.queue.vocabulary import commands
-from actors.queue.vocabulary.budgets import PURGE_BUDGET, TIMER_BUDGET
-from actors.queue.vocabulary.events import MessagesAcknowledged, QueuePurged
+from actors.queue.vocabulary.budgets import TIMER_BUDGET
+from actors.queue.vocabulary.events import MessagesAcknowledged
 from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand, ReturnedForMore
 from actors.queue.vocabulary.replies import NothingHeld, ReceiverAttached
 from actors.queue.vocabulary.settings import MAX_DELAYED, MAX_EXPIRED_RANGES
@@ -223,27 +222,6 @@ def end_delays(core: QueueCore, now: float) -> None:
         core.log.delay_ended(span.entry.first)
         if core.log.retries:
             core.log.retries.forget(span.start, span.stop)
-
-
-def purge_step(core: QueueCore, below: int) -> int:
-    """Drop the first of what is ready or delayed with numbers less than ``below``; returns how many messages, 0 if there are none.
-
-    A backlog may be a million ranges, or one range of a million batches: each step is bounded by the batches that it touches.
-    """
-    ranges: list[Range] = []
-    left = PURGE_BUDGET
-    while left > 0 and (found := core.ready.oldest(below)) is not None:
-        start, stop = found
-        for extent in islice(core.log.table.extents(start, stop), left):
-            left -= 1
-            end = min(stop, extent.stop)
-        stop = end if left == 0 else stop
-        core.ready.drop(start, stop)
-        ranges.append((start, stop))
-    if ranges:
-        core.commit(QueuePurged(merged(sorted(ranges))))
-        core.grant()
-    return sum(stop - start for start, stop in ranges)
 
 
 def _late(receiver: Receiver, start: int, stop: int, held: Sequence[Range]) -> list[Range]:

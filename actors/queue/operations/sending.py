@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from actors.errors import (
     InvalidRequestError,
@@ -12,7 +12,8 @@ from actors.errors import (
     SequenceGapError,
     TransactionCommittedError,
 )
-from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS, time_text
+from actors.limits import MAX_DELAY_SECONDS, MAX_TTL_SECONDS, time_text
+from actors.queue.operations.calendar import keeps_calendar, schedule, waits_long
 from actors.queue.operations.deduplicating import check_ids, judge, judge_staged, numbered, tell_numbers, why_not
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over, in_record, let_go
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.operations.deduplicating import Runs
     from actors.queue.state.core import QueueCore
+    from actors.queue.state.feeder import Feeder
     from actors.queue.state.senders import Producers
     from actors.queue.vocabulary.commands import AttachSender, OfferBatch, RequestCapacity
     from actors.queue.vocabulary.replies import Connection
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.stages import StageKey
 
 
+WAITS: Final = "it waits in the calendar"
+"""In the place of why it is rejected, of what has no number before it is due."""
 NO_TIMING = "a message that is staged has no delay or time to live of its own: declare the queue with them"
 
 
@@ -136,7 +140,7 @@ def used_beside(core: QueueCore, connection: Connection, messages: int, size: in
         sender.capacity.use_beyond(sender.permits, messages, size)
 
 
-def store(core: QueueCore, now: float, wall_us: int) -> None:  # noqa: PLR0912 - each costs less than a call
+def store(core: QueueCore, now: float, wall_us: int) -> None:
     """Store what was accepted, in as few batches as it takes, confirm it, and deliver."""
     incoming = core.incoming
     if not incoming:
@@ -153,6 +157,7 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:  # noqa: PLR0912 -
     first = core.log.next_sequence
     numbers: dict[int, Runs] = {}
     refused = _store_groups(core, [item for item in incoming if item.new], now, wall_us, numbers)
+    incoming = incoming if core.feeder is None else _with_waiting(core.feeder, incoming)
     gone: set[Sender] = set()
     for item in incoming:
         if refused and item.sender in refused:
@@ -171,16 +176,33 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:  # noqa: PLR0912 -
         )
         first += item.new
         if item.rejected is not None:
-            if item.sender.stage is not None:
-                refuse_sender(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
-            elif lets_die(core, item.rejected):
-                refuse(core, item.batch, None, wall_us, item.level)
+            _without_number(core, item, first, now, wall_us)
     for sender, (_, error) in refused.items():
         refuse_sender(core, sender, error, now)
     dispatch(core, now)
     if core.drops:
         drop_over(core, now)
     core.grant()
+
+
+def _with_waiting(feeder: Feeder, incoming: list[Incoming]) -> list[Incoming]:
+    """What was accepted, of which that is not new to the queue's numbers which waits in the calendar."""
+    if not (waiting := feeder.came):
+        return incoming
+    feeder.came = set()
+    return [item._replace(new=0, rejected=WAITS) if id(item) in waiting else item for item in incoming]
+
+
+def _without_number(core: QueueCore, item: Incoming, first: int, now: float, wall_us: int) -> None:
+    """What was just told of something holds that is rejected, or waits in the calendar."""
+    assert item.rejected is not None
+    if item.rejected is WAITS:
+        sent = SentMessages(item.up_to, first, None, ((None, item.batch.count),))
+        core.effects[-1] = Tell(item.sender.connection, sent, core.last_event)
+    elif item.sender.stage is not None:
+        refuse_sender(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
+    elif lets_die(core, item.rejected):
+        refuse(core, item.batch, None, wall_us, item.level)
 
 
 def _store_groups(
@@ -231,6 +253,12 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
             first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level, ids_until_us=until_us
         )
         _store_dropping(core, added)
+        return
+    if delay_us and stage is None and waits_long(core, delay_us):
+        added = MessagesAdded(
+            first, batch, wall_us, known, 0, ttl_us, temporary=passing, priority=level, ids_until_us=until_us
+        )
+        schedule(core, added, delay_us, now, set(map(id, group)), told)
         return
     core.commit(
         MessagesAdded(
@@ -311,10 +339,8 @@ def timing_of(settings: QueueSettings, delay: float | None, ttl: float | None) -
     """
     if delay is None:
         delay = settings.delay
-    elif not 0 <= delay <= MAX_VISIBILITY_SECONDS:
-        raise InvalidRequestError(
-            f"a delay of {time_text(delay)} is not between 0 and {time_text(MAX_VISIBILITY_SECONDS)}"
-        )
+    elif not 0 <= delay <= MAX_DELAY_SECONDS:
+        raise InvalidRequestError(f"a delay of {time_text(delay)} is not between 0 and {time_text(MAX_DELAY_SECONDS)}")
     if ttl is None:
         ttl = settings.ttl
     elif not 0 <= ttl <= MAX_TTL_SECONDS:
@@ -334,7 +360,7 @@ def _why_not(
     Raises:
         QueueLimitError: there is no room for its delay, and the queue does not reject.
     """
-    if delayed and not known and core.delayed_batches() >= MAX_DELAYED:
+    if delayed and not known and core.delayed_batches() >= MAX_DELAYED and not keeps_calendar(core):
         # Its sender could not be made to wait: what it was granted it was granted before anybody knew of a delay.
         error = QueueLimitError(
             "MAX_DELAYED", MAX_DELAYED, "send delayed messages in larger batches, or once earlier delays are over"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from actors.queue.state.core import QueueCore
-    from actors.queue.state.log import Stage
+    from actors.queue.state.stage import Stage
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.distributed import SettledBeside, Settlement
     from actors.queue.vocabulary.events import Event

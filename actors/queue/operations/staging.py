@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
-    from actors.queue.state.log import Stage
+    from actors.queue.state.stage import Stage
     from actors.queue.vocabulary.commands import AttachSender, DiscardTransaction, EndStages
     from actors.queue.vocabulary.distributed import DropStages
     from actors.queue.vocabulary.replies import Connection

@@ -9,6 +9,7 @@ from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
 from actors.queue.state.counted import counted_or_not
 from actors.queue.state.deduplication import deduplicate, limit_with_ids, with_ids
+from actors.queue.state.feeder import Feeder, begin_feeding
 from actors.queue.state.grouped_leases import GroupedLeases
 from actors.queue.state.groups import Groups
 from actors.queue.state.line import line_of
@@ -21,7 +22,7 @@ from actors.queue.state.subscriptions import Ownership, await_use
 from actors.queue.state.use import Use
 from actors.queue.structures.deadlines import US_PER_SECOND, Clocks, DeadlineHeap, microseconds
 from actors.queue.structures.spans import SpanMap
-from actors.queue.vocabulary.events import LAZY, MessagesAdded, MessagesMoved
+from actors.queue.vocabulary.events import LAZY, MessagesAdded, MessagesMoved, MessagesScheduled
 from actors.queue.vocabulary.replies import Refused, Tell
 from actors.queue.vocabulary.settings import (
     DEFAULT_TRANSACTION_TIMEOUT,
@@ -93,7 +94,7 @@ class QueueCore:
         effects: what is to be done.
         incoming: batches that were accepted and are not stored yet; ``incoming_messages``, ``incoming_bytes`` and, in batches,
             ``incoming_delayed`` say how much of them will be.
-        heaps: of all that is due at a time of its own.
+        heaps: of all that is due at a time of its own; ``feeder`` moves what waits in the calendar, once there was something.
         last_event: the number of the event that must be durable before what a command returned may be seen outside: it may tell of any
             event so far, and of a batch that is stored and not durable a sender would take it for confirmed.
         barrier: the number of the last event that all that follows depends on.
@@ -134,6 +135,7 @@ class QueueCore:
     unused: DeadlineHeap[Absence]
     forgets_from: float
     heaps: tuple[Due, ...]
+    feeder: Feeder | None
     parcels: dict[Parcel, Span]
     use: Use
     effects: list[Effect]
@@ -260,7 +262,7 @@ class QueueCore:
         self.wait_deadlines, self.unused = DeadlineHeap(), DeadlineHeap()
         self.effects, self.incoming = [], []
         self.incoming_messages = self.incoming_bytes = self.incoming_delayed = 0
-        self.unfinished_at = self.judging = None
+        self.unfinished_at = self.judging = self.feeder = None
         self.heaps = (
             self.leases.deadlines,
             self.ready.delayed.due,
@@ -284,6 +286,7 @@ class QueueCore:
             self.await_owner(owner, now)
         self.await_use(now)
         self.heaps = deduplicate(self.heaps, self.log, self.settings, self.clocks, self.capacity, now)
+        begin_feeding(self, now)
 
     def reset(self, now: float, wall_us: int | None = None) -> list[Connection]:
         """Forget all that is volatile: messages in flight are ready again, possibly replayed, and nobody is connected. Returns who was.
@@ -332,7 +335,7 @@ class QueueCore:
         kind = type(event)
         if kind not in LAZY:
             self.last_event = number
-            if kind is not MessagesAdded:
+            if kind is not MessagesAdded and kind is not MessagesScheduled:
                 # Whatever goes out from here on may have to do with it. Of a batch only its own messages have.
                 self.barrier = number
 
@@ -411,10 +414,8 @@ class QueueCore:
     def backlog_bytes(self) -> int:
         """Bytes of what is ready, about: its share of what is stored."""
         log = self.log
-        if not log.stored_messages:
-            return 0
         stored = log.stored_bytes - log.stored_batches * log.table.overhead
-        return stored * self.ready.messages // log.stored_messages
+        return stored * self.ready.messages // log.stored_messages if log.stored_messages else 0
 
     def put_back(self, span: Span, due: float | None) -> None:
         """Make a span that came back receivable again in its old place, at ``due`` if that is given; one that is worn out leaves."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from actors.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from actors.batch import MessageBatch
     from actors.errors import ActorError
     from actors.queue.state.receivers import Receiver
-    from actors.queue.vocabulary.events import MessagesAdded
+    from actors.queue.vocabulary.events import MessagesAdded, MessagesScheduled
     from actors.queue.vocabulary.published import Published
 
 
@@ -221,6 +221,26 @@ class Extent(NamedTuple):
     size: int
 
 
+class CalendarStreams(Protocol):
+    """The streams of a queue's calendar.
+
+    Attributes:
+        number: the queue's number.
+        new_stream: gives the number of a stream that nobody has had.
+    """
+
+    @property
+    def number(self) -> int:
+        """See above."""
+
+    @property
+    def new_stream(self) -> Callable[[], int]:
+        """See above."""
+
+    def read(self, stream: int, position: int) -> MessagesScheduled | None:
+        """The batch of a stream that holds a position, or else the next one; None where there is none."""
+
+
 class EntryTable(Protocol):
     """The stored batches of one queue by sequence number.
 
@@ -229,9 +249,14 @@ class EntryTable(Protocol):
 
     Attributes:
         overhead: bytes that each batch counts for beside its size.
+        calendar: where messages may wait that are due later; None in memory, where all of them wait in the queue.
     """
 
     overhead: int
+
+    @property
+    def calendar(self) -> CalendarStreams | None:
+        """See above."""
 
     def add(self, event: MessagesAdded, number: int) -> int:
         """Take in a batch that an event has stored; ``number`` is the event's. Returns its size as ``extents`` gives it."""
@@ -263,6 +288,7 @@ class MemoryEntryTable:
     _entries: dict[int, Entry] = field(default_factory=dict)
     # Ascending keys of entries; those of entries that are gone stay until half are, so that no deletion moves the rest.
     _firsts: list[int] = field(default_factory=list, compare=False)
+    calendar: CalendarStreams | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(self._entries)

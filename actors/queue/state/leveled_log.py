@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from actors.queue.state.levels import LeveledTable
-    from actors.queue.state.log import Stage
+    from actors.queue.state.stage import Stage
     from actors.queue.structures.ranges import Range
 
 
@@ -40,7 +40,7 @@ class LeveledLog(QueueLog):
 
     def apply(self, event: events.Event, number: int = 0) -> None:
         """See ``QueueLog``."""
-        if type(event) is events.MessagesAdded:
+        if isinstance(event, events.MessagesAdded):
             before, count = self.next_sequence, event.batch.count
             super(LeveledLog, self).apply(event, number)
             if self.next_sequence > before:
@@ -77,6 +77,9 @@ class LeveledLog(QueueLog):
                 self.stored_messages += wanted
                 self.stored_batches += 1
                 self.stored_bytes += size + table.overhead
+        if self.calendar is not None:
+            self.stored_messages += self.calendar.messages
+            self.stored_bytes += self.calendar.bytes
         self.total_purged += before - self.stored_messages
         return before - self.stored_messages
 

@@ -13,10 +13,12 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from actors.queue.state.accepted_ids import AcceptedIds, Digest, ids_of
+from actors.queue.state.accepted_ids import AcceptedIds, ids_of
+from actors.queue.state.calendar import Calendar
 from actors.queue.state.entries import MemoryEntryTable
 from actors.queue.state.retries import Retries
 from actors.queue.state.returns import Returns
+from actors.queue.state.stage import Stage
 from actors.queue.state.subscriptions import Ledger
 from actors.queue.structures.ranges import Range, RangeSet
 from actors.queue.vocabulary import events
@@ -24,46 +26,7 @@ from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, MAX_DELAYED, 
 
 if TYPE_CHECKING:
     from actors.queue.state.entries import EntryTable
-    from actors.queue.vocabulary.stages import StageKey, StageNumbers
-
-
-@dataclass(slots=True)
-class Stage:
-    """The messages of one stage in one queue, as whole batches.
-
-    Attributes:
-        ranges: their numbers.
-        messages: how many there are.
-        batches: how many batches they were stored in.
-        bytes: what these count for towards a limit, each with the table's overhead.
-        delayed: batches that can be received only later, whenever they are published: first number to the number after the last and
-            microseconds since the epoch.
-        numbers: how far this queue has it, where it is written through an exchange; None where its sender sends to this queue.
-        ids: of its messages that have an id that counts, by their numbers, the digests.
-    """
-
-    ranges: RangeSet = field(default_factory=RangeSet)
-    messages: int = 0
-    batches: int = 0
-    bytes: int = 0
-    delayed: dict[int, tuple[int, int]] = field(default_factory=dict)
-    numbers: StageNumbers | None = None
-    ids: dict[int, Digest] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return f"Stage({list(self.ranges)}, bytes={self.bytes})"
-
-    @property
-    def first(self) -> int:
-        """The lowest of its numbers."""
-        return next(iter(self.ranges))[0]
-
-    def add(self, start: int, stop: int, size: int) -> None:
-        """Take in a batch of ``size`` bytes."""
-        self.ranges.add(start, stop)
-        self.messages += stop - start
-        self.batches += 1
-        self.bytes += size
+    from actors.queue.vocabulary.stages import StageKey
 
 
 @dataclass(repr=False, slots=True)
@@ -92,6 +55,7 @@ class QueueLog:
         ttl_below: messages from this number on have no time to live, as far as this log has seen them come.
         accepted: the ids of what was stored lately; None where none counts. When they are forgotten is no part of the fold.
         staged_ids: how many ids there are of what is staged.
+        calendar: what waits for its time and has no number yet; a part of what is stored. None until there was something.
     """
 
     table: EntryTable = field(default_factory=partial(MemoryEntryTable, ENTRY_OVERHEAD_BYTES))
@@ -116,6 +80,7 @@ class QueueLog:
     accepted: AcceptedIds | None = field(default=None, compare=False)
     staged_ids: int = 0
     stages: dict[StageKey, Stage] = field(default_factory=dict)
+    calendar: Calendar | None = None
     staged_messages: int = 0
     staged_bytes: int = 0
     total_in: int = 0
@@ -141,6 +106,13 @@ class QueueLog:
         for stage in self.stages.values():
             ranges.extend(stage.ranges)
         return ranges
+
+    def next_of(self, event: events.MessagesAdded) -> int:
+        """The number that the first message of a batch gets: one of the queue's, or of a stream of its calendar."""
+        place = None if event.scheduled is None else event.scheduled.place
+        if place is None:
+            return self.next_sequence
+        return 0 if self.calendar is None else self.calendar.next_of(place.stream)
 
     def delay_ended(self, first: int) -> None:
         """The batch that begins with ``first`` can be received, if it could not be."""
@@ -193,6 +165,45 @@ class QueueLog:
             # Seen again it says less than what came behind it.
             newer = [(name, number) for name, number in heard if number > (self.last_number(name) or 0)]
             _note(newer, known, limit, others)
+
+    def _scheduled(self, event: events.MessagesScheduled, number: int) -> None:
+        """What has left the calendar with a batch is there no more; the batch waits in it, or is in the queue."""
+        scheduled, calendar = event.scheduled, self.calendar
+        if calendar is None:
+            calendar = self.calendar = Calendar()
+        for stream, ranges in scheduled.left:
+            messages, size = calendar.remove(stream, ranges)
+            self._left_calendar(messages, size)
+            # They have come before.
+            self.total_in -= messages
+        if scheduled.place is None:
+            self._added(event, number)
+            return
+        count, size = event.batch.count, event.batch.nbytes + self.table.overhead
+        if calendar.add(scheduled.place, event.first, count, size, min(scheduled.due)):
+            self.added_by = number
+            self.stored_messages += count
+            self.stored_bytes += size
+            self.total_in += count
+            if event.ids_until_us:
+                self._accept(filter(None, ids_of(event.batch) or ()), event.ids_until_us)
+            _note(event.producers, self.producers, MAX_PRODUCERS, self.temporary)
+            _note(event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers)
+
+    def _left_calendar(self, messages: int, size: int) -> None:
+        self.stored_messages -= messages
+        self.stored_bytes -= size
+
+    def _calendar_purged(self, event: events.CalendarPurged, _number: int) -> None:
+        for stream, stop in event.streams:
+            self.lost_in_calendar(stream, ((0, stop),))
+
+    def lost_in_calendar(self, stream: int, ranges: Iterable[Range]) -> int:
+        """What waits at these positions of a stream is no more; returns how many messages that were."""
+        messages, size = (0, 0) if self.calendar is None else self.calendar.remove(stream, ranges)
+        self._left_calendar(messages, size)
+        self.total_purged += messages
+        return messages
 
     def last_number(self, producer: str) -> int | None:
         """The number after the last one stored of a producer; None where nothing is known of it."""
@@ -398,12 +409,14 @@ def _note(
 _APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
     events.MessagesAdded: QueueLog._added,
     events.MessagesDeduplicated: QueueLog._deduplicated,
+    events.MessagesScheduled: QueueLog._scheduled,
     events.MessagesAcknowledged: QueueLog._acknowledged,
     events.MessagesReturned: QueueLog._returned,
     events.MessagesExpired: QueueLog._expired,
     events.MessagesDropped: QueueLog._over_limit,
     events.MessagesMoved: QueueLog._moved,
     events.QueuePurged: QueueLog._purged,
+    events.CalendarPurged: QueueLog._calendar_purged,
     events.SubscriptionOwned: QueueLog._opened,
     events.LedgerExtended: QueueLog._reserved,
     events.LedgerAdvanced: QueueLog._committed,

@@ -21,9 +21,10 @@ from actors.queue.vocabulary.stages import StageKey
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from actors.queue.state.log import QueueLog, Stage
+    from actors.queue.state.log import QueueLog
     from actors.queue.state.permits import Permits
     from actors.queue.state.senders import Sender
+    from actors.queue.state.stage import Stage
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.replies import Effect
     from actors.queue.vocabulary.settings import QueueSettings

@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
+from actors.queue.vocabulary.calendar import NOWHERE, Scheduled
 from actors.queue.vocabulary.published import Published
 from actors.queue.vocabulary.stages import StageKey, StageNumbers
 
@@ -42,6 +43,7 @@ class MessagesAdded:
         priority: the level of the queue that they are of; 0 in a queue without levels. It is recorded by which stream has them.
         ids_until_us: until when others with an id of theirs are duplicates, microseconds since the epoch; 0 where their ids do not count.
             Of what is staged it says that they do, and the commit until when.
+        scheduled: what it has to do with the queue's calendar; of ``MessagesScheduled`` alone.
     """
 
     first: int
@@ -57,6 +59,18 @@ class MessagesAdded:
     dropped: tuple[Range, ...] = ()
     priority: int = 0
     ids_until_us: int = 0
+    scheduled: ClassVar[Scheduled | None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesScheduled(MessagesAdded):
+    """A batch was stored in the queue's calendar, or has left it for the queue.
+
+    Of what waits there ``first`` is a position of the stream that has it, and ``priority`` says which stream that is, as of what is in the
+    queue: it is the stream's number less the queue's.
+    """
+
+    scheduled: Scheduled = NOWHERE  # type: ignore[misc]  # of the others it is nothing, at no cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +143,13 @@ class QueuePurged:
     """These messages were dropped."""
 
     ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarPurged:
+    """What waited in the queue's calendar was dropped: of each stream what is below a position."""
+
+    streams: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +264,7 @@ Event: TypeAlias = (
     | MessagesDropped
     | MessagesMoved
     | QueuePurged
+    | CalendarPurged
     | SubscriptionOwned
     | LedgerExtended
     | LedgerAdvanced

@@ -72,7 +72,7 @@ def test_the_tables_show_queues_and_connections_a_row_each(broker: BrokerProcess
     assert "12,345" in row
     cells = re.split("  +", row)
     figures = ["2.5 s", "block", "-", "-", "0 s", "-", "no", "10,000,000", "256 MiB", "-", "yes", "-", "-", "-"]
-    assert cells[-20:] == [*figures, "no", "0 s", "1 min", "no", "-", "no"]
+    assert cells[-22:] == [*figures, "no", "0 s", "1 min", "no", "-", "-", "1,000,000", "no"]
     assert broker.run("queue purge", name) == (
         0,
         f"queue {name} purged of 2 messages at {broker.sending}\n".encode(),
@@ -208,7 +208,7 @@ def test_a_queue_is_created_with_every_setting_and_they_are_listed(broker: Broke
     )
     (row,) = [line for line in broker.run("queue list", "--wide")[1].decode().splitlines() if line.startswith(queue)]
     settings = ["1,000", "1 MiB", "2 min", "reject", "5", "failed", "1 s", "1 h", "yes", "2,000", "2 MiB", "1 d", "no"]
-    settings += ["-", "-", "1 h", "yes", "0 s", "1 min", "no", "-", "no"]
+    settings += ["-", "-", "1 h", "yes", "0 s", "1 min", "no", "-", "-", "1,000,000", "no"]
     assert re.split("  +", row)[-len(settings) :] == settings
     code, _, err = broker.run("queue create", queue, *arguments)
     assert code == 1

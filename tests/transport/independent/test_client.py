@@ -266,7 +266,7 @@ def test_a_stopping_broker_says_so(serve: Any, independent_client: ModuleType) -
 
 
 @pytest.mark.parametrize(
-    "properties", [{"ttl": 1}, {"rank": 3}, {"priority": 256}, {"delay_ms": 43_200_001}, {"ttl_ms": -1}]
+    "properties", [{"ttl": 1}, {"rank": 3}, {"priority": 256}, {"delay_ms": 31_622_400_001}, {"ttl_ms": -1}]
 )
 def test_a_property_that_the_page_does_not_have_is_refused(bench: Bench, properties: dict[str, int]) -> None:
     sender = bench.sender()

@@ -6,6 +6,7 @@ from typing import Final
 
 from actors.limits import (
     MAX_DEDUPLICATION_ID_BYTES,
+    MAX_DELAY_SECONDS,
     MAX_GROUP_BYTES,
     MAX_PRIORITY,
     MAX_TTL_SECONDS,
@@ -40,6 +41,7 @@ _RECEIPTS: Final = {
 }
 ONE_OF_BOTH: Final = one_of("receipt", "receipts")
 _HELD: Final = seconds_to(MAX_VISIBILITY_SECONDS)
+_DELAYED: Final = seconds_to(MAX_DELAY_SECONDS)
 _DEDUPLICATION_ID: Final = {"minLength": 1, "maxLength": MAX_DEDUPLICATION_ID_BYTES}
 _GROUP: Final = {"minLength": 1, "maxLength": MAX_GROUP_BYTES}
 _PRIORITY: Final = {"minimum": 0, "maximum": MAX_PRIORITY}
@@ -51,7 +53,8 @@ MESSAGE: Final = {
     "headers": Field("object", 'texts by their names, or objects {"base64": ...}', limits=described.HEADERS),
     "id": Field("string", "32 hexadecimal digits; without one the broker gives one"),
     "group": Field("string", "of a queue with groups one receiver at a time has what is of one", limits=_GROUP),
-    "delay": Field(_DURATION, "until it can be received", limits=_HELD),
+    "delay": Field(_DURATION, "until it can be received", limits=_DELAYED),
+    "deliver_at": Field("any", "in its place the time from when it can be received: seconds since 1970, or RFC 3339"),
     "ttl": Field(_DURATION, "after which it is of no use", limits=seconds_to(MAX_TTL_SECONDS)),
     "priority": Field(
         "integer", "before what has a lower one it is received, where the queue has levels", limits=_PRIORITY
@@ -103,7 +106,8 @@ EXTEND: Final = _RECEIPTS | {
 }
 PUBLISH_QUERY: Final = {
     "wait": Field(_DURATION, "for room in the queue; 0 unless told", limits=seconds_to(MAX_PUBLISH_WAIT)),
-    "delay": Field(_DURATION, "of messages that have none of their own", limits=_HELD),
+    "delay": Field(_DURATION, "of messages that have none of their own", limits=_DELAYED),
+    "deliver_at": Field("string", "likewise: seconds since 1970, or RFC 3339"),
     "ttl": Field(_DURATION, "likewise", limits=seconds_to(MAX_TTL_SECONDS)),
     "priority": Field("integer", "likewise", limits=_PRIORITY),
     "key": Field("string", "of the message, where the body is its bytes"),

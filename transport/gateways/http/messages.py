@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from actors import BatchError, MessageBatch
 from actors.batch import ID_BYTES, Message
 from actors.limits import (
+    MAX_DELAY_SECONDS,
     MAX_VISIBILITY_SECONDS,
 )
 from actors.queue.vocabulary.replies import Lost
@@ -49,7 +50,7 @@ from transport.gateways.http.shapes import (
     answers,
 )
 from transport.picture.slices import Slices
-from transport.wire.timing import Timing
+from transport.wire.timing import Timing, parse_time
 
 if TYPE_CHECKING:
     from actors.queue.vocabulary.replies import ReceivedMessages
@@ -240,13 +241,14 @@ def _receipts_of(asked: dict[str, Any]) -> list[str]:
 
 async def pieces_of(call: Call, given: Given = Given()) -> list[Piece]:  # noqa: B008 - immutable
     """What a request has to be stored, in its order: batches of messages that are alike in their times, and in whether they have ids."""
-    request, query = call.request, call.request.query
+    request, query, until = call.request, call.request.query, call.operations.delay_until
     body = await requests.body_of(call)
     try:
         timing = Timing(
-            requests.seconds(query.get("delay"), "delay", None, MAX_VISIBILITY_SECONDS),
+            requests.seconds(query.get("delay"), "delay", None, MAX_DELAY_SECONDS),
             requests.seconds(query.get("ttl"), "ttl", None, 2**40),
             requests.whole_in_query(query.get("priority"), "priority", PUBLISH_QUERY["priority"]),
+            None if (at := query.get("deliver_at")) is None else parse_time(at),
         )
         if request.content_type != requests.JSON:
             key, deduplication_id = query.get("key"), query.get("deduplication_id")
@@ -255,7 +257,7 @@ async def pieces_of(call: Call, given: Given = Given()) -> list[Piece]:  # noqa:
             message = Message(body, None if key is None else key.encode(), deduplication_id=deduplication_id)
             plain = key is None and deduplication_id is None
             batch = MessageBatch.from_payloads([body]) if plain else MessageBatch.from_messages([message])
-            return [Piece(batch, timing.delay, timing.ttl, timing.priority or 0)]
+            return [Piece(batch, timing.delay_by(until), timing.ttl, timing.priority or 0)]
         found = _messages_of(await requests.parsed_aside(call, body))
         made, slices = [], Slices()
         for each in found:
@@ -264,7 +266,7 @@ async def pieces_of(call: Call, given: Given = Given()) -> list[Piece]:  # noqa:
         pieces = []
         for (when, _), alike in groupby(made, key=lambda each: (_timing(each[1], timing), each[0].id is not None)):
             batch = MessageBatch.from_messages([message for message, _ in alike])
-            pieces.append(Piece(batch, when.delay, when.ttl, when.priority or 0))
+            pieces.append(Piece(batch, when.delay_by(until), when.ttl, when.priority or 0))
             await slices.pause()
         return pieces
     except (ValueError, BatchError, ImpossibleTimeError, LocalProtocolError) as error:
@@ -301,7 +303,7 @@ ROUTES: Final = (
         publish,
         MESSAGE,
         PUBLISH_QUERY,
-        answers=answers(described.PUBLISHED, "all are durable; their numbers, null of duplicates", 201),
+        answers=answers(described.PUBLISHED, "all are durable; their numbers, null of duplicates and what waits", 201),
         refuses=frozenset({"queue-full"}),
         media=ANY_BYTES,
         whole=PUBLISHED,
