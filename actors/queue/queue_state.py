@@ -34,6 +34,7 @@ from actors.queue.vocabulary.budgets import TIMER_BUDGET
 from actors.queue.vocabulary.replies import MarkReached, Tell
 
 if TYPE_CHECKING:
+    from actors.queue.state.grouped_ready import GroupedReady
     from actors.queue.state.subscriptions import Reservation
     from actors.queue.vocabulary.replies import Connection
 
@@ -101,7 +102,7 @@ class QueueState(QueueCore):
         in_line.look_at_line(self)
         forget_ids(self, now)
         if self.groups is not None:
-            self.groups.live = False
+            cast("GroupedReady", self.ready).step()
         resume(self, now)
         if self.drops:
             drop_over(self, now)

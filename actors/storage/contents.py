@@ -282,7 +282,11 @@ class _Replay:
         contents = self._contents
         number, name, settings, arguments = codec.decode_declared(payload)
         if number in contents.queues:
-            contents.queues[number].settings = settings
+            queue = contents.queues[number]
+            queue.settings = settings
+            if settings is not None and settings.deduplication_window is None:
+                # As they were forgotten then: a window that came later must not know them.
+                queue.log.accepted = None
         elif number >= contents.next_queue:
             contents.declared(number, name, settings, arguments)
 

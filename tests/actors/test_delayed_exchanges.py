@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from actors.batch import Message, MessageBatch
 from actors.exchanges.delayed import MAX_DELAY_MS, is_waiting_queue, wait_of, waiting_queue
 from actors.exchanges.errors import InvalidDefinitionError, TooManyPatternsError
+from actors.queue.operations import passing_on
 from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.waiting import NOTHING, SAID, first_said
 from actors.storage import exchange_codec, snapshot
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.letters_bench import Letters
@@ -291,6 +293,52 @@ async def test_where_the_time_of_day_goes_back_a_message_waits_no_longer_than_it
         await bench.passed(0.2)
         assert bench.holds("a") == [[b"m"]]
         await bench.close()
+
+
+@durable
+async def test_a_large_batch_that_is_due_goes_on_part_by_part(folder: Path) -> None:
+    bench = Waiting(folder)
+    await bench.made(a="k")
+    sender = await client(bench, "x")
+    payloads = [b"%d" % number for number in range(11)]
+    sender.send(MessageBatch.from_messages([Message(payload, b"k") for payload in payloads]), delay=1.0)
+    await bench.settled()
+    assert bench.waits == 11
+    with mock.patch.object(passing_on, "PART_MESSAGES", 2), mock.patch.object(passing_on, "MOST_UNDER_WAY", 4):
+        await bench.passed(1.1)
+        queue = bench.queues.state(PLACE)
+        assert queue is not None
+        assert ([span.stop - span.start for span in queue.outbox.sent], bench.waits) == ([2, 2], 7)
+        for left in (3, 0):
+            await bench.commit()
+            await bench.passed(0.0)
+            assert bench.waits == left
+        await bench.commit()
+    assert bench.holds("a") == [payloads]
+    await bench.close()
+
+
+@durable
+async def test_what_a_sender_writes_where_the_broker_notes_what_was_said_holds_nothing_up(folder: Path) -> None:
+    bench = Waiting(folder)
+    await bench.made(a="k")
+    sender = await client(bench, "x")
+    written = ["9" * 30 + " 0", "-1 " + "9" * 30, "9" * 5_000 + " 0", "-1 256", "5 0"]
+    for number, said in enumerate(written):
+        sender.send(waiting(b"%d" % number, 100, **{SAID: said}))
+    sender.send(waiting(b"last", 100))
+    await bench.settled()
+    assert bench.waits == len(written) + 1
+    await bench.passed(0.2)
+    await bench.passed(0.2)
+    assert (bench.waits, bench.holds("a")) == (0, [[b"0", b"1", b"2", b"3", b"4", b"last"]])
+    assert bench.headers("a") == [{"x-delay": "-100"}] * 6
+    await bench.close()
+
+
+@pytest.mark.parametrize("said", ["9" * 30 + " 0", "-1 " + "9" * 30, "9" * 5_000 + " 0", "-1 256", "1- 0", "\u0661 0"])
+def test_what_nobody_can_have_said_of_a_wait_is_nothing(said: str) -> None:
+    assert first_said(waiting(b"m", 1, **{SAID: said})) == (1, NOTHING)
 
 
 def test_in_memory_messages_wait_too() -> None:

@@ -12,7 +12,7 @@ from actors.errors import InvalidRequestError, TransactionTooLargeError
 from actors.limits import DEDUPLICATION_HEADER, MAX_DEDUPLICATION_ID_BYTES
 from actors.queue.operations import deduplicating
 from actors.queue.operations.deduplicating import duplicates_of
-from actors.queue.state.accepted_ids import CHUNK_IDS, FORGOTTEN_AT_ONCE, AcceptedIds, digest_of, ids_of
+from actors.queue.state.accepted_ids import CHUNK_IDS, FORGOTTEN_AT_ONCE, MOST_LINES, AcceptedIds, digest_of, ids_of
 from actors.queue.state.staged import CommittedVersions, apply_commit
 from actors.queue.vocabulary.commands import AlterQueue, ExplainWait
 from actors.queue.vocabulary.events import MessagesAdded, MessagesDeduplicated
@@ -416,13 +416,47 @@ def test_many_ids_are_forgotten_in_their_order_across_pieces() -> None:
     assert (len(accepted), accepted.oldest_us, accepted.picture()) == (0, None, [])
 
 
+def test_ids_of_a_shorter_window_make_room_when_that_is_over_whatever_came_before_them() -> None:
+    limits: dict[str, Any] = {"max_deduplication_ids": 4, "overflow": REJECT}
+    bench = Bench(window=3_600.0, **limits)
+    bench.send(("a", "1"))
+    bench.alter(deduplication_window=1.0, **limits)
+    bench.send(("b", "2"), ("c", "3"), ("d", "4"))
+    assert bench.send(("e", "5")).rejected is not None
+    bench.pass_time(2.0)
+    accepted = bench.queue.log.accepted
+    assert accepted is not None
+    assert len(accepted) == 1
+    assert bench.send(("f", "1"), ("g", "2"), ("h", "5"), at=4).numbers == ((None, 1), (4, 2))
+
+
+def test_ids_of_many_windows_are_forgotten_in_time_and_come_back_from_a_picture() -> None:
+    accepted = AcceptedIds(limit=1_000)
+    accepted.forget(WALL)
+    dues = [WALL + (30 - step) * 1_000_000 for step in range(30)] + [WALL + 60_000_000]
+    for number, due_us in enumerate(dues):
+        accepted.add([digest_of(b"%d" % number)], due_us)
+    again = AcceptedIds(limit=1_000)
+    for piece in accepted.picture():
+        again.restore(*piece.stored())
+    for ids in (accepted, again):
+        assert (len(ids), ids.oldest_us) == (len(dues), min(dues[:MOST_LINES]))
+        for seconds in (5, 20, 40, 70):
+            now_us = WALL + seconds * 1_000_000
+            ids.forget(now_us)
+            kept = [digest_of(b"%d" % number) in ids for number in range(len(dues))]
+            assert kept == [due_us > now_us for due_us in dues]
+            assert ids.oldest_us is None or ids.oldest_us > now_us
+        assert (len(ids), ids.oldest_us) == (0, None)
+
+
 def test_an_id_that_came_again_is_remembered_for_its_second_time() -> None:
     accepted = AcceptedIds(window_us=10, limit=5)
     accepted.forget(0)
-    accepted.add([b"x" * 16], 10)
+    accepted.add([digest_of(b"%d" % number) for number in range(FORGOTTEN_AT_ONCE)], 5)
     accepted.add([b"y" * 16], 5)
     accepted.forget(7)
-    assert len(accepted) == 2, "what is before it is not due"
+    assert len(accepted) == 1, "so many are forgotten in one go"
     assert b"y" * 16 not in accepted
     accepted.add([b"y" * 16], 17)
     accepted.forget(12)

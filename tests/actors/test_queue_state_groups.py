@@ -8,9 +8,10 @@ import pytest
 
 from actors.batch import BinaryColumn, Message, MessageBatch
 from actors.errors import InvalidRequestError
-from actors.limits import GROUP_HEADER
+from actors.limits import GROUP_HEADER, MAX_GROUP_BYTES
 from actors.queue.operations.browsing import describe
 from actors.queue.state import grouped_ready
+from actors.queue.state import groups as groups_of_queues
 from actors.queue.state.group_names import names_of
 from actors.queue.state.grouped_ready import GroupedReady
 from actors.queue.structures.numbers import Numbers
@@ -283,6 +284,60 @@ def test_a_look_at_very_many_goes_in_steps(monkeypatch: pytest.MonkeyPatch) -> N
     assert given(queue) == [("b", [60])]
 
 
+def test_very_many_groups_are_given_out_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    letters = 26
+    beside = grouped_ready.BATCH_COST + letters + grouped_ready.SPAN_COST
+    monkeypatch.setattr(grouped_ready, "LOOK_BUDGET", beside + 4 * grouped_ready.TAKEN_COST)
+    queue = opened()
+    want(queue, "a", letters)
+    send(queue, "abcdefghijklmnopqrstuvwxyz")
+    (first,) = [len(effect.batch) for effect in queue.take_effects() if isinstance(effect, Deliver)]
+    assert (first, queue.unfinished_at) == (4, 0.0)
+    assert sum(len(some) for _, some in given(queue)) == 22
+
+
+def test_very_many_groups_that_are_settled_at_once_are_free_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups_of_queues, "SETTLED_AT_ONCE", 3)
+    monkeypatch.setattr(grouped_ready, "STEP_BUDGET", 2)
+    queue = opened()
+    want(queue, "a", 6)
+    send(queue, "uvwxyz")
+    send(queue, "uvwxyz")
+    assert given(queue) == [("a", [0, 1, 2, 3, 4, 5])]
+    want(queue, "b", 6)
+    queue.acknowledge("a", [(0, 6)])
+    assert (len(ready(queue).groups), queue.next_deadline()) == (6, 0.0)
+    queue.tick(0.0)
+    assert [(each.first, len(each.batch)) for each in queue.take_effects() if isinstance(each, Deliver)] == [
+        (6, 1),
+        (7, 1),
+    ]
+    assert [number for _, some in given(queue) for number in some] == [8, 9, 10, 11]
+    queue.acknowledge("b", [(6, 6)])
+    given(queue)
+    assert (len(ready(queue).groups), queue.next_deadline()) == (0, None)
+
+
+def test_the_numbers_of_very_many_groups_that_are_purged_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups_of_queues, "EMPTIED_AT_ONCE", 2)
+    monkeypatch.setattr(grouped_ready, "STEP_BUDGET", 2)
+    queue = opened()
+    want(queue, "a", 4)
+    send(queue, "wxyz")
+    send(queue, "wxyzwxyz")
+    want(queue, "b", 4)
+    given(queue)
+    assert ready(queue).groups.ranges == 8
+    queue.purge()
+    queue.tick(0.0)
+    assert 0 < ready(queue).groups.ranges < 8
+    send(queue, "w")
+    given(queue)
+    assert ready(queue).groups.ranges == 1
+    done(queue, "a", 0)
+    assert given(queue) == [("b", [12])]
+
+
 def test_what_waits_with_its_group_is_compact_and_its_numbers_go_with_it() -> None:
     queue = opened()
     want(queue, "a", 1)
@@ -329,6 +384,21 @@ def test_the_groups_of_a_batch_are_one_value_where_all_are_of_one() -> None:
     payloads = BinaryColumn.from_values([b"", b""])
     broken = BinaryColumn.from_values([b"\xff" + GROUP_HEADER.encode(), b""])
     assert names_of(MessageBatch(payloads, None, None, broken)) is None
+
+
+def test_a_group_whose_name_is_very_long_is_one_group_and_takes_little_memory() -> None:
+    queue = opened()
+    names = ["x" * 60_000, "x" * 59_999, "x" * 60_000]
+    batch = MessageBatch.from_messages([Message(b"x", headers={GROUP_HEADER: name}) for name in names])
+    queue.send("s", 0, batch, 0.0, 0)
+    want(queue, "a", 1)
+    want(queue, "b", 5)
+    assert given(queue) == [("a", [0]), ("b", [1])]
+    groups = ready(queue).groups
+    assert len(groups) == 2
+    assert all(len(name) <= MAX_GROUP_BYTES for name in groups._known)
+    done(queue, "a", 0)
+    assert given(queue) == [("b", [2])]
 
 
 def test_numbers_are_ranges_that_are_taken_from_the_front_and_joined() -> None:

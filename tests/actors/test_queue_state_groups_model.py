@@ -18,6 +18,7 @@ from actors.batch import Message, MessageBatch
 from actors.limits import GROUP_HEADER
 from actors.queue.operations.moving import settle_all, take_parcels
 from actors.queue.state import grouped_ready
+from actors.queue.state import groups as groups_of_queues
 from actors.queue.state.grouped_ready import GroupedReady
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.commands import AlterQueue
@@ -50,10 +51,16 @@ PICKS = st.integers(0, 63)
 
 class GroupsMachine(RuleBasedStateMachine):
     @initialize(
-        settings=st.sampled_from(SETTINGS), most=st.sampled_from((3, 8, 10**6)), budget=st.sampled_from((1, 70, 10**6))
+        settings=st.sampled_from(SETTINGS),
+        most=st.sampled_from((3, 8, 10**6)),
+        budget=st.sampled_from((1, 70, 10**6)),
+        at_once=st.sampled_from((0, 1, 10**6)),
     )
-    def start(self, settings: QueueSettings, most: int, budget: int) -> None:
+    def start(self, settings: QueueSettings, most: int, budget: int, at_once: int) -> None:
         self.patches = [
+            patch.object(groups_of_queues, "SETTLED_AT_ONCE", at_once),
+            patch.object(groups_of_queues, "EMPTIED_AT_ONCE", at_once),
+            patch.object(grouped_ready, "STEP_BUDGET", budget),
             patch.object(grouped_ready, "MAX_LOOKED_PAST", most),
             patch.object(grouped_ready, "LOOK_BUDGET", budget),
             patch.object(grouped_ready, "MOST_STALE", 2),

@@ -12,6 +12,7 @@ import pytest
 
 from actors.batch import Message, MessageBatch
 from actors.errors import StorageError
+from actors.queue.state.accepted_ids import digest_of
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.settings import QueueSettings
@@ -326,6 +327,29 @@ def test_settings_that_were_declared_are_there_after_a_restart(directory: Path) 
     third = Bench(directory)
     assert third.storage.queues[0].settings is None
     third.close()
+
+
+@in_loop
+def test_ids_that_were_forgotten_as_a_window_ended_are_not_there_after_a_restart(directory: Path) -> None:
+    bench, windowed = Bench(directory), QueueSettings(deduplication_window=100.0)
+    queue = bench.declare("q", windowed)
+
+    def add(first: int, name: str) -> None:
+        batch = MessageBatch.from_messages([Message(b"x", deduplication_id=name)])
+        added = MessagesAdded(first, batch, 0, (), ids_until_us=10**15)
+        queue.log.apply(added, bench.storage.record(0, added))
+
+    add(0, "early")
+    for settings in (QueueSettings(), windowed):
+        bench.storage.redeclare(0, settings)
+    add(1, "late")
+    bench.storage.redeclare(0, QueueSettings(deduplication_window=200.0))
+    bench.committer.run()
+    bench.storage._journal.abandon()
+    again = Bench(directory)
+    assert (accepted := again.storage.queues[0].log.accepted) is not None
+    assert [digest_of(name) in accepted for name in (b"early", b"late")] == [False, True]
+    again.close()
 
 
 @in_loop

@@ -22,7 +22,7 @@ from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.message_tables import may_have_further
 from actors.headers import readable_headers
 from actors.limits import MAX_NAME_BYTES
-from actors.queue.operations.passing_on import pass_on
+from actors.queue.operations.passing_on import is_enough, pass_on
 from actors.queue.state.entries import OVER_LIMIT, TOO_LATE
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import merged
@@ -259,7 +259,8 @@ def hand_over(core: QueueCore, now: float) -> None:
     if core.settings.drop_failed:
         _drop(core)
         return
-    while (span := core.outbox.next_to_send()) is not None:
+    passes = core.outbox.waiting and is_waiting_queue(core.name)
+    while not (passes and is_enough(core)) and (span := core.outbox.next_to_send()) is not None:
         hand_over_span(core, span, now)
 
 

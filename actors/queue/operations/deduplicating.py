@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from actors.errors import TransactionTooLargeError
 from actors.queue.operations.refusing import NoRoom
-from actors.queue.state.accepted_ids import checked_ids_of, ids_of
+from actors.queue.state.accepted_ids import check_lengths, ids_of
 from actors.queue.state.deduplication import IdsDue
 from actors.queue.state.senders import joined_batches
 from actors.queue.structures.ranges import merged
@@ -65,6 +65,7 @@ def judge(accepted: AcceptedIds, batch: MessageBatch, wall_us: int) -> Judged:
         if digest is not None:
             seen.add(digest)
     if not any(duplicates):
+        accepted.look(batch, ids)
         return Judged(batch, accepted.until_us)
     parts: list[MessageBatch] = []
     at = 0
@@ -74,6 +75,8 @@ def judge(accepted: AcceptedIds, batch: MessageBatch, wall_us: int) -> Judged:
             parts.append(batch.slice(at, stop))
         at = stop
     kept = None if not parts else parts[0].compact() if len(parts) == 1 else joined_batches(parts)
+    if kept is not None:
+        accepted.look(kept, [digest for digest, known in zip(ids, duplicates, strict=True) if not known])
     return Judged(kept, accepted.until_us, tuple(duplicates))
 
 
@@ -84,8 +87,8 @@ def judge_staged(accepted: AcceptedIds, batch: MessageBatch) -> Judged:
 
 def check_ids(core: QueueCore, accepted: AcceptedIds, batch: MessageBatch, stage: StageKey | None) -> None:
     """Raise the QueueError for which a batch cannot be stored: an id that is too long, or too many of them in open transactions."""
-    ids = checked_ids_of(batch)
-    if stage is None or ids is None:
+    check_lengths(batch)
+    if stage is None or (ids := ids_of(batch)) is None:
         return
     count, most = core.log.staged_ids + len(ids) - ids.count(None), min(accepted.limit, MAX_STAGED_IDS)
     if count > most:

@@ -22,12 +22,19 @@ if TYPE_CHECKING:
 US_PER_MS: Final = 1000
 TOLERANCE: Final = 0.001
 """Seconds before its time at which a message is due: one that was delayed for exactly so long is not delayed again for a rounding."""
+PART_MESSAGES: Final = 1_024
+"""Messages of a batch that are looked at, one by one, and handed over together;"""
+MOST_UNDER_WAY: Final = 4 * PART_MESSAGES
+"""and so many that are handed over and have not arrived: what is due at one time may be far more, and a turn has some milliseconds."""
 MORE_BYTES: Final = 64
 """What a message's headers may take more behind its wait."""
 
 
 def pass_on(core: QueueCore, span: Span, now: float) -> None:
     """Have what is due of a span, which is in no structure, go to the exchange, and the rest wait until it is."""
+    if span.stop - span.start > PART_MESSAGES:
+        core.outbox.add(span.part(span.start + PART_MESSAGES, span.stop))
+        span = span.part(span.start, span.start + PART_MESSAGES)
     entry = span.entry
     batch = entry.part(span.start, span.stop)
     start = span.start
@@ -38,6 +45,11 @@ def pass_on(core: QueueCore, span: Span, now: float) -> None:
         else:
             _hand_over(core, span.part(start, stop), now)
         start = stop
+
+
+def is_enough(core: QueueCore) -> bool:
+    """Whether so much is under way that the rest waits for some of it to arrive."""
+    return sum(span.stop - span.start for span in core.outbox.sent) >= MOST_UNDER_WAY
 
 
 def _dues(core: QueueCore, entry: Entry, batch: MessageBatch) -> list[float]:

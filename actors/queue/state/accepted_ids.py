@@ -28,6 +28,8 @@ CHUNK_IDS: Final = 4_096
 """Ids in one piece of the memory, and of a checkpoint: a fraction of a millisecond's work."""
 FORGOTTEN_AT_ONCE: Final = 1_024
 """Ids that are forgotten in one go: some milliseconds of work. Those that are left do not count, but for how many there are."""
+MOST_LINES: Final = 16
+"""Windows of which ids are remembered at a time, each shorter than the one before: what comes by others is forgotten with the last's."""
 _NAME: Final = DEDUPLICATION_HEADER.encode()
 
 
@@ -64,14 +66,18 @@ class AcceptedIds:
         limit: how many may be, before who sends has to wait.
     """
 
-    __slots__ = ("_chunks", "_due", "_now_us", "limit", "window_us")
+    __slots__ = ("_chunks", "_due", "_earlier", "_looked", "_now_us", "limit", "window_us")
 
     def __init__(self, window_us: int = 0, limit: int = 0) -> None:
         self.window_us = window_us
         self.limit = limit
         self._due: dict[bytes, int] = {}
+        # In the order in which they are forgotten: those that come, and behind which others came by a shorter window.
         self._chunks: deque[_Chunk] = deque()
+        self._earlier: list[deque[_Chunk]] = []
         self._now_us = 0
+        # A batch that is about to be stored, and its ids.
+        self._looked: tuple[MessageBatch, list[bytes | None]] | None = None
 
     def __len__(self) -> int:
         """How many ids are remembered; those that may be forgotten are among them until `forget`."""
@@ -99,20 +105,30 @@ class AcceptedIds:
     @property
     def oldest_us(self) -> int | None:
         """When the first of them may be forgotten; None where there is none."""
-        return self._chunks[0].dues[self._chunks[0].start] if self._chunks else None
+        return min((line[0].dues[line[0].start] for line in self._lines() if line), default=None)
 
     @property
     def is_behind(self) -> bool:
         """Whether there are more that may be forgotten as of the time that was last told."""
-        return bool(self._chunks) and self._chunks[0].dues[self._chunks[0].start] <= self._now_us
+        oldest_us = self.oldest_us
+        return oldest_us is not None and oldest_us <= self._now_us
 
     def forget(self, now_us: int) -> None:
         """It is ``now_us``: what may be forgotten does not count any more, and some of it is.
 
         A time that goes back is the last one, until it has caught up.
         """
-        now_us = self._now_us = max(self._now_us, now_us)
-        chunks, due, left = self._chunks, self._due, FORGOTTEN_AT_ONCE
+        self._now_us = max(self._now_us, now_us)
+        left = FORGOTTEN_AT_ONCE
+        if self._earlier:
+            for line in self._earlier:
+                left = self._forget(line, left)
+            self._earlier = [line for line in self._earlier if line]
+        self._forget(self._chunks, left)
+
+    def _forget(self, chunks: deque[_Chunk], left: int) -> int:
+        """Forget the first of a line, up to so many; returns how many may be forgotten yet."""
+        due, now_us = self._due, self._now_us
         while chunks and left:
             chunk = chunks[0]
             dues, digests, start = chunk.dues, chunk.digests, chunk.start
@@ -126,12 +142,24 @@ class AcceptedIds:
                 start += 1
             chunk.start = start
             if start < stop:
-                return
+                break
             chunks.popleft()
+        return left
+
+    def look(self, batch: MessageBatch, ids: list[bytes | None]) -> None:
+        """A batch is about to be stored: it need not be looked at for its ids again."""
+        self._looked = batch, ids
+
+    def add_batch(self, batch: MessageBatch, due_us: int) -> None:
+        """The same as `add` for the ids of a batch."""
+        looked = self._looked
+        ids = looked[1] if looked is not None and looked[0] is batch else ids_of(batch)
+        self.add(filter(None, ids or ()), due_us)
 
     def add(self, digests: Iterable[bytes], due_us: int) -> None:
         """Messages with these ids are stored, and others are duplicates until ``due_us``."""
-        chunks, due = self._chunks, self._due
+        self._looked = None
+        chunks, due = self._line_for(due_us), self._due
         for digest in digests:
             if not chunks or len(chunks[-1].dues) >= CHUNK_IDS:
                 chunks.append(_Chunk())
@@ -140,9 +168,20 @@ class AcceptedIds:
             chunk.digests += digest
             chunk.dues.append(due_us)
 
+    def _lines(self) -> Iterator[deque[_Chunk]]:
+        yield from self._earlier
+        yield self._chunks
+
+    def _line_for(self, due_us: int) -> deque[_Chunk]:
+        """Where those go that are forgotten then: not behind others whose time is longer, which would keep them."""
+        if self._chunks and due_us < self._chunks[-1].dues[-1] and len(self._earlier) < MOST_LINES - 1:
+            self._earlier.append(self._chunks)
+            self._chunks = deque()
+        return self._chunks
+
     def picture(self) -> list[Picture]:
         """All of it as it is, in pieces; it costs as much as there are pieces."""
-        return [Picture(chunk, chunk.start, len(chunk.dues)) for chunk in self._chunks]
+        return [Picture(chunk, chunk.start, len(chunk.dues)) for line in self._lines() for chunk in line]
 
     def restore(self, digests: bytes, dues: bytes) -> None:
         """Have a piece of such a picture, behind those before; raises ValueError for one that does not hold together."""
@@ -151,7 +190,7 @@ class AcceptedIds:
         chunk.dues.frombytes(dues)
         if len(digests) != len(chunk.dues) * DIGEST_BYTES or not digests:
             raise ValueError(f"{len(digests)} bytes of ids, and {len(chunk.dues)} times")
-        self._chunks.append(chunk)
+        self._line_for(chunk.dues[0]).append(chunk)
         # Those that came together have one number for it.
         known: dict[int, int] = {}
         each = [digest for (digest,) in iter_unpack(f"{DIGEST_BYTES}s", digests)]
@@ -172,18 +211,18 @@ def ids_of(batch: MessageBatch) -> list[bytes | None] | None:
     return found if any(found) else None
 
 
-def checked_ids_of(batch: MessageBatch) -> list[bytes | None] | None:
-    """The same of what is to be stored; raises InvalidRequestError for an id that is too long."""
+def check_lengths(batch: MessageBatch) -> None:
+    """Raise InvalidRequestError for an id that is too long among those of what is to be stored."""
     headers = batch.headers
     if headers is None or _NAME not in bytes(headers.data):
-        return None
+        return
     for each in headers.tolist():
-        said = _said(each) if _NAME in each else b""
+        # No id is longer than all headers of its message.
+        said = _said(each) if len(each) > MAX_DEDUPLICATION_ID_BYTES and _NAME in each else b""
         if len(said) > MAX_DEDUPLICATION_ID_BYTES:
             raise InvalidRequestError(
                 f"a deduplication id of {len(said)} bytes exceeds {MAX_DEDUPLICATION_ID_BYTES}: send a digest of it instead"
             )
-    return ids_of(batch)
 
 
 def _id_of(packed: bytes) -> bytes | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from actors.exchanges.message_tables import table_of
-from actors.limits import GROUP_HEADER
+from actors.limits import GROUP_HEADER, MAX_GROUP_BYTES
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -14,6 +15,7 @@ Names: TypeAlias = "bytes | list[bytes | None] | None"
 """The groups of a batch's messages: the one that all are of, None where they are of none, or that of each."""
 
 _SAID: Final = GROUP_HEADER.encode()
+_DIGEST_BYTES: Final = 32
 
 
 def names_of(batch: MessageBatch) -> Names:
@@ -41,10 +43,15 @@ def names_of(batch: MessageBatch) -> Names:
 
 
 def group_of(packed: bytes) -> bytes | None:
-    """The group of a message with these headers; None for none. A text is the same group as its bytes in UTF-8."""
+    """The group of a message with these headers; None for none. A text is the same group as its bytes in UTF-8.
+
+    One that is longer than our clients name any is known by a digest: as long as somebody has something of it, it is in memory.
+    """
     if _SAID not in packed:
         return None
     said = (table_of(packed) or {}).get(GROUP_HEADER)
     if isinstance(said, str):
         said = said.encode("utf-8", "surrogatepass")
-    return bytes(said) if isinstance(said, bytes) and said else None
+    if not isinstance(said, bytes) or not said:
+        return None
+    return bytes(said) if len(said) <= MAX_GROUP_BYTES else blake2b(said, digest_size=_DIGEST_BYTES).digest()

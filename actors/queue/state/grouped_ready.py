@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 REMEMBERED_BATCHES: Final = 64
 """Batches of which it is remembered of which groups they are: several receivers are served from one."""
 BATCH_COST: Final = 64
-"""What it costs to read of which groups a batch is, in messages that are looked at."""
+"""What it costs to read of which groups a batch is, in messages that are looked at; where each says its own, that each is one more."""
+SPAN_COST: Final = 8
+"""What it costs to find the next messages of one batch and one history, likewise."""
+TAKEN_COST: Final = 3
+"""What it costs to give out one message of a batch of several groups, likewise."""
+STEP_BUDGET: Final = 4_096
+"""Messages that are settled, or ranges that are trimmed, in one go: some milliseconds of work."""
 MOST_STALE: Final = 4_096
 """Ranges of numbers that may wait with their groups though their messages have gone, beside as many as there are messages that wait."""
 
@@ -100,7 +106,13 @@ class GroupedReady(ReadyRanges):
     def begin(self) -> None:
         """A dispatch begins."""
         self._budget = LOOK_BUDGET
-        self.tired = self.reading = self.groups.live = self._held_up = False
+        self.tired = self.reading = self._held_up = False
+        # What is done in steps has one at each tick.
+        self.groups.live = self.groups.is_behind
+
+    def step(self) -> None:
+        """Do some of what is done in steps; a dispatch follows."""
+        self.groups.step(self._still_within, STEP_BUDGET)
 
     def turn(self, holder: Holder, most: int) -> None:
         """Somebody is served, who can have about so many messages: no more of them are looked at before it has some."""
@@ -125,7 +137,7 @@ class GroupedReady(ReadyRanges):
     def _some_went(self) -> None:
         """Some of what waited may be gone: where nobody looked on, somebody may. Where all has, no number of it waits with its group."""
         if not self.messages and self.groups.ranges:
-            self.groups.trim(self._still_within)
+            self.groups.empty()
         if self._held_up:
             self._held_up, self.groups.live = False, True
 
@@ -162,6 +174,8 @@ class GroupedReady(ReadyRanges):
         if holder is None:
             return super().first(minimum)
         self._view = None
+        if self._budget <= 0:
+            self.tired = True
         while self._looks_again() and not (self.tired or self.reading):
             start, stop = next(iter(self._again))
             if (span := self._look(start, min(stop, self._cursor), holder, self._again)) is not None:
@@ -173,6 +187,10 @@ class GroupedReady(ReadyRanges):
             while place:
                 if (span := self._head(next(iter(place)))) is not None:
                     return span
+                self._budget -= 1
+                if self._budget <= 0:
+                    self.tired = True
+                    return None
         return self._look(self._cursor, self.known, holder, None)
 
     def _head(self, group: Group) -> GroupSpan | None:
@@ -198,6 +216,7 @@ class GroupedReady(ReadyRanges):
                 self._passed(start, stop, source)
                 break
             span, fresh = found
+            self._budget -= SPAN_COST
             if span.start > start:
                 self._passed(start, start := span.start, source)
             names = self._names_of(span)
@@ -224,7 +243,8 @@ class GroupedReady(ReadyRanges):
                 self._trim()
             if at < end:
                 assert isinstance(names, list)
-                after = groups.reach(names, at - first, min(end, at + self._most) - first, holder) + first
+                most = min(self._most, max(1, self._budget // TAKEN_COST))
+                after = groups.reach(names, at - first, min(end, at + most) - first, holder) + first
                 return self._offer(span, fresh, at, after, names, source)
             start = at
         return None
@@ -240,7 +260,7 @@ class GroupedReady(ReadyRanges):
         """Where far more numbers wait than messages, most of those have gone."""
         groups = self.groups
         if groups.ranges > MOST_STALE and groups.ranges > MOST_STALE + 2 * self.passed_over:
-            groups.trim(self._still_within)
+            groups.trim()
 
     def _still_within(self, start: int, stop: int) -> Iterator[Range]:
         while start < stop and (found := self._ready_at(start)) is not None and found[0].start < stop:
@@ -284,6 +304,8 @@ class GroupedReady(ReadyRanges):
             return None
         self._budget -= BATCH_COST
         names = known[entry.first] = names_of(entry.batch)
+        if isinstance(names, list):
+            self._budget -= len(names)
         if len(known) > REMEMBERED_BATCHES:
             del known[next(iter(known))]
         return names
@@ -308,6 +330,8 @@ class GroupedReady(ReadyRanges):
             self._some_went()
             return taken if isinstance(taken, GroupSpan) else with_names(taken, UNREAD)
         self._view = None
+        if isinstance(self._names, list):
+            self._budget -= TAKEN_COST * count
         source = self._source
         if source is None or isinstance(source, RangeSet):
             self._passed(start, stop, source)

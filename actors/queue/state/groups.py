@@ -6,7 +6,7 @@ or that wait to be tried again. What waits is numbers (`Numbers`), and its messa
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -25,6 +25,10 @@ Holder: TypeAlias = "Receiver | Take"
 """Who has a group: a receiver, or one request of a taker, which speaks for many."""
 NOBODY: Final = Receiver(None)
 """In the place of a holder: the group is free."""
+SETTLED_AT_ONCE: Final = 512
+"""Of so many messages of a span, or fewer, the groups are free as soon as they are settled; of more some time later, step by step."""
+EMPTIED_AT_ONCE: Final = 1_024
+"""Groups of which all that waited is forgotten in one go, where nothing is ready."""
 UNREAD: Final[list[bytes | None]] = []
 """In the place of groups: nobody has looked of which its messages are."""
 
@@ -128,6 +132,9 @@ class Groups:
     live: bool = False
     ranges: int = 0
     _known: dict[bytes, Group] = field(default_factory=dict)
+    # What is settled whose groups are not free yet, and groups to be trimmed.
+    _settled: deque[GroupSpan] = field(default_factory=deque)
+    _to_trim: list[Group] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -171,14 +178,54 @@ class Groups:
         if not group.waiting:
             self._place(group)
 
-    def trim(self, which: Callable[[int, int], Iterator[Range]]) -> None:
-        """Forget the numbers that wait no more, of each range all but what ``which`` gives."""
+    def trim(self) -> None:
+        """Have the numbers forgotten that wait no more, step by step."""
+        if not self._to_trim:
+            self._to_trim = list(self._known.values())
+            self.live = True
+
+    def empty(self) -> None:
+        """No number waits any more: nothing is ready."""
+        if len(self._known) > EMPTIED_AT_ONCE:
+            self.trim()
+            return
         self.ranges = 0
         for group in list(self._known.values()):
             if group.waiting:
-                self.ranges += group.waiting.keep(which)
+                group.waiting = Numbers()
+                self._place(group)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something to do in steps."""
+        return bool(self._settled or self._to_trim)
+
+    def step(self, which: Callable[[int, int], Iterator[Range]], budget: int) -> None:
+        """Do some of what is done in steps, about so much.
+
+        Args:
+            which: what still waits of a range of numbers.
+            budget: messages that are settled, or ranges that are looked at.
+        """
+        while self._settled and budget > 0:
+            span = self._settled.popleft()
+            count = span.stop - span.start
+            if count > budget:
+                self._settled.appendleft(span.part(span.start + budget, span.stop))
+                span = span.part(span.start, span.start + budget)
+            budget -= count
+            self._free(span)
+        while self._to_trim and budget > 0:
+            group = self._to_trim.pop()
+            budget -= 1
+            if group.waiting:
+                before = len(group.waiting)
+                budget -= before
+                self.ranges += group.waiting.keep(which) - before
                 if not group.waiting:
                     self._place(group)
+        # What came to be free is dispatched behind this.
+        self.live = self.is_behind
 
     def hold(self, span: GroupSpan, receiver: Receiver) -> None:
         """A receiver has messages. A taker speaks for many: what one request took is that request's, while it is served and behind that."""
@@ -195,7 +242,15 @@ class Groups:
                 self._place(group)
 
     def let_go(self, span: GroupSpan) -> None:
-        """Nobody has them any more."""
+        """Nobody has them any more; of very many the groups are free some time later."""
+        if isinstance(span.names, list) and span.stop - span.start > SETTLED_AT_ONCE:
+            # The span itself goes its way.
+            self._settled.append(span.part(span.start, span.stop))
+            self.live = True
+            return
+        self._free(span)
+
+    def _free(self, span: GroupSpan) -> None:
         known = self._known
         for name, count in span.counted():
             group = known[name]

@@ -146,7 +146,9 @@ class QueueLog:
         if event.temporary:
             _note(event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers)
         if event.ids_until_us:
-            self._accept(filter(None, ids_of(event.batch) or ()), event.ids_until_us)
+            if self.accepted is None:
+                self.accepted = AcceptedIds()
+            self.accepted.add_batch(event.batch, event.ids_until_us)
         if event.dropped:
             self.total_dropped += self._remove(event.dropped)
 

@@ -16,6 +16,8 @@ from actors.exchanges.delayed import DELAY, wait_of
 from actors.exchanges.errors import InvalidDefinitionError
 from actors.exchanges.message_tables import table_of
 from actors.headers import readable_headers
+from actors.limits import MAX_PRIORITY, MAX_TTL_SECONDS
+from actors.queue.structures.deadlines import microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +30,8 @@ _DELAY: Final = DELAY.encode()
 _SAID: Final = SAID.encode()
 _NONE: Final = -1
 _PARTS: Final = 2
+_MOST_TTL_US: Final = microseconds(MAX_TTL_SECONDS)
+_MOST_DIGITS: Final = len(str(_MOST_TTL_US))
 
 
 class Said(NamedTuple):
@@ -59,11 +63,13 @@ def waits_for(packed: bytes) -> int:
 def to_wait(batch: MessageBatch, wait: int | None, said: Said) -> MessageBatch:
     """The same messages as they wait: with ``wait`` milliseconds in `DELAY` unless that is None, and with what is ``said``."""
     if wait is None and said == NOTHING:
-        return batch
+        return without_said(batch)
 
     def change(headers: dict[str, HeaderValue]) -> None:
         if wait is not None:
             headers[DELAY] = str(wait)
+        # It is ours to say: what its sender wrote there would be taken for this.
+        headers.pop(SAID, None)
         if said != NOTHING:
             headers[SAID] = f"{_NONE if said.ttl_us is None else said.ttl_us} {said.priority}"
 
@@ -107,11 +113,19 @@ def _said(packed: bytes) -> Said:
         return NOTHING
     found = (readable_headers(packed) or {}).get(SAID)
     parts = found.split(" ") if isinstance(found, str) else []
-    if len(parts) != _PARTS or not all(part.removeprefix("-").isdecimal() for part in parts):
+    if len(parts) != _PARTS or not all(_is_number(part) for part in parts):
         # Somebody else wrote it.
         return NOTHING
     ttl_us, priority = map(int, parts)
+    if ttl_us > _MOST_TTL_US or priority > MAX_PRIORITY:
+        # Likewise: no queue would take it, and what waits behind it would wait for ever.
+        return NOTHING
     return Said(None if ttl_us < 0 else ttl_us, max(0, priority))
+
+
+def _is_number(part: str) -> bool:
+    """Whether a text is a number that may be meant: a longer one than any is not even read."""
+    return len(part) <= _MOST_DIGITS and part.isascii() and part.removeprefix("-").isdigit()
 
 
 def _headers(batch: MessageBatch) -> list[bytes]:
