@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 
 import pytest
@@ -13,7 +14,9 @@ from tests.fault.turns import LIMIT, TimedSelector, Turns, report, timed
 
 
 def test_every_turn_of_a_purge_is_seen_and_all_of_it_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    before = gc.get_threshold()
     turns.main(["purge", "--ranges", "1000"])
+    assert gc.get_threshold() == before, "what a broker's process has is no other's"
     told = capsys.readouterr().out
     assert int(told.split()[0]) >= 2000 // turns.BATCH + 1
     assert "the longest" in told

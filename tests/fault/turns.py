@@ -127,10 +127,14 @@ class TimedSelector(selectors.DefaultSelector):
 
 
 def timed(scenario: Callable[[TimedSelector], Coroutine[Any, Any, Turns]]) -> Turns:
-    """Run a scenario on a loop of its own; returns what it measured."""
-    selector = TimedSelector()
-    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
-        return runner.run(scenario(selector))
+    """Run a scenario on a loop of its own; returns what it measured. Garbage is looked for as before behind it."""
+    selector, before = TimedSelector(), gc.get_threshold()
+    try:
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+            return runner.run(scenario(selector))
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
 
 
 def report(turns: Turns, seconds: float) -> bool:
