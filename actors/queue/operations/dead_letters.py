@@ -156,9 +156,8 @@ def _added(packed: bytes, key: bytes, facts: Facts) -> bytes:
     """One message's headers with ``facts``, which replace those of an earlier death; ``key`` is its own."""
     if _REASON_KEY not in packed:
         return _extended(packed, facts)
-    try:
-        headers: dict[str, HeaderValue] = unpack_headers(packed) or {}
-    except BatchError:
+    headers = readable_headers(packed)
+    if headers is None:
         return _extended(packed, facts)
     kept = {name: value for name, value in headers.items() if name not in DEATH_HEADERS}
     rest: bytes = msgpack.packb(kept) if kept else b""

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
-from actors.batch import BinaryColumn, MessageBatch, unpack_headers
-from actors.errors import BatchError
+from actors.batch import BinaryColumn, MessageBatch
+from actors.headers import readable_headers
 from actors.queue.vocabulary.deaths import DEATH_HEADERS, KEY, QUEUE, REASON
 
 if TYPE_CHECKING:
-    from actors.batch import HeaderValue
+    pass
 
 _REASON_KEY: bytes = msgpack.packb(REASON)
 
@@ -47,11 +47,8 @@ def _stripped(packed: bytes, died_in: str | None) -> tuple[bytes, bytes | None] 
     """One message's headers without its deaths, and the key that it had before; None where they stay as they are."""
     if _REASON_KEY not in packed:
         return None
-    try:
-        headers: dict[str, HeaderValue] = unpack_headers(packed) or {}
-    except BatchError:
-        return None
-    if REASON not in headers or (died_in is not None and headers.get(QUEUE) != died_in):
+    headers = readable_headers(packed)
+    if headers is None or REASON not in headers or (died_in is not None and headers.get(QUEUE) != died_in):
         return None
     before = headers.get(KEY)
     kept = {name: value for name, value in headers.items() if name not in DEATH_HEADERS}
