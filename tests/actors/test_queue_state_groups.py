@@ -16,6 +16,7 @@ from actors.queue.state.group_names import names_of
 from actors.queue.state.grouped_ready import GroupedReady
 from actors.queue.structures.numbers import Numbers
 from actors.queue.vocabulary import commands
+from actors.queue.vocabulary.prefetch import ReturnedForMore
 from actors.queue.vocabulary.replies import Tell, WaitExplained
 from actors.queue.vocabulary.settings import QueueSettings, dead_letter_settings
 from tests.actors.driven import Deliver, empty_log
@@ -105,6 +106,21 @@ def test_what_all_may_have_is_shared_out_in_proportion_to_demand() -> None:
     want(queue, "b", 10)
     send(queue, "abcdefgh")
     assert given(queue) == [("a", [0, 1, 2, 3, 4, 5]), ("b", [6, 7])]
+
+
+def test_who_could_not_look_on_does_as_soon_as_another_was_given_what_was_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(grouped_ready, "MAX_LOOKED_PAST", 4)
+    queue = opened()
+    want(queue, "a", 3)
+    send(queue, "xxxxxxx")
+    send(queue, "y")
+    assert given(queue) == [("a", [0, 1, 2])]
+    want(queue, "b", 1)
+    assert given(queue) == [], "nobody looks on past so many"
+    queue.execute(ReturnedForMore([(0, 1)], 3, cast("Any", "a")), 0.0, 0)
+    assert given(queue) == [("a", [0]), ("a", [3, 4]), ("b", [7])]
 
 
 def test_what_comes_back_goes_before_all_that_is_later_in_its_group() -> None:

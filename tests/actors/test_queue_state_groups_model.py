@@ -23,6 +23,7 @@ from actors.queue.state.grouped_ready import GroupedReady
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.commands import AlterQueue
 from actors.queue.vocabulary.events import Event, MessagesMoved, StagesEnded
+from actors.queue.vocabulary.prefetch import ReturnedForMore
 from actors.queue.vocabulary.replies import MessagesTaken
 from actors.queue.vocabulary.settings import DROP_HEAD, QueueSettings
 from actors.queue.vocabulary.stages import StageKey
@@ -268,6 +269,14 @@ class GroupsMachine(RuleBasedStateMachine):
     def give_back(self, name: str, picks: int, delay: float, failed: bool) -> None:
         if numbers := self.picked(name, picks):
             self.queue.negative_acknowledge(name, [(number, 1) for number in numbers], delay, self.now, failed)
+            self.settle()
+
+    @rule(name=st.sampled_from(RECEIVERS), picks=PICKS, messages=st.integers(0, 7))
+    def give_back_for_more(self, name: str, picks: int, messages: int) -> None:
+        if numbers := self.picked(name, picks):
+            parts = [(number, 1) for number in numbers]
+            command = ReturnedForMore(parts, messages, cast("Any", name))
+            self.queue.execute(command, self.now, round(self.now * US))
             self.settle()
 
     @rule(name=st.sampled_from(RECEIVERS), picks=PICKS)

@@ -1,7 +1,8 @@
 """Messages of a queue with groups meet consumers that wait: in turns, each in proportion to its demand, as far as its groups let it.
 
 What everybody may have is shared out as in every queue. When there is nothing of that, those who have a group get more of it. Who has
-nothing to get stands aside until the next dispatch: so nobody is asked twice, whatever waits.
+nothing to get stands aside until the next dispatch, or until what others were given lets somebody look on: so nobody is asked twice for
+what is not there, whatever waits.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ def dispatch_groups(core: QueueCore, now: float) -> None:
     """Deliver what can be, within the budget; ``core.unfinished_at`` says that there is more to do."""
     ready, ring = cast("GroupedReady", core.ready), core.ring
     limit = len(core.effects) + DISPATCH_BUDGET
-    aside: list[Consumer] = []
+    # Who stands aside, and how many messages there were when it looked.
+    aside: dict[Consumer, int] = {}
     ready.begin()
-    while _goes_on(core, ready) and ring.waiting:
+    while _goes_on(core, ready) and (ring.waiting or _come_back(core, ready, aside)):
         if not ready.is_open:
             owner = _owner(core, ready)
             if owner is None:
@@ -51,11 +53,21 @@ def dispatch_groups(core: QueueCore, now: float) -> None:
         core.unfinished_at = now
 
 
+def _come_back(core: QueueCore, ready: GroupedReady, aside: dict[Consumer, int]) -> bool:
+    """Have those wait again who stand aside, where less is passed over than when they looked, and so somebody may look on past it."""
+    if not aside or ready.messages >= next(iter(aside.values())) or core.ring.reading or not ready.is_open:
+        return False
+    for consumer in aside:
+        core.ring.join(consumer)
+    aside.clear()
+    return True
+
+
 def _goes_on(core: QueueCore, ready: GroupedReady) -> bool:
     return bool(ready.messages) and core.unfinished_at is None and not (ready.tired or ready.reading)
 
 
-def _serve(core: QueueCore, consumer: Consumer, share: int, limit: int, now: float, aside: list[Consumer]) -> int:
+def _serve(core: QueueCore, consumer: Consumer, share: int, limit: int, now: float, aside: dict[Consumer, int]) -> int:
     """Serve one that is out of the ring, up to ``share`` messages; returns the limit of effects, less what it took of that."""
     ready = cast("GroupedReady", core.ready)
     before = ready.messages
@@ -75,7 +87,7 @@ def _serve(core: QueueCore, consumer: Consumer, share: int, limit: int, now: flo
         if ready.messages < before:
             core.ring.join(consumer)
         else:
-            aside.append(consumer)
+            aside[consumer] = ready.messages
     return limit
 
 
