@@ -16,6 +16,7 @@ from actors.queue.state.group_names import names_of
 from actors.queue.state.grouped_ready import GroupedReady
 from actors.queue.structures.numbers import Numbers
 from actors.queue.vocabulary import commands
+from actors.queue.vocabulary.commands import AlterQueue
 from actors.queue.vocabulary.prefetch import ReturnedForMore
 from actors.queue.vocabulary.replies import Tell, WaitExplained
 from actors.queue.vocabulary.settings import QueueSettings, dead_letter_settings
@@ -106,6 +107,21 @@ def test_what_all_may_have_is_shared_out_in_proportion_to_demand() -> None:
     want(queue, "b", 10)
     send(queue, "abcdefgh")
     assert given(queue) == [("a", [0, 1, 2, 3, 4, 5]), ("b", [6, 7])]
+
+
+def test_a_group_waits_for_what_is_tried_again_over_a_restart_though_nobody_counts_failures_any_more() -> None:
+    before, after = QueueSettings(groups=True, retry_delay=40.0), QueueSettings(groups=True)
+    queue = opened(settings=before)
+    want(queue, "a", 1)
+    send(queue, "xx.")
+    assert given(queue) == [("a", [0])]
+    queue.negative_acknowledge("a", [(0, 1)], 0.0, 0.0)
+    queue.execute(AlterQueue(after), 0.0, 0)
+    again = opened(settings=after, log=queue.log)
+    want(again, "a", 9)
+    assert given(again) == [("a", [2])]
+    done(again, "a", 2)
+    assert given(again, 60.0) == [("a", [0]), ("a", [1])]
 
 
 def test_who_could_not_look_on_does_as_soon_as_another_was_given_what_was_passed_over(

@@ -45,11 +45,16 @@ def remembered(
         now: the time of the start.
         settings: of the queue. Where nobody counts failures, nor keeps what is refused, a history is that of settings that are no more.
     """
-    for start, stop, due in (*_remaining_retries(log, clocks, now), *_remaining_delays(log, clocks, now)):
+    waiting = (
+        # Somebody had what is to be tried again, whether or not anybody counts that.
+        *((each, 1) for each in _remaining_retries(log, clocks, now)),
+        # What was sent with a delay may have been delivered before a time of day that came twice.
+        *((each, 0) for each in _remaining_delays(log, clocks, now)),
+    )
+    for (start, stop, due), least in waiting:
         for part in ready.carve(start, stop):
-            # What was sent with a delay may have been delivered before a time of day that came twice.
             for piece, failures in log.returns.over(*part):
-                for span in _failed(log, piece, settings.failures_of_account(failures)):
+                for span in _failed(log, piece, settings.failures_of_account(failures), least):
                     yield span, due
     if settings.counts_failures or settings.keeps_dead_letters:
         for start, stop, recorded in list(log.returns):
@@ -99,7 +104,7 @@ def stored_us(table: EntryTable, first: int) -> int:
     return stored_entry(table, first).read().enqueued_us
 
 
-def _failed(log: QueueLog, part: Range, failures: int) -> Iterator[Span]:
+def _failed(log: QueueLog, part: Range, failures: int, least: int = 0) -> Iterator[Span]:
     # So often they have been delivered at least; deliveries that did not fail are forgotten by a restart.
-    deliveries = 1 if failures == REJECTED_FAILURES else failures
+    deliveries = max(least, 1 if failures == REJECTED_FAILURES else failures)
     return spans_of(log.table, *part, deliveries, replayed=True, failures=failures)
