@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 
+from actors.batch import Message, MessageBatch
 from actors.errors import DiskBehindError, InvalidRequestError, QueueLimitError, StorageError
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.settings import QueueSettings
@@ -103,6 +104,31 @@ async def test_each_queues_own_delay_and_time_to_live_hold_where_the_batch_has_n
     await bench.settled()
     assert received(told["now"]) == received(told["brief"]) == [b"x", b"y"]
     assert received(told["later"]) == [b"y"]
+    await bench.close()
+
+
+@durable
+async def test_what_is_known_of_what_others_have_stored_in_a_calendar_is_told_when_that_is_durable(
+    folder: Path,
+) -> None:
+    bench = StoredQueues(folder)
+    queue = bench.queues.declare("a", QueueSettings(deduplication_window=60.0))
+    ref, told = await bench.connect(
+        queue,
+        lambda ref: commands.AttachSender(None, connection=ref),
+        lambda ref: commands.RequestCapacity(100, LARGE, ref),
+    )
+    await bench.settled()
+    message = MessageBatch.from_messages([Message(b"x", deduplication_id="1")])
+    bench.queues.distributor.store("a", message, delay=3_600.0, producers=(("p", 1),))
+    queue.tell(commands.OfferBatch(0, message, connection=ref))
+    _, named = await bench.connect(queue, lambda ref: commands.AttachSender("p", connection=ref))
+    await turns()
+    assert not [each for each in told if isinstance(each, replies.SentMessages)], "the other may be lost"
+    assert not [each for each in named if isinstance(each, replies.SenderAttached)]
+    await bench.commit()
+    assert [each.numbers for each in told if isinstance(each, replies.SentMessages)] == [((None, 1),)]
+    assert [each.last_sequence for each in named if isinstance(each, replies.SenderAttached)] == [1]
     await bench.close()
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from unittest import mock
 
 import pytest
 
-from actors.batch import MessageBatch
+from actors.batch import Message, MessageBatch
 from actors.errors import QueueLimitError
 from actors.queue.operations import calendar, sending
 from actors.queue.operations.calendar import LEADS_SECONDS, next_due_us
 from actors.queue.vocabulary.calendar import WIDTHS_SECONDS
+from actors.queue.vocabulary.commands import AlterQueue
 from actors.queue.vocabulary.replies import SentMessages, Tell
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.storage import repair_storage, verify_storage
@@ -58,6 +60,19 @@ def test_a_confirmation_of_what_waits_in_the_calendar_tells_that_it_has_no_numbe
         (2, 1, ((None, 1),)),
         (3, 1, None),
     ]
+
+
+@in_loop
+def test_duplicates_of_what_waits_long_are_left_out_and_counted() -> None:
+    life = CalendarLife()
+    altered = replace(life.settings, deduplication_window=60.0)
+    life.queue.execute(AlterQueue(altered), life.now, life.wall_us)
+    messages = [Message(b"x", deduplication_id=name) for name in ("1", "1", "2")]
+    for at in (0, 3):
+        life.queue.send("s", at, MessageBatch.from_messages(messages), life.now, life.wall_us, DAY)
+    assert life.log.calendar is not None
+    assert life.log.calendar.messages == 2
+    assert life.queue.statistics(life.now).total_deduplicated == 1 + 3
 
 
 @in_loop

@@ -106,7 +106,7 @@ class Bench:
         self.sent = 0
         self.attach("s")
 
-    def commit(self, *names: str, version: int = 0) -> None:
+    def commit(self, *names: str, version: int = 0, is_acted_on: bool = True) -> None:
         self.events.append("the transaction's record")
         ended = apply_commit(
             {3: self.queue.log},
@@ -118,7 +118,8 @@ class Bench:
             lambda log, published: duplicates_of(log, published, self.wall),
         )
         self.events[-1] = ended[3]
-        self.queue.end_stages(ended[3], len(self.events), self.now)
+        if is_acted_on:
+            self.queue.end_stages(ended[3], len(self.events), self.now)
 
 
 def test_a_message_with_a_known_id_is_confirmed_and_not_stored() -> None:
@@ -316,6 +317,19 @@ def test_a_queue_that_rejects_says_that_it_has_no_room_for_ids_and_still_answers
     assert bench.send(("c", "3"), at=5).first == 3
 
 
+def test_what_comes_in_one_turn_leads_a_queue_that_rejects_beyond_no_limit_of_ids() -> None:
+    bench = Bench(window=10.0, max_deduplication_ids=2, overflow=REJECT)
+    for at, name in enumerate(("1", "1", "2", "2", "3")):
+        bench.queue.accept("s", at, batch_of((f"payload {at}", name)))
+    bench.queue.store(bench.now, bench.wall)
+    told = bench.confirmed()
+    assert [each.numbers for each in told[:4]] == [((0, 1),), ((None, 1),), ((1, 1),), ((None, 1),)]
+    assert "remembers 0 ids of max_deduplication_ids 2" in str(told[4].rejected)
+    assert len(bench.queue.log.accepted or ()) == 2
+    bench.pass_time(10.0)
+    assert bench.send(("c", "3"), at=4).first == 2, "what was accepted has come"
+
+
 def test_altered_settings_hold_for_what_comes_and_without_a_window_nothing_is_remembered() -> None:
     bench = Bench(window=10.0)
     bench.send(("a", "1"))
@@ -353,6 +367,15 @@ def test_the_ids_of_a_transaction_count_at_its_commit() -> None:
     again = replayed(bench.events)
     assert again == log
     assert dict(again.accepted or ()) == dict(log.accepted or ())
+
+
+def test_a_duplicate_of_what_a_transaction_has_published_waits_until_that_is_durable() -> None:
+    bench = Bench()
+    stage(bench, "w", KEY, ("a", "1"))
+    bench.commit("s", is_acted_on=False)
+    again = bench.send(("b", "1"))
+    assert again.numbers == ((None, 1),)
+    assert again.after == len(bench.events), "be it that the queue has not acted on the commit"
 
 
 def test_an_aborted_transaction_leaves_no_ids() -> None:

@@ -141,7 +141,7 @@ def schedule(
 ) -> None:
     """Store messages that were sent with this delay in the calendar; of ``added`` all holds but its number and its delay.
 
-    ``group`` has the identities of what was accepted; whatever was to be ``told`` of its numbers, it has none.
+    ``group`` has the identities of what was accepted; whatever was to be ``told`` of its numbers, it has none, but for its duplicates.
     """
     scheduled = scheduled_at(core, added, delay_us)
     place = scheduled.place
@@ -151,12 +151,14 @@ def schedule(
     note_scheduled(core, place, now)
     feeder_of(core).came |= group
     for item in group:
-        told.pop(item, None)
+        core.total_deduplicated += sum(count for number, count in told.pop(item, ()) if number is None)
 
 
 def note_scheduled(core: QueueCore, place: Place, now: float) -> None:
-    """Messages have come to a slot: look in time."""
+    """Messages have come to a slot, be it that others have written them: look in time."""
     calendar, feeder = core.log.calendar, feeder_of(core)
+    # They have no number by which the queue could see that there is something new, and may have ids and producers.
+    core.last_event = max(core.last_event, core.log.added_by)
     slot = None if calendar is None else calendar.streams.get(place.stream)
     if slot is not None:
         feeder.at = min(feeder.at or now + LOOK_SECONDS, _when(core, slot, now))

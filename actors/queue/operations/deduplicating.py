@@ -146,9 +146,10 @@ def why_not(core: QueueCore, accepted: AcceptedIds, batch: MessageBatch | None) 
         new, ids = True, {b""}
     else:
         found = ids_of(batch) or [None] * batch.count
-        ids = {digest for digest in found if digest is not None and digest not in accepted}
+        coming = accepted.coming
+        ids = {each for each in found if each is not None and each not in accepted and each not in coming}
         new = bool(ids) or None in found
-    if len(ids) <= max(0, accepted.room):
+    if len(ids) <= max(0, accepted.room - len(accepted.coming)):
         return new, None
     return new, NoRoom(
         f"queue {core.name!r} remembers {len(accepted)} ids of max_deduplication_ids {accepted.limit}, and stores no more new ones "
@@ -187,7 +188,8 @@ def tell_numbers(core: QueueCore, item: Incoming, runs: Runs, number: int) -> in
     duplicates = sum(count for first, count in runs if first is None)
     core.total_deduplicated += duplicates
     sent = SentMessages(item.up_to, None if item.known else number, None, None if item.known else runs)
-    core.effects.append(Tell(item.sender.connection, sent, core.last_event))
+    # What it is a duplicate of may be in a transaction that is committed, and on which the queue has yet to act.
+    core.effects.append(Tell(item.sender.connection, sent, max(core.last_event, core.log.published_by)))
     return item.new - duplicates
 
 

@@ -120,8 +120,7 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
             sender.expected = up_to
             core.incoming_delayed += bool(delay_us)
             if stage is None:
-                core.incoming_messages += stored
-                core.incoming_bytes += size + core.log.table.overhead
+                _takes_room(core, batch, stored, size)
             else:
                 core.staged.accepted(stage, stored, size + core.log.table.overhead)
         else:
@@ -131,6 +130,14 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
     level = core.settings.level_of(priority)
     shape = None if plain and stage is None and not level else shape_of(batch, stage, delay_us, ttl_us, level)
     core.incoming.append(Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected, shape, level))
+
+
+def _takes_room(core: QueueCore, batch: MessageBatch, stored: int, size: int) -> None:
+    """What is accepted takes the room from now on that it takes when it is stored."""
+    core.incoming_messages += stored
+    core.incoming_bytes += size + core.log.table.overhead
+    if core.rejects and core.log.accepted is not None:
+        core.log.accepted.accept(batch)
 
 
 def used_beside(core: QueueCore, connection: Connection, messages: int, size: int) -> None:
@@ -240,6 +247,7 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
     before = log.staged_bytes
     batch, level, until_us = joined(group), item.level, 0
     if log.accepted is not None:
+        log.accepted.coming.clear()
         judged = judge(log.accepted, batch, wall_us) if stage is None else judge_staged(log.accepted, batch)
         if judged.duplicates:
             told |= numbered(group, judged.duplicates, first)

@@ -64,13 +64,15 @@ class AcceptedIds:
     Attributes:
         window_us: for how long an id is remembered from when its message is stored.
         limit: how many may be, before who sends has to wait.
+        coming: those of what a queue that rejects has accepted and not stored yet.
     """
 
-    __slots__ = ("_chunks", "_due", "_earlier", "_looked", "_now_us", "limit", "window_us")
+    __slots__ = ("_chunks", "_due", "_earlier", "_looked", "_now_us", "coming", "limit", "window_us")
 
     def __init__(self, window_us: int = 0, limit: int = 0) -> None:
         self.window_us = window_us
         self.limit = limit
+        self.coming: set[bytes] = set()
         self._due: dict[bytes, int] = {}
         # In the order in which they are forgotten: those that come, and behind which others came by a shorter window.
         self._chunks: deque[_Chunk] = deque()
@@ -145,6 +147,10 @@ class AcceptedIds:
                 break
             chunks.popleft()
         return left
+
+    def accept(self, batch: MessageBatch) -> None:
+        """A batch is accepted for which there is room: its ids take that from now on."""
+        self.coming.update(filter(None, ids_of(batch) or ()))
 
     def look(self, batch: MessageBatch, ids: list[bytes | None]) -> None:
         """A batch is about to be stored: it need not be looked at for its ids again."""

@@ -72,6 +72,7 @@ def deduplicate(
         return others
     accepted = log.accepted = AcceptedIds() if log.accepted is None else log.accepted
     accepted.window_us, accepted.limit = microseconds(settings.deduplication_window), settings.max_deduplication_ids
+    accepted.coming.clear()
     accepted.forget(clocks.time_us(now))
     return (*others, IdsDue(accepted, clocks, capacity, now))
 
