@@ -20,7 +20,7 @@ from tests.actors.calendar_lives import DATA, US, CalendarLife
 from tests.actors.driven import Deliver
 from tests.actors.storage_lives import in_loop
 
-DAY = 86_400.0
+HOUR, DAY = 3_600.0, 86_400.0
 
 
 def slots(life: CalendarLife) -> list[int]:
@@ -133,6 +133,30 @@ def test_a_slot_is_opened_before_its_time_and_not_long_before() -> None:
     life.wait(width + lead)
     assert life.log.next_sequence == 1
     assert not life.order
+
+
+@in_loop
+def test_a_slot_that_takes_long_to_move_keeps_nothing_waiting_that_is_due_before() -> None:
+    life = CalendarLife()
+    width = WIDTHS_SECONDS[1]
+    begins = 4 * width - life.wall_us / US % width
+    for at in range(600):
+        # Each is looked at by itself.
+        life.send(begins + 1.0 + 3.0 * at)
+    assert slots(life) == [1]
+    (much,) = life.log.calendar.used() if life.log.calendar is not None else ()
+    small = {"PIECE_MESSAGES": 20, "READ_RUNS": 2, "GROUPED_RUNS": 2, "MOVED_GROUPS": 1}
+    with mock.patch.multiple(calendar, **small):
+        life.wait((much.start_us - life.wall_us) / US - LEADS_SECONDS[1] - 2.0)
+        assert life.log.next_sequence == 0
+        sent = life.send(61.0)[0]
+        # A turn of the loop takes a tenth of a second.
+        while not life.sent[sent].delivered and life.wall_us < life.sent[sent].due_us + 2 * US:
+            life.queue.tick(life.now, life.wall_us)
+            life.sync()
+            life._take()
+            life.now += 0.1
+    assert life.sent[sent].delivered, f"{much.messages} of 600 have not moved"
 
 
 @in_loop

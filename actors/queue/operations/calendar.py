@@ -6,9 +6,10 @@ few hundred bytes, whatever is in it.
 
 A slot is opened some seconds before its time, and longer before where there is much in it. It is read piece by piece, in the order in which
 it came. What was read is sorted by when it is due, and moved in groups: those of a wide slot to narrower ones, those of a narrow one into
-the queue, as messages with the delay that they still have. A group moves by one record, which says what has left and what is there now. So
-no message is lost, and none is there twice, wherever a crash comes. All that is slow is done before a message is due; then it is as any
-other whose delay ends.
+the queue, as messages with the delay that they still have. Behind a piece it is the turn of the slot that comes first, be that another: so
+a wide one with very much in it holds nothing up that is due before. A group moves by one record, which says what has left and what is
+there now. So no message is lost, and none is there twice, wherever a crash comes. All that is slow is done before a message is due; then it
+is as any other whose delay ends.
 
 Due times are times of day. What is in the calendar goes by that clock whenever it is set, and what is due within a minute by the clock of
 deadlines.
@@ -217,7 +218,7 @@ def _when(core: QueueCore, slot: Slot, now: float) -> float:
 
 
 def _open(core: QueueCore, feeder: Feeder, calendar: Calendar, now: float) -> bool:
-    """Begin with the slot whose time it is, of several with the first; returns whether there is one."""
+    """Begin a piece of the slot whose time it is, of several of the first; returns whether there is one."""
     wall_us = core.clocks.time_us(now)
     open_slots = [slot for slot in calendar.used() if _opens_us(slot) <= wall_us]
     if not open_slots:
@@ -302,8 +303,7 @@ def _group(core: QueueCore, feeder: Feeder, calendar: Calendar, now: float) -> N
         groups.reverse()
         feeder.groups = groups
         feeder.begin_piece()
-        if feeder.position >= feeder.stop:
-            feeder.reading = False
+        feeder.reading = False
 
 
 def _move_groups(core: QueueCore, feeder: Feeder, now: float) -> None:

@@ -46,9 +46,9 @@ class Feeder:
 
     Attributes:
         at: when there is something to do; None for never.
-        stream: the stream of the slot that is open, or was last.
+        stream: the stream of the slot of which a piece is read, or was last.
         position: how far it is read, of what is below ``stop``.
-        reading: whether a slot is open and not read to its end.
+        reading: whether a piece is begun, and not sorted into groups.
         runs: what was read of it and has not moved; ``messages`` and ``bytes`` are how much that is.
         sorted: whether that is a whole piece, by when it is due, of which ``grouped`` runs are in groups.
         forming: the groups of it, the first first; ``filled`` has the one of each kind that is being filled, with its messages and bytes.
