@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from actors.errors import QueueLimitError
 from actors.queue.operations.calendar import in_calendar, next_position, scheduled_at, waits_long
 from actors.queue.vocabulary.events import MessagesAdded
+from actors.queue.vocabulary.settings import MAX_DELAYED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +25,11 @@ def in_calendars(
     added: Mapping[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]],
     timing: Mapping[str, tuple[QueueState, int, int | None]],
 ) -> dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]]:
-    """The same events, of which those wait in a calendar that are due late; ``timing`` has each queue's delay and time to live."""
+    """The same events, of which those wait in a calendar that are due late; ``timing`` has each queue's delay and time to live.
+
+    Raises:
+        QueueLimitError: they would wait in memory, for they are of too many queues, and one of these has no room for another delay there.
+    """
     long = [
         name
         for name, (state, event) in added.items()
@@ -33,6 +39,10 @@ def in_calendars(
         and waits_long(state, timing[name][1])
     ]
     if len(long) > MAX_CALENDARS:
+        if any(added[name][0].delayed_batches() >= MAX_DELAYED for name in long):
+            raise QueueLimitError(
+                "MAX_DELAYED", MAX_DELAYED, f"have what waits long go to at most {MAX_CALENDARS} queues at a time"
+            )
         return dict(added)
     found: dict[str, tuple[QueueState, MessagesScheduled]] = {}
     for name in long:

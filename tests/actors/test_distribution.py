@@ -9,6 +9,7 @@ import pytest
 
 from actors.batch import Message, MessageBatch
 from actors.errors import DiskBehindError, InvalidRequestError, QueueLimitError, StorageError
+from actors.queue import in_calendars
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.settings import QueueSettings
 from streams.testkit import run_in_virtual_time
@@ -129,6 +130,26 @@ async def test_what_is_known_of_what_others_have_stored_in_a_calendar_is_told_wh
     await bench.commit()
     assert [each.numbers for each in told if isinstance(each, replies.SentMessages)] == [((None, 1),)]
     assert [each.last_sequence for each in named if isinstance(each, replies.SenderAttached)] == [1]
+    await bench.close()
+
+
+@durable
+async def test_what_waits_long_in_too_many_queues_for_one_record_takes_no_more_memory_than_it_may(
+    folder: Path,
+) -> None:
+    bench = StoredQueues(folder)
+    for name in "ab":
+        bench.queues.declare(name, QueueSettings())
+    store = bench.queues.distributor.store
+    with mock.patch.multiple(in_calendars, MAX_CALENDARS=1, MAX_DELAYED=2):
+        for _ in range(2):
+            store("ab", batch_of(b"x"), delay=3_600.0)
+            await turns()
+        with pytest.raises(QueueLimitError, match="at most 1 queues at a time"):
+            store("ab", batch_of(b"y"), delay=3_600.0)
+        store("a", batch_of(b"z"), delay=3_600.0)
+    await bench.settled()
+    assert [log.stored_messages for _, log in sorted(bench.queues.logs().items())] == [3, 2]
     await bench.close()
 
 
