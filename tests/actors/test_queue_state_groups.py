@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
@@ -10,6 +11,7 @@ from actors.batch import BinaryColumn, Message, MessageBatch
 from actors.errors import InvalidRequestError
 from actors.limits import GROUP_HEADER, MAX_GROUP_BYTES
 from actors.queue.operations.browsing import describe
+from actors.queue.operations.dispatch import dispatch
 from actors.queue.state import grouped_ready
 from actors.queue.state import groups as groups_of_queues
 from actors.queue.state.group_names import names_of
@@ -18,8 +20,9 @@ from actors.queue.structures.numbers import Numbers
 from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.commands import AlterQueue
 from actors.queue.vocabulary.prefetch import ReturnedForMore
-from actors.queue.vocabulary.replies import Tell, WaitExplained
+from actors.queue.vocabulary.replies import MessagesTaken, Tell, WaitExplained
 from actors.queue.vocabulary.settings import QueueSettings, dead_letter_settings
+from actors.queue.vocabulary.takes import Settlement
 from tests.actors.driven import Deliver, empty_log
 from tests.actors.taking import LARGE, TakerState, numbers
 
@@ -238,6 +241,24 @@ def test_a_request_has_several_of_a_group_and_the_next_request_of_its_taker_none
     queue.settle(5, [(1, 1)])
     queue.take(6, 5)
     assert numbers(queue.answers()[-1]) == [(2, 1)]
+
+
+def test_requests_that_wait_are_not_asked_for_what_another_of_their_taker_has_extended() -> None:
+    queue = opened("")
+    queue.attach_taker()
+    send(queue, "xx")
+    queue.take(1, 1)
+    for request in (2, 3):
+        queue.take(request, 1, wait=5.0)
+    queue.settle(4, [(0, 1)], Settlement.EXTEND, seconds=60.0)
+    given(queue)
+    with mock.patch.object(GroupedReady, "turn", autospec=True) as turns:
+        dispatch(queue, 0.0)
+    assert not turns.called
+    assert (ready(queue).messages, len(queue.ring)) == (1, 2)
+    queue.settle(5, [(0, 1)])
+    assert given(queue) == []
+    assert [numbers(each) for _, each in queue.told if isinstance(each, MessagesTaken)] == [[(0, 1)], [(1, 1)]]
 
 
 def test_what_is_sent_with_a_delay_lets_others_of_its_group_pass() -> None:

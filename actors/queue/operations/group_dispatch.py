@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from actors.queue.operations.delivering import deliver, take
-from actors.queue.state.receivers import DemandRing, Receiver, Take
+from actors.queue.state.receivers import DemandRing, Receiver
 from actors.queue.vocabulary.budgets import DISPATCH_BUDGET
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.grouped_ready import GroupedReady
-    from actors.queue.state.receivers import Consumer
+    from actors.queue.state.groups import Holder
+    from actors.queue.state.receivers import Consumer, Take
 
 
 def dispatch_groups(core: QueueCore, now: float) -> None:
@@ -71,15 +72,12 @@ def _serve(core: QueueCore, consumer: Consumer, share: int, limit: int, now: flo
     """Serve one that is out of the ring, up to ``share`` messages; returns the limit of effects, less what it took of that."""
     ready = cast("GroupedReady", core.ready)
     before = ready.messages
+    ready.turn(_speaks_for(consumer), share)
     if isinstance(consumer, Receiver):
-        ready.turn(consumer, share)
         deliver(core, consumer, share, limit, now)
         waits = consumer.demand > 0 and consumer.byte_credit > 0
     else:
-        asked = cast("Take", consumer)
-        # What others take by the same taker is theirs.
-        ready.turn(asked if asked.receiver.by_request else asked.receiver, share)
-        parts = take(core, asked, share, now)
+        parts = take(core, cast("Take", consumer), share, now)
         waits = not parts
         limit -= max(0, parts - 1)
     ready.end_turn()
@@ -92,20 +90,30 @@ def _serve(core: QueueCore, consumer: Consumer, share: int, limit: int, now: flo
 
 
 def _owner(core: QueueCore, ready: GroupedReady) -> Consumer | None:
-    """Somebody who waits, and has a group of which more waits."""
+    """Somebody who waits, and has a group of which more waits: a receiver, or a request of its own. A taker's requests have none."""
     own, waiting = ready.groups.own, core.ring.waiting
     if isinstance(core.ring, DemandRing) and len(waiting) < len(own):
         for consumer in core.ring.waiting:
-            if (consumer.receiver if isinstance(consumer, Take) else consumer) in own:
+            if _speaks_for(consumer) in own:
                 return consumer
         return None
     for holder in own:
         if holder in waiting:
             return holder
-        for asked in (holder.takes or {}).values() if isinstance(holder, Receiver) and holder.takes else ():
+        if not isinstance(holder, Receiver) or holder.by_request:
+            continue
+        for asked in (holder.takes or {}).values():
             if asked in waiting:
                 return asked
     return None
+
+
+def _speaks_for(consumer: Consumer) -> Holder:
+    """Who has what a consumer is given. What others take by the same taker is theirs."""
+    if isinstance(consumer, Receiver):
+        return consumer
+    asked = cast("Take", consumer)
+    return asked if asked.receiver.by_request else asked.receiver
 
 
 def what_keeps(core: QueueCore) -> str:
