@@ -20,6 +20,7 @@ from actors.queue.operations.deduplicating import duplicates_of
 from actors.queue.state.log import QueueLog
 from actors.queue.state.staged import CommittedVersions, apply_commit
 from actors.queue.vocabulary.commands import AlterQueue
+from actors.queue.vocabulary.events import MessagesAdded
 from actors.queue.vocabulary.settings import DROP_HEAD, REJECT, QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encoded
@@ -36,6 +37,8 @@ NUMBER = 5
 IDS = st.sampled_from([None, None, "a", "b", "c", "d", "e"])
 BATCHES = st.lists(st.tuples(IDS, st.integers(0, 2)), min_size=1, max_size=5)
 """Ids, and how many messages without one are behind each."""
+FORGETS = object()
+"""In the place of an event: settings were recorded by which no id counts."""
 
 
 class DeduplicationMachine(RuleBasedStateMachine):
@@ -60,6 +63,9 @@ class DeduplicationMachine(RuleBasedStateMachine):
         self.version = 0
         # By id until when it counts; of numbers what is stored there.
         self.ids: dict[str, float] = {}
+        # By which event the message of an id was stored, since the start; and the last of those by which duplicates have to wait.
+        self.by: dict[str, int] = {}
+        self.waits = 0
         self.stored: dict[int, str] = {}
         self.next = 0
         self.staged: dict[int, tuple[str, str | None]] = {}
@@ -114,9 +120,11 @@ class DeduplicationMachine(RuleBasedStateMachine):
             if own is not None and self.ids.get(own, 0.0) > self.now and self.settings.deduplication_window:
                 numbers.append(None)
                 self.duplicates += 1
+                self.waits = max(self.waits, self.by.get(own, 0))
                 continue
             if own is not None and self.settings.deduplication_window:
                 self.ids[own] = self.now + self.settings.deduplication_window
+                self.by[own] = len(self.events)
             numbers.append(self.next)
             self.stored[self.next] = payload
             self.next += 1
@@ -124,6 +132,7 @@ class DeduplicationMachine(RuleBasedStateMachine):
 
     def check(self, confirm: Confirm, numbers: list[int | None]) -> None:
         assert confirm.rejected is None
+        assert confirm.after >= self.waits, "what it is a duplicate of may be lost"
         if confirm.numbers is None:
             assert confirm.first == numbers[0]
             assert numbers == list(range(numbers[0] or 0, (numbers[0] or 0) + len(numbers)))
@@ -177,8 +186,8 @@ class DeduplicationMachine(RuleBasedStateMachine):
         self.next += len(found)
         self.staged_with_ids = bool(self.settings.deduplication_window)
 
-    @rule(killed=st.booleans())
-    def commit(self, killed: bool) -> None:
+    @rule(killed=st.booleans(), between=st.none() | BATCHES)
+    def commit(self, killed: bool, between: list[tuple[str | None, int]] | None) -> None:
         if not self.staged:
             return
         self.events.append(None)
@@ -200,12 +209,22 @@ class DeduplicationMachine(RuleBasedStateMachine):
                     self.duplicates += not killed
                     continue
                 self.ids[own] = self.now + window
+                self.by[own] = len(self.events)
             self.stored[number] = payload
         self.staged = {}
         if killed:
             self.restart(checkpoint=False)
         else:
-            self.queue.end_stages(ended, len(self.events), self.now)
+            number = len(self.events)
+            if between is not None:
+                # Before the queue acts on it.
+                batch, found = self.batch(between, 0)
+                self.queue.accept("s", self.sent, batch)
+                self.sent += len(batch)
+                self.queue.store(self.now, self.wall)
+                (confirm,) = [effect for effect in self.queue.take_effects() if isinstance(effect, Confirm)]
+                self.check(confirm, self.judged(found))
+            self.queue.end_stages(ended, number, self.now)
             self.queue.forget("w", self.now)
             self.queue.take_effects()
 
@@ -230,20 +249,25 @@ class DeduplicationMachine(RuleBasedStateMachine):
         self.queue.execute(AlterQueue(self.settings), self.now, self.wall)
         if window is None:
             self.ids.clear()
+            # As the settings are recorded.
+            self.events.append(FORGETS)
         self.queue.take_effects()
 
     @rule(checkpoint=st.booleans())
     def restart(self, checkpoint: bool) -> None:
         if checkpoint:
-            # Of a level's table there is no memory in one.
             self.base, self.base_events = self.pictured(), len(self.events)
         log = self.restored()
         before = self.queue.log
         for number, event in enumerate(self.events[self.base_events :], self.base_events + 1):
-            log.apply(event, number)
+            if event is FORGETS:
+                log.accepted = None
+            else:
+                log.apply(event, number)
         assert log == before
         self.queue = self.made(log)
-        self.duplicates = 0
+        self.duplicates = self.waits = 0
+        self.by.clear()
         self.attach()
 
     def pictured(self) -> bytes:
@@ -253,9 +277,15 @@ class DeduplicationMachine(RuleBasedStateMachine):
     def restored(self) -> QueueLog:
         if self.base is None:
             return empty_log(self.settings)
-        # The batches are in the journal, which is the table that there is.
-        table = self.queue.log.table
+        # The batches are in the journal, whatever is wanted of them by now.
+        table = empty_log(self.settings).table
+        added = [event for event in self.events[: self.base_events] if isinstance(event, MessagesAdded)]
+        for event in added:
+            table.add(event, 0)
         (stored,) = decode_snapshot(self.base, lambda _number, _levels: table).queues
+        for event in added:
+            if stored.log.acknowledged.reach(event.first) >= event.first + len(event.batch):
+                table.discard(event.first)
         return stored.log
 
     @rule()
