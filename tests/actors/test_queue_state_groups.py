@@ -307,7 +307,7 @@ def test_messages_of_a_blocked_group_in_front_are_looked_past_as_far_as_may_be(m
     told = queue.effects.pop()
     assert isinstance(told, Tell)
     assert isinstance(told.reply, WaitExplained)
-    assert "5 messages are of groups that others have, and nobody looks on past so many" in told.reply.text
+    assert "5 messages wait behind others of their groups, and nobody looks on past so many" in told.reply.text
     assert given(queue) == []
 
 

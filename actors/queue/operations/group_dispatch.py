@@ -119,5 +119,5 @@ def _speaks_for(consumer: Consumer) -> Holder:
 def what_keeps(core: QueueCore) -> str:
     """Why a receiver that wants messages gets none, though some are ready."""
     ready = cast("GroupedReady", core.ready)
-    passed = f"{ready.passed_over:,} messages are of groups that others have"
+    passed = f"{ready.passed_over:,} messages wait behind others of their groups"
     return f"{passed}, and nobody looks on past so many" if ready.is_full else passed
