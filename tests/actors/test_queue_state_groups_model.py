@@ -46,6 +46,11 @@ SETTINGS = (
     QueueSettings(None, 9_000, groups=True, overflow=DROP_HEAD, ttl=20.0),
     QueueSettings(groups=True, single_active_consumer=True),
 )
+RETRIES: tuple[dict[str, Any], ...] = (
+    {"max_receives": None, "retry_delay": 0.0, "drop_failed": False},
+    {"max_receives": None, "retry_delay": 4.0, "drop_failed": False},
+    {"max_receives": 2, "retry_delay": 0.0, "drop_failed": True},
+)
 DELAYS = st.sampled_from((0.0, 0.0, 3.0))
 PICKS = st.integers(0, 63)
 
@@ -75,6 +80,8 @@ class GroupsMachine(RuleBasedStateMachine):
         self.request = 0
         self.stage: StageKey | None = None
         self.group: dict[int, str | None] = {}
+        # What anybody was given so far.
+        self.had: set[int] = set()
         self.begin(empty_log(settings))
 
     def begin(self, log: QueueLog) -> None:
@@ -117,7 +124,7 @@ class GroupsMachine(RuleBasedStateMachine):
 
     def tried_again(self) -> set[int]:
         """What came back and waits for its time."""
-        return {n for span in self.ready.delayed if span.deliveries for n in range(span.start, span.stop)}
+        return self.had & {n for span in self.ready.delayed for n in range(span.start, span.stop)}
 
     def receivable(self) -> set[int]:
         """What nobody has, and nothing keeps."""
@@ -152,6 +159,7 @@ class GroupsMachine(RuleBasedStateMachine):
                     given[number] = self.by_request[number] = reply.request
         held, receivable, tried = self.held(), self.receivable(), self.tried_again()
         assert given.items() <= held.items()
+        self.had |= given.keys()
         having: dict[str, Any] = {}
         for number, holder in held.items():
             name = self.group[number]
@@ -330,7 +338,7 @@ class GroupsMachine(RuleBasedStateMachine):
     )
     def seldom(self, which: str, data: st.DataObject) -> None:
         if which == "alter":
-            self.alter(data.draw(st.sampled_from((None, 2_000, 9_000))))
+            self.alter(data.draw(st.sampled_from((None, 2_000, 9_000))), data.draw(st.sampled_from((*RETRIES, None))))
         elif which == "move":
             self.move(data.draw(st.integers(0, 60)), data.draw(st.integers(1, 5)), data.draw(st.integers(0, 5)))
         else:
@@ -378,8 +386,9 @@ class GroupsMachine(RuleBasedStateMachine):
             self.queue.request_capacity("w", 10**6, LARGE)
         self.settle()
 
-    def alter(self, overflow: int | None) -> None:
+    def alter(self, overflow: int | None, retries: dict[str, Any] | None) -> None:
         what: dict[str, Any] = {"overflow": "block"} if overflow is None else {"overflow": DROP_HEAD}
+        what |= retries or {}
         self.settings = replace(self.settings, max_messages=None, max_bytes=overflow, **what)
         self.queue.execute(AlterQueue(self.settings), self.now, round(self.now * US))
         self.settle()
