@@ -134,6 +134,21 @@ async def test_what_is_known_of_what_others_have_stored_in_a_calendar_is_told_wh
 
 
 @durable
+async def test_how_far_a_producer_is_with_duplicates_is_told_when_that_is_durable(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    queue = bench.queues.declare("a", QueueSettings(deduplication_window=60.0))
+    message = MessageBatch.from_messages([Message(b"x", deduplication_id="1")])
+    bench.queues.distributor.store("a", message)
+    await bench.settled()
+    bench.queues.distributor.store("a", message, producers=(("p", 1),))
+    _, named = await bench.connect(queue, lambda ref: commands.AttachSender("p", connection=ref))
+    assert not named
+    await bench.commit()
+    assert [each.last_sequence for each in named] == [1]
+    await bench.close()
+
+
+@durable
 async def test_what_waits_long_in_too_many_queues_for_one_record_takes_no_more_memory_than_it_may(
     folder: Path,
 ) -> None:

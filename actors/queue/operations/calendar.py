@@ -156,10 +156,8 @@ def schedule(
 
 
 def note_scheduled(core: QueueCore, place: Place, now: float) -> None:
-    """Messages have come to a slot, be it that others have written them: look in time."""
+    """Messages have come to a slot: look in time."""
     calendar, feeder = core.log.calendar, feeder_of(core)
-    # They have no number by which the queue could see that there is something new, and may have ids and producers.
-    core.last_event = max(core.last_event, core.log.added_by)
     slot = None if calendar is None else calendar.streams.get(place.stream)
     if slot is not None:
         feeder.at = min(feeder.at or now + LOOK_SECONDS, _when(core, slot, now))

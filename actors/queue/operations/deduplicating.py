@@ -188,8 +188,9 @@ def tell_numbers(core: QueueCore, item: Incoming, runs: Runs, number: int) -> in
     duplicates = sum(count for first, count in runs if first is None)
     core.total_deduplicated += duplicates
     sent = SentMessages(item.up_to, None if item.known else number, None, None if item.known else runs)
-    # What it is a duplicate of may be in a transaction that is committed, and on which the queue has yet to act.
-    core.effects.append(Tell(item.sender.connection, sent, max(core.last_event, core.log.published_by)))
+    # What it is a duplicate of others may have stored where the queue sees no new number, or may have published just now.
+    after = max(core.last_event, core.log.added_by, core.log.published_by)
+    core.effects.append(Tell(item.sender.connection, sent, after))
     return item.new - duplicates
 
 

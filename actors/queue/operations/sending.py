@@ -56,6 +56,9 @@ def attach_sender(core: QueueCore, command: AttachSender, now: float) -> None:
             detach_sender(core, older.connection, now)
             core.effects.append(Tell(older.connection, Superseded()))
         last = core.log.last_number(producer)
+        core.last_event = max(
+            core.last_event, core.log.added_by
+        )  # others may have noted it, where the queue sees no new number
     sender = core.senders[connection] = Sender(connection, producer, last, core.capacity, temporary=command.temporary)
     if producer is not None:
         core.sender_of[producer] = sender
@@ -133,7 +136,6 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
 
 
 def _takes_room(core: QueueCore, batch: MessageBatch, stored: int, size: int) -> None:
-    """What is accepted takes the room from now on that it takes when it is stored."""
     core.incoming_messages += stored
     core.incoming_bytes += size + core.log.table.overhead
     if core.rejects and core.log.accepted is not None:

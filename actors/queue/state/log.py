@@ -51,7 +51,7 @@ class QueueLog:
         stages: what is held back for transactions that are not committed; ``staged_messages`` and ``staged_bytes`` are the
             sums over it, counted as those of what is stored.
         published_by: the number of the last commit that published something.
-        added_by: the number of the last event that stored something.
+        added_by: the number of the last event that stored something, or said how far a producer is.
         ttl_below: messages from this number on have no time to live, as far as this log has seen them come.
         accepted: the ids of what was stored lately; None where none counts. When they are forgotten is no part of the fold.
         staged_ids: how many ids there are of what is staged.
@@ -157,7 +157,8 @@ class QueueLog:
             self.accepted = AcceptedIds()
         self.accepted.add(digests, until_us)
 
-    def _deduplicated(self, event: events.MessagesDeduplicated, _number: int) -> None:
+    def _deduplicated(self, event: events.MessagesDeduplicated, number: int) -> None:
+        self.added_by = max(self.added_by, number)
         for heard, known, limit, others in (
             (event.producers, self.producers, MAX_PRODUCERS, self.temporary),
             (event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers),
