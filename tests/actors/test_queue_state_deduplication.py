@@ -12,6 +12,7 @@ from actors.errors import InvalidRequestError, TransactionTooLargeError
 from actors.limits import DEDUPLICATION_HEADER, MAX_DEDUPLICATION_ID_BYTES
 from actors.queue.operations import deduplicating
 from actors.queue.operations.deduplicating import duplicates_of
+from actors.queue.operations.settling import why_not_published
 from actors.queue.state.accepted_ids import CHUNK_IDS, FORGOTTEN_AT_ONCE, MOST_LINES, AcceptedIds, digest_of, ids_of
 from actors.queue.state.staged import CommittedVersions, apply_commit
 from actors.queue.vocabulary.commands import AlterQueue, ExplainWait
@@ -404,6 +405,18 @@ def test_open_transactions_hold_no_more_ids_than_may_be_looked_at_in_one_instant
     stage(bench, "w", KEY, ("a", "1"), ("b", "2"), "without")
     with pytest.raises(TransactionTooLargeError, match="MAX_STAGED_IDS 3"):
         bench.queue.accept("w", 3, batch_of(("c", "3"), ("d", "4")))
+
+
+def test_a_queue_that_rejects_takes_no_transaction_whose_new_ids_have_no_room() -> None:
+    bench = Bench(max_deduplication_ids=2, overflow=REJECT)
+    bench.send(("a", "1"))
+    stage(bench, "w", KEY, ("b", "1"), ("c", "2"), "without")
+    published = [bench.queue.log.stages[KEY]]
+    assert why_not_published(bench.queue, published, 0) is None
+    bench.send(("d", "3"))
+    assert "remembers 2 ids of max_deduplication_ids 2" in str(why_not_published(bench.queue, published, 0))
+    bench.pass_time(10.0)
+    assert why_not_published(bench.queue, published, 0) is None
 
 
 # --- the memory of ids

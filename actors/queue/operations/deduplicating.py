@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.log import QueueLog
     from actors.queue.state.senders import Incoming
+    from actors.queue.state.stage import Stage
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.stages import StageKey
 
@@ -149,9 +150,22 @@ def why_not(core: QueueCore, accepted: AcceptedIds, batch: MessageBatch | None) 
         coming = accepted.coming
         ids = {each for each in found if each is not None and each not in accepted and each not in coming}
         new = bool(ids) or None in found
-    if len(ids) <= max(0, accepted.room - len(accepted.coming)):
-        return new, None
-    return new, NoRoom(
+    return new, _no_room(core, accepted, ids)
+
+
+def why_not_staged(core: QueueCore, stages: Iterable[Stage]) -> str | None:
+    """Why a queue that rejects has no room for the ids of what a transaction publishes there; None where it has."""
+    accepted = core.log.accepted
+    if accepted is None:
+        return None
+    ids = {digest for stage in stages for digest in stage.ids.values()}
+    return _no_room(core, accepted, {digest for digest in ids if digest not in accepted})
+
+
+def _no_room(core: QueueCore, accepted: AcceptedIds, new: set[bytes]) -> str | None:
+    if len(new) <= max(0, accepted.room - len(accepted.coming)):
+        return None
+    return NoRoom(
         f"queue {core.name!r} remembers {len(accepted)} ids of max_deduplication_ids {accepted.limit}, and stores no more new ones "
         "before the oldest are over"
     )

@@ -56,9 +56,7 @@ def attach_sender(core: QueueCore, command: AttachSender, now: float) -> None:
             detach_sender(core, older.connection, now)
             core.effects.append(Tell(older.connection, Superseded()))
         last = core.log.last_number(producer)
-        core.last_event = max(
-            core.last_event, core.log.added_by
-        )  # others may have noted it, where the queue sees no new number
+        core.last_event = max(core.last_event, core.log.added_by)  # others may have noted it, unseen
     sender = core.senders[connection] = Sender(connection, producer, last, core.capacity, temporary=command.temporary)
     if producer is not None:
         core.sender_of[producer] = sender

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.queue.operations.dead_letters import hand_over
+from actors.queue.operations.deduplicating import why_not_staged
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over
 from actors.queue.operations.failing import put_back_beside, returned_beside
@@ -88,6 +89,8 @@ def why_not_published(core: QueueCore, stages: Sequence[Stage], leaving: int) ->
         return None
     if core.paused is not None:
         return f"queue {core.name!r} takes nothing now: {core.paused}"
+    if (no_room := why_not_staged(core, stages)) is not None:
+        return no_room
     settings, log, promised = core.settings, core.log, core.capacity.promised
     # What leaves has as many bytes as the others, about.
     leaving_bytes = log.stored_bytes * leaving // log.stored_messages if log.stored_messages else 0
