@@ -136,6 +136,20 @@ def test_a_slot_is_opened_before_its_time_and_not_long_before() -> None:
 
 
 @in_loop
+def test_a_slot_is_opened_the_longer_before_its_time_the_more_bytes_it_has() -> None:
+    life = CalendarLife(segment_bytes=16 * calendar.MIB)
+    batch = MessageBatch.from_payloads([bytes(calendar.MIB)])
+    for at in range(4):
+        life.queue.send("s", at, batch, life.now, life.wall_us, 300.0)
+    (slot,) = life.log.calendar.used() if life.log.calendar is not None else ()
+    opened = slot.start_us - LEADS_SECONDS[0] * US - 4 * calendar.LEAD_PER_MIB_US
+    life.wait((opened - life.wall_us) / US - 0.01)
+    assert life.log.next_sequence == 0
+    life.wait(0.02)
+    assert life.log.next_sequence > 0
+
+
+@in_loop
 def test_a_slot_that_takes_long_to_move_keeps_nothing_waiting_that_is_due_before() -> None:
     life = CalendarLife()
     width = WIDTHS_SECONDS[1]

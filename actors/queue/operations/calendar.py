@@ -41,10 +41,13 @@ if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import CalendarStreams
 
+MIB: Final = 2**20
 LEADS_SECONDS: Final = (5.0, 60.0, 600.0)
 """How long before its time a slot of each width is opened, at least;"""
 LEAD_PER_MESSAGE_US: Final = 200
-"""and so many microseconds longer for each message in it, so that much is moved in time beside other work."""
+"""and so many microseconds longer for each message in it, so that much is moved in time beside other work;"""
+LEAD_PER_MIB_US: Final = 20_000
+"""and so many for each MiB, all of which the disk takes once more."""
 LOOK_SECONDS: Final = 10.0
 """A time of day is no deadline of the loop's clock: somebody may set the one and not the other. So no sleep is longer than this."""
 BEHIND_SECONDS: Final = 0.5
@@ -57,7 +60,7 @@ fall apart into single messages otherwise."""
 MANY_PIECES: Final = 8
 """Very much is more than so many pieces: then more than ten thousand a second are due."""
 PIECE_MESSAGES: Final = 32_768
-PIECE_BYTES: Final = 4 * 1024 * 1024
+PIECE_BYTES: Final = 4 * MIB
 """What is read of a slot and sorted at a time: it is in memory."""
 READ_RUNS: Final = 64
 """Messages, or batches that are due at one time, read in one go: a few milliseconds of work;"""
@@ -206,7 +209,7 @@ def next_due_us(core: QueueCore, now: float) -> int | None:
 
 def _opens_us(slot: Slot) -> int:
     lead = round(LEADS_SECONDS[slot.width] * US_PER_SECOND)
-    return slot.start_us - lead - slot.messages * LEAD_PER_MESSAGE_US
+    return slot.start_us - lead - slot.messages * LEAD_PER_MESSAGE_US - slot.bytes * LEAD_PER_MIB_US // MIB
 
 
 def _when(core: QueueCore, slot: Slot, now: float) -> float:
