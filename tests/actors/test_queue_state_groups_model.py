@@ -49,7 +49,7 @@ SETTINGS = (
 RETRIES: tuple[dict[str, Any], ...] = (
     {"max_receives": None, "retry_delay": 0.0, "drop_failed": False},
     {"max_receives": None, "retry_delay": 4.0, "drop_failed": False},
-    {"max_receives": 2, "retry_delay": 0.0, "drop_failed": True},
+    {"max_receives": 2, "retry_delay": 0.0, "drop_failed": False},
 )
 DELAYS = st.sampled_from((0.0, 0.0, 3.0))
 PICKS = st.integers(0, 63)
