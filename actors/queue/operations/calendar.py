@@ -134,6 +134,7 @@ def in_calendar(added: MessagesAdded, first: int, scheduled: Scheduled) -> Messa
         added.producers,
         temporary=added.temporary,
         published=added.published,
+        # The journal has it in the stream that is so far from the queue's: of what waits that is the slot's.
         priority=place.stream - place.queue,
         ids_until_us=added.ids_until_us,
         scheduled=scheduled,

@@ -24,7 +24,7 @@ def dispatch(core: QueueCore, now: float, *, within: bool = False) -> None:  # n
     In a round, consumer i with demand d_i out of D gets min(d_i, ceil(ready * d_i / D)) messages. A round is left as soon
     as nothing is ready, and the next begins with who comes after: nobody is always first.
 
-    ``within`` is for itself: what is expired, or will be behind this, is somebody else's.
+    With ``within`` nothing is dropped that nobody waits for: whoever calls this drops what is expired, before and behind it.
 
     What is on its way to another queue may come back, for that one may be full. Nothing passes it meanwhile: whoever settles it
     dispatches what waits.

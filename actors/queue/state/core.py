@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
 from actors.queue.state.counted import counted_or_not
-from actors.queue.state.deduplication import deduplicate, limit_with_ids, with_ids
+from actors.queue.state.deduplication import deduplicate, limit_with_ids, taken_with_ids
 from actors.queue.state.feeder import Feeder, begin_feeding
 from actors.queue.state.grouped_leases import GroupedLeases
 from actors.queue.state.groups import Groups
@@ -217,7 +217,7 @@ class QueueCore:
         log, most = self.log, None if self.drops else self.settings.max_messages
         messages, size = log.stored_messages + self.incoming_messages, log.stored_bytes + self.incoming_bytes
         if log.accepted is not None:
-            messages = with_ids(log.accepted, most, messages, self.incoming_messages)
+            messages = taken_with_ids(log.accepted, most, messages, self.incoming_messages)
         return messages, size
 
     def counted(self, ready: ReadyRanges | LeveledReady) -> ReadyRanges | LeveledReady:

@@ -84,8 +84,8 @@ def limit_with_ids(settings: QueueSettings, most: int | None) -> int | None:
     return settings.max_deduplication_ids if most is None else min(most, settings.max_deduplication_ids)
 
 
-def with_ids(accepted: AcceptedIds, most: int | None, messages: int, incoming: int) -> int:
-    """What is taken of that: so much that there is as much room as for messages, or for ids where there is less for these.
+def taken_with_ids(accepted: AcceptedIds, most: int | None, messages: int, incoming: int) -> int:
+    """How much of `limit_with_ids` counts as taken: that limit less the room for messages, or less that for ids where this is smaller.
 
     Args:
         accepted: the ids.
