@@ -89,7 +89,7 @@ def test_it_is_so_where_everything_is_done_in_small_pieces(operations: list[tupl
         "MOVED_GROUPS": 1,
         "GROUP_MESSAGES": 2,
         "NEAR_BATCHES": 2,
-        "MAX_DELAYED": 3,
+        "MOVED_BATCHES": 3,
         "MANY_PIECES": 10**9,
     }
     with mock.patch.multiple(calendar, **small):

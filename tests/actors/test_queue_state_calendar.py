@@ -9,12 +9,12 @@ import pytest
 
 from actors.batch import Message, MessageBatch
 from actors.errors import QueueLimitError
-from actors.queue.operations import calendar, sending
+from actors.queue.operations import calendar, receiving, sending
 from actors.queue.operations.calendar import LEADS_SECONDS, next_due_us
 from actors.queue.vocabulary.calendar import WIDTHS_SECONDS
 from actors.queue.vocabulary.commands import AlterQueue
 from actors.queue.vocabulary.replies import SentMessages, Tell
-from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.settings import MAX_DELAYED, QueueSettings
 from actors.storage import repair_storage, verify_storage
 from tests.actors.calendar_lives import DATA, US, CalendarLife
 from tests.actors.driven import Deliver
@@ -246,6 +246,22 @@ def test_more_may_wait_than_has_room_in_memory_but_where_all_is_in_order() -> No
         life.send(3 * DAY)
         with pytest.raises(QueueLimitError, match="MAX_DELAYED"):
             life.send(10.0)
+
+
+@in_loop
+def test_what_moves_in_leaves_room_in_memory_for_what_is_returned_with_a_delay() -> None:
+    assert calendar.MOVED_BATCHES < MAX_DELAYED
+    life = CalendarLife()
+    for at in range(6):
+        life.send(100.0 + at)
+    with mock.patch.object(calendar, "MOVED_BATCHES", 3), mock.patch.object(receiving, "MAX_DELAYED", 4):
+        life.wait(99.0)
+        life.send(0.0)
+        life.settle()
+        held = life.queue.receivers["r"].held.first()
+        assert held is not None
+        life.queue.negative_acknowledge("r", [(held.start, 1)], 5.0, life.now)
+        assert len(life.queue.ready.delayed) == 4
 
 
 @in_loop

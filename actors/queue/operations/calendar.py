@@ -68,6 +68,8 @@ GROUPED_RUNS: Final = 512
 """as many of these sorted into groups,"""
 MOVED_GROUPS: Final = 32
 """and groups moved."""
+MOVED_BATCHES: Final = MAX_DELAYED * 3 // 4
+"""Batches that wait in memory, above which nothing moves there that is not due: the rest is for what receivers return with a delay."""
 EXPIRED_US: Final = 1_000
 """What is of no use any more comes into the queue as if it had come so much earlier, with less time than that."""
 GROUP_MESSAGES: Final = 1_024
@@ -321,7 +323,7 @@ def _move_groups(core: QueueCore, feeder: Feeder, now: float) -> None:
             _move_down(core, feeder, group, wall_us)
         else:
             due_us = group.runs[-1].due_us
-            if due_us > wall_us and len(core.ready.delayed) >= MAX_DELAYED:
+            if due_us > wall_us and len(core.ready.delayed) >= MOVED_BATCHES:
                 feeder.at = now + (due_us - wall_us) / US_PER_SECOND
                 break
             _move_in(core, feeder, group, wall_us, now)
