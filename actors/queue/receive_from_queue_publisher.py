@@ -67,9 +67,11 @@ class ReceiveFromQueuePublisher(ConnectionActor):
         """Dispatch by type, the frequent ones first."""
         if kind is ReceivedMessages:
             self._received(message)
+        elif kind is Acknowledged:
+            self.pass_on(message)
         elif kind is AcknowledgedForMore:
             self._acknowledged_for_more(message)
-        elif kind is Acknowledged or kind is Rejected or kind is Extended:
+        elif kind is Rejected or kind is Extended:
             self.pass_on(message)
         elif kind is DemandSignalled:
             self._wanted_messages += message.messages

@@ -42,7 +42,7 @@ DECLARES = methods(
 def task(number: int) -> bytes:
     """A task, as it is published."""
     name = f"{number:08}-0000-4000-8000-000000000000"
-    nothing = "shadow eta expires group group_index parent_id stamped_headers".split()
+    nothing = ["shadow", "eta", "expires", "group", "group_index", "parent_id", "stamped_headers"]
     said: dict[str, Any] = {
         "lang": "py",
         "task": "tasks.add",
