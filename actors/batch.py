@@ -96,6 +96,11 @@ class BinaryColumn:
     def from_values(cls, values: Sequence[Buffer], *, own: bool = False) -> BinaryColumn:
         """Join ``values``; raises BatchError above ``MAX_COLUMN_BYTES``. One that is its ``own``, nobody else's, is not copied."""
         try:
+            if len(values) == 1:
+                # What comes alone. Bytes are not copied in any case.
+                (value,) = values
+                offsets = array("i", (0, len(value)))
+                return cls(memoryview(offsets), memoryview(value if own or type(value) is bytes else bytes(value)))
             # Through a list: array takes twice as long to grow from an iterator.
             offsets = array("i", list(accumulate(map(len, values), initial=0)))
         except OverflowError:
@@ -103,8 +108,6 @@ class BinaryColumn:
             raise BatchError(
                 f"a column of {total} bytes exceeds {MAX_COLUMN_BYTES}; send the messages in smaller batches"
             ) from None
-        if own and len(values) == 1:
-            return cls(memoryview(offsets), memoryview(values[0]))
         return cls(memoryview(offsets), memoryview(b"".join(values)))
 
     @classmethod

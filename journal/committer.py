@@ -73,6 +73,8 @@ class ThreadCommitter:
         # Held by whoever commits: the writer's thread, or the appending one for a record that is alone.
         self._committing = threading.Lock()
         self._holds = False
+        # Whether it has committed since it was at rest for long.
+        self._has_worked = False
         self._tasks: queue.Queue[Task | None] = queue.Queue(BACKGROUND_TASKS)
 
     def start(self, writer: Writer) -> None:
@@ -135,25 +137,42 @@ class ThreadCommitter:
     def _write(self, writer: Writer) -> None:
         try:
             while writer.failure is None and not writer.stopped:
-                if writer.ready():
-                    with self._committing:
-                        writer.commit()
-                else:
-                    self._rest(writer)
+                self._step(writer)
         except BaseException as error:  # noqa: BLE001 - the thread ends, and the journal must not outlive it in silence
             writer.fail(error)
+
+    def _step(self, writer: Writer) -> None:
+        if not writer.ready():
+            self._rest(writer)
+            return
+        with self._committing:
+            writer.commit()
+        self._has_worked = True
 
     def _rest(self, writer: Writer) -> None:
         # First say that it rests, then look again: what comes in between is either seen here or rings.
         self.resting = RESTS
         if not writer.ready():
             seconds = writer.seconds_to_wait()
-            if seconds is None:
+            if seconds is None and self._has_worked:
+                self._has_worked = False
+                self._rest_for_lazy(writer)
+            elif seconds is None:
                 self._bell.acquire()  # nothing to do until somebody appends: no deadline is due
             else:
                 self.resting = RESTS_SHORTLY
                 self._bell.acquire(timeout=seconds)
         self.resting = AWAKE
+
+    def _rest_for_lazy(self, writer: Writer) -> None:
+        """Rest for as long as a lazy record may wait: one that comes meanwhile need not wake it, and is written when that is over.
+
+        Where there is work more will come, and what is lazy mostly goes along with it.
+        """
+        began = writer.now()
+        self.resting = RESTS_SHORTLY
+        if not self._bell.acquire(timeout=writer.lazy_delay):
+            writer.lazy_from(began)
 
     def _background(self, task: Task) -> None:
         try:

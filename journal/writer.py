@@ -127,6 +127,20 @@ class Writer:
             dues.append(unsynced + self._options.sync_interval)
         return max(0.0, min(dues) - self._clock()) if dues else None
 
+    @property
+    def lazy_delay(self) -> float:
+        """Seconds that a lazy record may wait."""
+        return self._options.lazy_delay
+
+    def now(self) -> float:
+        """The time, by which it is known how long something has waited."""
+        return self._clock()
+
+    def lazy_from(self, when: float) -> None:
+        """What is lazy and waits may have waited since then; nobody was told when it came."""
+        if self.queue and self._lazy_since is None:
+            self._lazy_since = when
+
     def commit(self) -> None:
         """One group of records, or one task, or the sync that is due. Every failure of it is the journal's."""
         if self.failure is not None or self.stopped:

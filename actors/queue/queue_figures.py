@@ -77,7 +77,8 @@ class QueueFigures:
         """
         if name not in self._numbers:
             raise QueueNotFoundError(name)
-        figures = self.read(name, parties=False)
+        queue = self._queues.get(name)
+        alive = queue is not None and queue.is_alive()
         return FoundQueue(
             name,
             self._numbers[name],
@@ -85,9 +86,19 @@ class QueueFigures:
             name in self._declared,
             self._arguments.get(name, b""),
             self.owned.owner_of(name),
-            0 if figures is None else figures.ready,
-            0 if figures is None else figures.attached_receivers,
+            *(_used(self._states[name]) if alive else (0, 0)),
         )
+
+    def at_once(self, name: str) -> tuple[int, int] | None:
+        """Messages that are ready, and connections that receive, behind all that a queue was told; None where it is to be asked.
+
+        What has nothing to do would answer what can be read here. Whoever has more on the way to it, in actors of their own, asks it.
+        """
+        queue = self._queues.get(name)
+        if queue is None or not queue.actor_inbox.idle:
+            return None
+        state = self._states[name]
+        return None if state.incoming or state.ready.known != state.log.next_sequence else _used(state)
 
     def read(self, name: str, *, parties: bool = True) -> QueueStatistics | None:
         """A queue's figures, read as they stand: it is not asked, and what waits in its inbox is not counted yet.
@@ -159,3 +170,8 @@ class QueueFigures:
     def storage_measures(self) -> JournalMeasures | None:
         """What the journal's syncs and writes were like; None for queues in memory."""
         return None if self._storage is None else self._storage.measures
+
+
+def _used(state: QueueState) -> tuple[int, int]:
+    """Messages that are ready, and connections that receive."""
+    return state.ready.messages, len(state.receivers) + len(state.subscribers)

@@ -191,6 +191,7 @@ _OPERATIONS: dict[type, Callable[[QueueCore, Any, float], Any]] = {
     prefetch.DemandWithdrawn: receiving.withdraw_demand,
     prefetch.LimitDemand: receiving.limit_demand,
     prefetch.ReturnedForMore: receiving.return_for_more,
+    prefetch.AcknowledgedForMore: receiving.acknowledge_for_more,
     commands.Acknowledged: receiving.acknowledge,
     commands.Rejected: receiving.reject,
     commands.Extended: receiving.extend,

@@ -18,7 +18,13 @@ from actors.queue.vocabulary.commands import (
     Rejected,
     Writable,
 )
-from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand, ReturnedForMore
+from actors.queue.vocabulary.prefetch import (
+    AcknowledgedForMore,
+    DemandLimited,
+    DemandWithdrawn,
+    LimitDemand,
+    ReturnedForMore,
+)
 from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages, ReceiverAttached
 from actors.queue.vocabulary.takes import CancelTake, TakeMessages
 from actors.runtime.loop_ref import LoopActorRef
@@ -26,6 +32,8 @@ from actors.runtime.loop_ref import LoopActorRef
 STEP_MESSAGES = 65_536
 STEP_BYTES = 8 * 1024 * 1024
 """Demand passed on to the queue and not yet met, at most: what can still arrive after the socket is full."""
+HALF_MESSAGES, HALF_BYTES = STEP_MESSAGES // 2, STEP_BYTES // 2
+"""As long as more than that is not met, no more is passed on."""
 
 
 class ReceiveFromQueuePublisher(ConnectionActor):
@@ -59,7 +67,11 @@ class ReceiveFromQueuePublisher(ConnectionActor):
         """Dispatch by type, the frequent ones first."""
         if kind is ReceivedMessages:
             self._received(message)
-        elif kind is Acknowledged or kind is Rejected or kind is Extended:
+        elif kind is Acknowledged:
+            self.pass_on(message)
+        elif kind is AcknowledgedForMore:
+            self._acknowledged_for_more(message)
+        elif kind is Rejected or kind is Extended:
             self.pass_on(message)
         elif kind is DemandSignalled:
             self._wanted_messages += message.messages
@@ -102,17 +114,32 @@ class ReceiveFromQueuePublisher(ConnectionActor):
         self._asked_bytes -= message.batch.nbytes
         if not self._ended:
             self._port.tell(message)
+            told = self.actor_inbox.queue
+            while told and type(told[0]) is Acknowledged:
+                # What needs no answer is acknowledged as it is written. It is next, and has no turn to wait for.
+                self.pass_on(told.popleft())
+            self._ask()
+
+    def _acknowledged_for_more(self, message: AcknowledgedForMore) -> None:
+        """Pass it on as it is; or else without the demand, which the queue hears of when it may have more."""
+        if self._writable and self._asked_messages <= HALF_MESSAGES and not (self._withdrawn or self._ended):
+            self._asked_messages += message.messages
+            self.pass_on(message)
+        else:
+            self.pass_on(Acknowledged(message.ranges, message.connection))
+            self._wanted_messages += message.messages
             self._ask()
 
     def _ask(self) -> None:
         """Pass on as much of the client's demand as the step allows, in halves."""
         if not self._writable or self._withdrawn or self._ended:
             return
-        messages = min(self._wanted_messages, STEP_MESSAGES - self._asked_messages)
-        size = min(self._wanted_bytes, STEP_BYTES - self._asked_bytes)
-        if self._asked_messages > STEP_MESSAGES // 2 and self._asked_bytes > STEP_BYTES // 2:
-            return
-        messages, size = max(0, messages), max(0, size)
+        messages = size = 0
+        # Of each by itself: who wants messages without end has always more of them to ask for, and is to be asked for bytes.
+        if self._asked_messages <= HALF_MESSAGES:
+            messages = min(self._wanted_messages, STEP_MESSAGES - self._asked_messages)
+        if self._asked_bytes <= HALF_BYTES:
+            size = min(self._wanted_bytes, STEP_BYTES - self._asked_bytes)
         if messages or size:
             self._wanted_messages -= messages
             self._wanted_bytes -= size

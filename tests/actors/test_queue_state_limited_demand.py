@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from actors.errors import InvalidRequestError
-from actors.queue.vocabulary.prefetch import LimitDemand
+from actors.errors import InvalidRequestError, UnknownAcknowledgementError
+from actors.queue.vocabulary.prefetch import AcknowledgedForMore, LimitDemand
 from actors.queue.vocabulary.replies import DemandLimited, Tell
 from tests.actors.driven import QueueState
 from tests.actors.receiving import LARGE, delivered, queue_with, receive, store
@@ -22,6 +22,10 @@ def limited(queue: QueueState, messages: int) -> DemandLimited:
     (told,) = [each for each in queue.effects if isinstance(each, Tell) and isinstance(each.reply, DemandLimited)]
     queue.effects.remove(told)
     return cast("DemandLimited", told.reply)
+
+
+def acknowledged_for_more(queue: QueueState, number: int, messages: int) -> None:
+    queue.execute(AcknowledgedForMore([(number, 1)], messages, cast("Any", "r")), 0.0, 0)
 
 
 class Limits(RuleBasedStateMachine):
@@ -76,6 +80,16 @@ class Limits(RuleBasedStateMachine):
             self.queue.acknowledge("r", [(number, 1)])
         self.look()
 
+    @rule(data=st.data(), more=st.integers(0, 3))
+    def acknowledge_for_more(self, data: st.DataObject, more: int) -> None:
+        if not self.held:
+            return
+        number = data.draw(st.sampled_from(sorted(self.held)))
+        self.held.remove(number)
+        acknowledged_for_more(self.queue, number, more)
+        self.demand += more
+        self.look()
+
     @rule()
     def withdraw(self) -> None:
         self.queue.cancel_demand("r")
@@ -113,3 +127,22 @@ def test_demand_of_before_counts_no_more() -> None:
 def test_a_negative_limit_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="a limit of -1 messages is negative"):
         limited(queue_with(), -1)
+
+
+def test_an_acknowledgement_that_asks_for_more_gets_it() -> None:
+    queue = queue_with(5)
+    assert receive(queue, "r", 2) == [range(2)]
+    acknowledged_for_more(queue, 0, 2)
+    assert delivered(queue) == [("r", range(2, 4))]
+    assert queue.statistics(0.0).total_acknowledged == 1
+
+
+def test_an_acknowledgement_for_less_than_nothing_or_of_what_is_not_held_is_refused_and_changes_nothing() -> None:
+    queue = queue_with(5)
+    receive(queue, "r", 1)
+    with pytest.raises(InvalidRequestError, match="-1 messages are requested"):
+        acknowledged_for_more(queue, 0, -1)
+    with pytest.raises(UnknownAcknowledgementError):
+        acknowledged_for_more(queue, 3, 1)
+    assert delivered(queue) == []
+    assert (queue.statistics(0.0).in_flight, queue.statistics(0.0).demand_waiting) == (1, 0)

@@ -14,7 +14,7 @@ from actors import (
     ReceiveFromQueuePublisher,
     Writable,
 )
-from actors.queue.receive_from_queue_publisher import STEP_BYTES, STEP_MESSAGES
+from actors.queue.receive_from_queue_publisher import HALF_BYTES, HALF_MESSAGES, STEP_BYTES, STEP_MESSAGES
 from actors.queue.vocabulary.commands import (
     Acknowledged,
     AttachReceiver,
@@ -23,6 +23,7 @@ from actors.queue.vocabulary.commands import (
     Left,
     Rejected,
 )
+from actors.queue.vocabulary.prefetch import AcknowledgedForMore
 from actors.queue.vocabulary.replies import QueueDeleted, ReceiverAttached, Refused, Reply
 from streams.testkit import settle
 from tests.actors.stored_queues import Connection as RecordingQueue
@@ -216,5 +217,78 @@ def test_a_defect_of_its_own_ends_its_connection_and_gives_back_what_it_has() ->
         assert not bench.ref.is_alive()
         assert bench.queue.is_alive()
         await bench.queue.stop(block=False)
+
+    run(main)
+
+
+def test_who_wants_messages_without_end_asks_for_none_with_each_delivery_before_half_of_a_step_has_come() -> None:
+    async def main() -> None:
+        bench = Bench()
+        await bench.tell(DemandSignalled(1 << 60, 1_000))
+        assert bench.asked() == [(STEP_MESSAGES, 1_000)]
+        await bench.tell(delivery(0, 1), delivery(1, HALF_MESSAGES - 2))
+        assert len(bench.asked()) == 1
+        await bench.tell(delivery(HALF_MESSAGES - 1, 1))
+        assert bench.asked()[1:] == [(HALF_MESSAGES, 0)]
+        await bench.close()
+
+    run(main)
+
+
+def test_bytes_are_asked_for_as_long_as_half_of_a_step_is_not_met_be_there_messages_enough() -> None:
+    async def main() -> None:
+        bench = Bench()
+        await bench.tell(DemandSignalled(1 << 60, HALF_BYTES), DemandSignalled(0, 10), DemandSignalled(0, 10))
+        assert bench.asked() == [(STEP_MESSAGES, HALF_BYTES), (0, 10)]
+        await bench.close()
+
+    run(main)
+
+
+def test_an_acknowledgement_that_asks_for_more_is_one_word_to_the_queue() -> None:
+    async def main() -> None:
+        bench = Bench()
+        await bench.tell(DemandSignalled(2, 1_000))
+        await bench.tell(AcknowledgedForMore(((0, 1),), 1))
+        assert bench.received[-1] == AcknowledgedForMore(((0, 1),), 1, bench.ref)
+        assert len(bench.asked()) == 1
+        await bench.close()
+
+    run(main)
+
+
+def test_while_the_socket_takes_nothing_it_acknowledges_and_asks_for_more_later() -> None:
+    async def main() -> None:
+        bench = Bench()
+        await bench.tell(DemandSignalled(2, 1_000), Writable(False))
+        await bench.tell(AcknowledgedForMore(((0, 1),), 1))
+        assert bench.received[-1] == Acknowledged(((0, 1),), bench.ref)
+        await bench.tell(Writable(True))
+        assert bench.asked()[1:] == [(1, 0)]
+        await bench.close()
+
+    run(main)
+
+
+def test_what_is_acknowledged_as_it_is_written_is_passed_on_with_that() -> None:
+    async def main() -> None:
+        bench = Bench()
+        await settle()
+
+        class Settles(RecordingPort):
+            def tell(self, reply: Reply) -> None:
+                super().tell(reply)
+                if isinstance(reply, ReceivedMessages):
+                    bench.ref.tell(Acknowledged(((reply.first, 1),)))
+                    assert bench.received[-1] != Acknowledged(((reply.first, 1),), bench.ref)
+
+        port = Settles()
+        ref = bench.ref = ReceiveFromQueuePublisher.start(bench.queue, port)
+        await settle()
+        ref.deliver(delivery(7, 1))
+        assert ref.actor_inbox.empty()
+        await settle()
+        assert bench.received[-1] == Acknowledged(((7, 1),), ref)
+        await bench.close()
 
     run(main)

@@ -114,6 +114,10 @@ class Declarations(Asking):
         figures = await self._services.commands.figures(queue)
         return figures.ready, figures.attached_receivers
 
+    def figures_at_once(self, queue: str) -> tuple[int, int] | None:
+        """As `figures`, of a queue that was just found and has nothing to do; None where it has, and is to be asked."""
+        return self._services.queues.at_once(queue)
+
     def exchange(self, name: str) -> Exchange | None:
         """An exchange that is there, for who has any right on it; None where there is none."""
         self._need_any(exchange_resource(name), "exchange", EXCHANGE)

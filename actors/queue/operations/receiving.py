@@ -22,7 +22,13 @@ from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
 from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.budgets import TIMER_BUDGET
 from actors.queue.vocabulary.events import MessagesAcknowledged
-from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand, ReturnedForMore
+from actors.queue.vocabulary.prefetch import (
+    AcknowledgedForMore,
+    DemandLimited,
+    DemandWithdrawn,
+    LimitDemand,
+    ReturnedForMore,
+)
 from actors.queue.vocabulary.replies import NothingHeld, ReceiverAttached
 from actors.queue.vocabulary.settings import MAX_DELAYED, MAX_EXPIRED_RANGES
 
@@ -72,7 +78,7 @@ def receive(core: QueueCore, command: commands.DemandSignalled, now: float) -> N
         dispatch(core, now)
 
 
-def acknowledge(core: QueueCore, command: commands.Acknowledged, _now: float) -> None:
+def acknowledge(core: QueueCore, command: commands.Acknowledged | AcknowledgedForMore, _now: float) -> None:
     """Remove messages for good."""
     receiver = core.receiver(command.connection)
     ranges = checked_ranges(command.ranges)
@@ -90,6 +96,17 @@ def acknowledge(core: QueueCore, command: commands.Acknowledged, _now: float) ->
     if done:
         core.commit(MessagesAcknowledged(merged(sorted(done))))
         core.grant()
+
+
+def acknowledge_for_more(core: QueueCore, command: AcknowledgedForMore, now: float) -> None:
+    """Remove messages for good, and add to the receiver's demand."""
+    if command.messages < 0:
+        raise InvalidRequestError(f"{command.messages} messages are requested; they may not be negative")
+    acknowledge(core, command, now)
+    receiver = core.receiver(command.connection)
+    core.ring.want_more(receiver, command.messages)
+    if join_ring(core, receiver):
+        dispatch(core, now)
 
 
 def reject(core: QueueCore, command: commands.Rejected, now: float) -> None:

@@ -55,7 +55,20 @@ class ReturnedForMore:
     connection: Ref | None = None
 
 
-Prefetch: TypeAlias = DemandWithdrawn | LimitDemand | ReturnedForMore
+class AcknowledgedForMore(NamedTuple):
+    """Messages are done with, and so many ``messages`` are demanded with it: what a client with a prefetch says again and again.
+
+    Raises:
+        UnknownAcknowledgementError: as of ``Acknowledged``.
+        InvalidRequestError: a negative number.
+    """
+
+    ranges: Sequence[tuple[int, int]]
+    messages: int
+    connection: Ref | None = None
+
+
+Prefetch: TypeAlias = DemandWithdrawn | LimitDemand | ReturnedForMore | AcknowledgedForMore
 
 
 class DemandLimited(NamedTuple):

@@ -156,7 +156,10 @@ def _pack(raw: bytes) -> bytes:
     if ID in raw and (said := id_of(raw)) is not None:
         # A queue reads it there, whoever has sent it.
         headers[DEDUPLICATION_HEADER] = said
-    return _remember(_packed, raw, pack_headers(headers))
+    packed = pack_headers(headers)
+    # What comes is mostly delivered soon, and was checked: it need not be again.
+    _remember(_unpacked, packed, raw)
+    return _remember(_packed, raw, packed)
 
 
 def _unpack(headers: bytes) -> bytes | None:

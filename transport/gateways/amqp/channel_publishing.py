@@ -145,7 +145,7 @@ class Publishing:
         refused, user = None, self._host.user
         methods, seen, count = event.methods, event.properties, 1
         # To compare methods that differ would take longer than to look at each: of those that are equal there is one.
-        if len(set(map(id, methods))) == 1 and seen.count(seen[0]) == len(seen):
+        if count < len(seen) and len(set(map(id, methods))) == 1 and seen.count(seen[0]) == len(seen):
             # All are alike, as mostly: the first is looked at for all.
             methods, seen, count = methods[:1], seen[:1], len(seen)
         properties = seen

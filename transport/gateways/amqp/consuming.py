@@ -18,7 +18,13 @@ from actors.queue.vocabulary.commands import (
     Rejected,
     Writable,
 )
-from actors.queue.vocabulary.prefetch import DemandLimited, DemandWithdrawn, LimitDemand, ReturnedForMore
+from actors.queue.vocabulary.prefetch import (
+    AcknowledgedForMore,
+    DemandLimited,
+    DemandWithdrawn,
+    LimitDemand,
+    ReturnedForMore,
+)
 from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages
 
 if TYPE_CHECKING:
@@ -154,6 +160,15 @@ class Consumer:
         """Messages are done with."""
         self._tell(Acknowledged(ranges, self.actor))
 
+    def acknowledge_for_more(self, ranges: Ranges, messages: int) -> int:
+        """So many messages are done with; how many it has asked for anew with that."""
+        again = self._again(messages)
+        if again:
+            self._tell(AcknowledgedForMore(ranges, again, self.actor))
+        else:
+            self.acknowledge(ranges)
+        return again
+
     def give_back(self, ranges: Ranges, *, failed: bool | None) -> None:
         """Messages are to be delivered again, to whomever; they have failed, or None: they have where the queue counts that."""
         self._tell(Rejected(ranges, 0.0, failed, self.actor))
@@ -163,9 +178,7 @@ class Consumer:
 
         How many of them it has asked for anew with that: who goes before others gets them again before those do.
         """
-        again = 0
-        if self.prefetch and not self.ended and not self._asks_limit:
-            again = messages - min(self._excess, messages)
+        again = self._again(messages)
         if again:
             self._tell(ReturnedForMore(ranges, again, self.actor))
         else:
@@ -212,6 +225,12 @@ class Consumer:
 
     # Inside
 
+    def _again(self, messages: int) -> int:
+        """Of so many messages that it holds no more, how many it may ask for anew with what says so."""
+        if self.prefetch and not self.ended and not self._asks_limit:
+            return messages - min(self._excess, messages) if self._excess else messages
+        return 0
+
     def _ask_limit(self) -> None:
         self._asks_limit = True
         self._settled = 0
@@ -251,9 +270,8 @@ def ranges_of(pairs: Sequence[tuple[int, int]]) -> Ranges:
     return tuple(found)
 
 
-def _acknowledge(consumer: Consumer, ranges: Ranges, _messages: int) -> int:
-    consumer.acknowledge(ranges)
-    return 0
+def _acknowledge(consumer: Consumer, ranges: Ranges, messages: int) -> int:
+    return consumer.acknowledge_for_more(ranges, messages)
 
 
 def _refuse(consumer: Consumer, ranges: Ranges, _messages: int) -> int:

@@ -32,6 +32,7 @@ from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.names import check_new, on_one_line
 from transport.gateways.amqp.plain_tables import plain
 from transport.gateways.amqp.queue_arguments import settings_of
+from transport.gateways.amqp.redeclared import Redeclared, figures_at_once
 from transport.gateways.amqp.reply_codes import ReplyCode
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Declaring:
 
     def __init__(self, channel: ChannelPort) -> None:
         self._channel = channel
+        self._redeclared = Redeclared()
 
     @property
     def _operations(self) -> Operations:
@@ -104,15 +106,30 @@ class Declaring:
             self.found(name)
             self._operations.queue_used(self._names.queue(name))
             self._channel.last_queue = name
-            self._run(method, self._looked_for(name, method.nowait))
+            if not self._answered_at_once(name, method):
+                self._run(method, self._looked_for(name, method.nowait))
             return
         if not name:
             name = SERVER_NAMED + token_urlsafe(16)
-        elif not self._is_there(name, method):
+        elif self._is_there(name, method):
+            if self._answered_at_once(name, method):
+                self._operations.queue_used(self._names.queue(name))
+                self._channel.last_queue = name
+                return
+        else:
             check_new("queue", name)
             self._settings(name, method)
         self._channel.last_queue = name
         self._run(method, self._declared(name, method))
+
+    def _answered_at_once(self, name: str, method: entity.QueueDeclare) -> bool:
+        """Answer where the queue, which is there, has nothing to do: it would say what can be read. False where it is to be asked."""
+        figures = figures_at_once(self._channel.link, self._names.queue(name))
+        if figures is None:
+            return False
+        if not method.nowait:
+            self._channel.say(entity.QueueDeclareOk(queue=name, message_count=figures[0], consumer_count=figures[1]))
+        return True
 
     def _settings(self, name: str, method: entity.QueueDeclare) -> tuple[QueueSettings, dict[str, Any]]:
         """The settings that a declaration comes to, and those that it says; raises AmqpError, PRECONDITION_FAILED, where they cannot be."""
@@ -154,10 +171,13 @@ class Declaring:
         owner = self._channel.link.owner if method.exclusive else None
         if there.owner is not owner or (method.exclusive and there.owner is None):
             raise self._locked(name)
+        if self._redeclared.knows(name, method, there):
+            return True
         declared = DeclaredWith(method.auto_delete, method.arguments)
         durable = method.durable and not method.exclusive
         wanted = partial(self._settings, name, method)
         check_queue(there, declared, durable, wanted, self._names.queue_text(name), self._names.shown_name)
+        self._redeclared.remember(name, method, there)
         return True
 
     async def _declared(self, name: str, method: entity.QueueDeclare) -> Method | None:

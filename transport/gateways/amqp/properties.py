@@ -15,7 +15,8 @@ from transport.gateways.amqp.errors import AmqpError
 from transport.gateways.amqp.method_codec import short_string
 from transport.gateways.amqp.methods import PROPERTIES
 from transport.gateways.amqp.reply_codes import ReplyCode
-from transport.gateways.amqp.tables import Table, check_table, decode_table
+from transport.gateways.amqp.shapes import LEAST_BYTES, Places, Shapes
+from transport.gateways.amqp.tables import Table, check_table, decode_table, mark_table
 
 FLAGS_BYTES: Final = 2
 NO_PROPERTIES: Final = b"\0\0"
@@ -34,6 +35,7 @@ _POSITIONS: Final = {name: position for position, (name, _) in enumerate(PROPERT
 _KINDS: Final = tuple(kind for _, kind in PROPERTIES)
 
 _plans: dict[int, tuple[tuple[int, int], ...]] = {}
+_shapes: Final = Shapes()
 
 
 def flags_of(raw: bytes) -> int:
@@ -47,6 +49,16 @@ def check_properties(raw: bytes) -> None:
     Raises:
         AmqpError: SYNTAX_ERROR: they are not.
     """
+    if len(raw) < LEAST_BYTES:
+        _walk(raw)
+    elif _shapes.find(raw) is None:
+        _walk(raw)
+        if _shapes.wants(raw):
+            _remember(raw)
+
+
+def _walk(raw: bytes) -> None:
+    """As `check_properties`, through all that is there."""
     try:
         at = FLAGS_BYTES
         flags = raw[0] << 8 | raw[1]
@@ -104,7 +116,7 @@ class Properties:
 
     def __init__(self, raw: bytes = NO_PROPERTIES) -> None:
         self.raw: Final = raw
-        self._places: list[tuple[int, int]] | None = None
+        self._places: Places | None = None
         self._headers: Table | None = None
 
     content_type = _Text()
@@ -187,9 +199,15 @@ def _plan(flags: int) -> tuple[tuple[int, int], ...]:
     return found
 
 
-def _places(raw: bytes) -> list[tuple[int, int]]:
+def _places(raw: bytes) -> Places:
     """Begin and end of each property; raises AmqpError where the bytes are none."""
+    if len(raw) >= LEAST_BYTES and (shape := _shapes.find(raw)) is not None:
+        return shape.places
     check_properties(raw)
+    return _found_places(raw)
+
+
+def _found_places(raw: bytes) -> Places:
     places = [(0, 0)] * len(PROPERTIES)
     at = FLAGS_BYTES
     for position, width in _plan(flags_of(raw)):
@@ -201,7 +219,23 @@ def _places(raw: bytes) -> list[tuple[int, int]]:
         else:
             at += width
         places[position] = begin, at
-    return places
+    return tuple(places)
+
+
+def _remember(raw: bytes) -> None:
+    """Know the shape of properties that were checked."""
+    places = _found_places(raw)
+    marks = bytearray(len(raw))
+    marks[:FLAGS_BYTES] = b"\xff" * FLAGS_BYTES
+    for position, width in _plan(flags_of(raw)):
+        begin, end = places[position]
+        if width == _SHORT_STRING:
+            marks[begin] = 0xFF
+        elif width == _TABLE:
+            within = begin + _LENGTH.size
+            marks[begin:within] = b"\xff" * _LENGTH.size
+            mark_table(marks, raw, within, end)
+    _shapes.remember(raw, marks, places)
 
 
 def _encoded(name: str, kind: str, value: Any) -> bytes:

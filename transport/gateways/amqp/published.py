@@ -16,6 +16,7 @@ LOOKED_AT: Final = EXPIRATION_FLAG | FLAGS["user_id"] | REPLY_TO_FLAG
 """Properties for which a message is looked at by itself; most have none of them."""
 PRIORITY_BIT: Final = FLAGS["priority"] >> 8
 """Of the first octet of the properties of a message that has a priority."""
+_DIRECT: Final = REPLY_TO.encode()
 _MS: Final = 1000
 _MOST: Final = int(MAX_TTL_SECONDS * _MS)
 _NUMBER: Final = re.compile("[+-]?[0-9]+")
@@ -35,7 +36,9 @@ def ttl_of(method: BasicPublish, raw: bytes, user: str | None) -> float | None:
     """
     if method.immediate:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "immediate=true", BasicPublish.INDEX)
-    if not flags_of(raw) & LOOKED_AT:
+    looked_at = flags_of(raw) & LOOKED_AT
+    # Nearly all that asks for an answer says a queue of its own, and need not be taken apart for that.
+    if not looked_at or (looked_at == REPLY_TO_FLAG and _DIRECT not in raw):
         return None
     properties = Properties(raw)
     if properties.reply_to == REPLY_TO:

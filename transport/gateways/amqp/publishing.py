@@ -244,6 +244,8 @@ class PublishReader:
                 size += announced + len(properties)
                 at = end + 1
                 begun = False
+                if at >= limit:
+                    break
         except AmqpError as error:
             self.error = error.about(BasicPublish.INDEX, channel)
         self.at = at

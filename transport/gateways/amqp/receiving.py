@@ -428,7 +428,7 @@ class Receiving:
         for holder, first, count, _ in found:
             by_holder.setdefault(holder, []).append((first, count))
         for holder, pairs in by_holder.items():
-            messages = sum(count for _, count in pairs)
+            messages = pairs[0][1] if len(pairs) == 1 else sum(count for _, count in pairs)
             self._holds_less(holder, messages - how(holder, ranges_of(sorted(pairs)), messages))
         self._hand_over()
 

@@ -219,6 +219,28 @@ def _walk(raw: bytes, at: int, end: int, named: bool, depth: int, left: int) -> 
     return left if at >= end else -1
 
 
+def mark_table(marks: bytearray, raw: bytes, at: int, end: int, named: bool = True) -> None:
+    """Set the bytes of ``marks`` where those of a table that was checked say that it is one: see `shapes`."""
+    while at < end:
+        if named:
+            marks[at] = 0xFF
+            at += raw[at] + 1
+        kind = raw[at]
+        width = _WIDTHS[kind]
+        marks[at] = 0xFF
+        at += 1
+        if width >= 0:
+            if kind in (_FLOAT_KIND, _DOUBLE_KIND):
+                marks[at] = marks[at + 1] = 0xFF
+            at += width
+            continue
+        begin = at + 4
+        marks[at:begin] = b"\xff\xff\xff\xff"
+        at = begin + int.from_bytes(raw[at:begin], "big")
+        if width <= _TABLE:
+            mark_table(marks, raw, begin, at, width == _TABLE)
+
+
 def _is_no_number(raw: bytes, kind: int, at: int) -> bool:
     """Whether all bits of a float's exponent are set."""
     return raw[at] & 0x7F == 0x7F and raw[at + 1] >= (0xF0 if kind == _DOUBLE_KIND else 0x80)
