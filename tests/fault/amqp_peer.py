@@ -24,8 +24,9 @@ RECEIVE_BYTES: Final = 1 << 18
 ENDED: Final = "the stream ended"
 CONFIRMS: Final = ("basic.ack", "basic.nack")
 _HEAD: Final = struct.Struct(">BHI")
-_OF_THE_DEAD: Final = ("x-death", "x-first-death-", "x-last-death-", "penstock-dead-")
-"""Headers that a broker adds to a dead letter. They have tests of their own."""
+_NEITHER_HAS: Final = ("x-last-death-", "penstock-dead-")
+"""Beginnings of headers that one broker adds to a dead letter, and the other does not: the first came with RabbitMQ 3.13."""
+_DEATHS: Final = "x-death"
 _COUNT: Final = "x-delivery-count"
 
 
@@ -206,20 +207,23 @@ def _facts(method: Method) -> dict[str, Any]:
 
 
 def _told(properties: dict[str, Any]) -> dict[str, Any]:
-    """Those that were set; of a dead letter's headers without what tells of its death."""
+    """Those that were set; of a dead letter's history without its times."""
     told = {name: value for name, value in properties.items() if value is not None}
-    headers = told.get("headers")
-    if headers:
+    if headers := told.get("headers"):
         # Of a message that is got RabbitMQ 3 says that it has not failed, of one that is delivered it does not.
-        own = {name: value for name, value in headers.items() if (name, value) != (_COUNT, 0)}
-        headers = told["headers"] = own
+        own = {
+            name: value
+            for name, value in headers.items()
+            if (name, value) != (_COUNT, 0) and not name.startswith(_NEITHER_HAS)
+        }
+        if isinstance(deaths := own.get(_DEATHS), list):
+            own[_DEATHS] = [_death(each) for each in deaths]
+        told["headers"] = own
         if not own:
             del told["headers"]
-        own = {name: value for name, value in headers.items() if not name.startswith(_OF_THE_DEAD)}
-        if len(own) < len(headers):
-            told["headers"] = own
-            # It does not expire again.
-            told.pop("expiration", None)
-            if not own:
-                del told["headers"]
     return told
+
+
+def _death(told: dict[str, Any]) -> dict[str, Any]:
+    """One death, without when it was."""
+    return {name: value for name, value in sorted(told.items()) if name != "time"}
