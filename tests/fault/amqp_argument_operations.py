@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from tests.fault.amqp_arguments import (
     BINDINGS,
-    CLASSIC,
     CONSUMERS,
     DEAD,
     EXCHANGES,
@@ -29,9 +28,6 @@ from transport.gateways.amqp.tables import Entry, Table
 
 SOME_QUEUES: Final = 4
 MOST_TOGETHER: Final = 6
-WRONG: Final = 0.4
-"""Of what is declared: the share in which something cannot be."""
-
 
 class ArgumentOperations(Operations):
     """Random ones; as ``Operations``.
@@ -45,6 +41,7 @@ class ArgumentOperations(Operations):
         super().__init__(random, view)
         # What each queue was declared with, so that it can be declared again.
         self._declared: dict[str, entity.QueueDeclare] = {}
+        self._deck: list[tuple[str, str, Any]] = []
         self.only(
             {
                 self._declare: 50,
@@ -77,8 +74,7 @@ class ArgumentOperations(Operations):
 
     def _declare(self, place: Place) -> Operation:
         name = self._some_queue()
-        kind = QUORUM if self._often(0.4) else CLASSIC
-        method = entity.QueueDeclare(queue=name, durable=True, arguments=self._arguments_of(kind))
+        method = entity.QueueDeclare(queue=name, durable=True, arguments=self._arguments())
         if name not in self._view.queues:
             self._declared[name] = method
         return Operation(*place, method)
@@ -103,23 +99,25 @@ class ArgumentOperations(Operations):
         value = self._random.choice([value for row in rows for value in (*row.right, *row.wrong)] or ["other"])
         return self._entry(entry.name, value)
 
-    def _arguments_of(self, kind: str) -> Table:
-        """Some that a queue of this kind takes, and of these one or none that cannot be."""
-        rows = [row for row in QUEUES if kind in row.kinds and row.name != "x-queue-type"]
-        chosen = self._random.sample(rows, self._random.choice([0, 1, 1, 2, 3, self._random.randint(4, MOST_TOGETHER)]))
-        wrong = self._random.choice(chosen) if chosen and self._often(WRONG) else None
-        said: dict[str, Any] = {}
-        for row in chosen:
-            values = row.wrong if (row is wrong and row.wrong) else row.right
-            if values:
-                said[row.name] = self._random.choice(values)
-        if kind == QUORUM:
-            said["x-queue-type"] = QUORUM
-        elif self._often(0.3):
-            (row,) = (row for row in QUEUES if row.name == "x-queue-type" and CLASSIC in row.kinds)
-            said["x-queue-type"] = self._random.choice(row.wrong if not wrong and self._often(WRONG) else row.right)
+    def _next_said(self) -> tuple[str, str, Any]:
+        """The next of all that a queue may be told, in an order of chance: for which kind of queue, which argument, which value."""
+        if not self._deck:
+            self._deck = [
+                (kind, row.name, value) for row in QUEUES for kind in row.kinds for value in (*row.right, *row.wrong)
+            ]
+            self._random.shuffle(self._deck)
+        return self._deck.pop()
+
+    def _arguments(self) -> Table:
+        """One of all, be it right or wrong, and some others of such a queue that are right."""
+        kind, name, value = self._next_said()
+        said: dict[str, Any] = {"x-queue-type": QUORUM} if kind == QUORUM else {}
+        rows = [row for row in QUEUES if kind in row.kinds and row.name != "x-queue-type" and row.right]
+        for row in self._random.sample(rows, self._random.choice([0, 0, 1, 2, 3, self._random.randint(4, MOST_TOGETHER)])):
+            said[row.name] = self._random.choice(row.right)
+        said[name] = value
         if said.get("x-dead-letter-exchange") == DEAD and self._often(0.5):
-            said["x-dead-letter-routing-key"] = "gone"
+            said.setdefault("x-dead-letter-routing-key", "gone")
         names = list(said)
         self._random.shuffle(names)
         return Table([self._entry(name, said[name]) for name in names])

@@ -6,7 +6,6 @@ test against the table: whatever stands here they must say, and what stands in `
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from transport.gateways.amqp.tables import Field, Table
@@ -19,7 +18,7 @@ DEAD: Final = "dead"
 CLASSIC, QUORUM = "classic", "quorum"
 BOTH: Final = (CLASSIC, QUORUM)
 
-NO_INTEGERS: Final = ("1", True, 1.5, None, Decimal("1.5"), Table.of({}), Field("A", ()), Field("T", 1), Field("x", b"1"))
+NO_INTEGERS: Final = ("1", True, 1.5, None, Table.of({}), Field("A", ()), Field("T", 1), Field("x", b"1"))
 NO_TEXTS: Final = (7, True, 1.5, None, Table.of({}), Field("A", ()), Field("T", 1), Field("x", b"a"))
 NO_TRUTHS: Final = (1, "true", 1.5, None, Table.of({}), Field("A", ()))
 
@@ -94,7 +93,8 @@ HEADERS: Final = (
 PROPERTIES: Final = (
     Argument("expiration", (str(HOUR_MS), "+5000000"), ("-1", "soon", "", "1x", " 1", "1.5", str(1 << 62))),
     Argument("priority", (0, 3, 9, 255), ()),
-    Argument("delivery_mode", (1, 2), (0, 3, 255)),
+    # Another one RabbitMQ 3 refuses; 4 does not, nor does a broker of ours.
+    Argument("delivery_mode", (1, 2)),
     Argument("user_id", ("guest",), ("somebody",)),
 )
 """Of a message likewise. A queue whose length is limited, or a place for dead letters, has its own part in what becomes of one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import time
@@ -27,6 +28,7 @@ _HEAD: Final = struct.Struct(">BHI")
 _NEITHER_HAS: Final = ("x-last-death-", "penstock-dead-")
 """Beginnings of headers that one broker adds to a dead letter, and the other does not: the first came with RabbitMQ 3.13."""
 _DEATHS: Final = "x-death"
+_NEW_LINE: Final = re.compile(r"\n *")
 _COUNT: Final = "x-delivery-count"
 
 
@@ -203,7 +205,11 @@ class Peer:
 
 
 def _facts(method: Method) -> dict[str, Any]:
-    return {field.name: getattr(method, field.name) for field in fields(method)}  # type: ignore[arg-type]
+    facts = {field.name: getattr(method, field.name) for field in fields(method)}  # type: ignore[arg-type]
+    if "reply_text" in facts:
+        # Erlang begins a new line where a term would be too long.
+        facts["reply_text"] = _NEW_LINE.sub("", facts["reply_text"])
+    return facts
 
 
 def _told(properties: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from transport.gateways.amqp.tables import Table
 pytestmark = pytest.mark.timeout(300)
 VIEW = View("args-")
 """Nothing but names."""
-EPISODES, OPERATIONS_OF_ONE = 64, 200
+EPISODES, OPERATIONS_OF_ONE = 240, 200
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +45,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]
             for operation in beginnings(VIEW):
                 answer(side, operation.method)
         yield sides
+        for side in sides:
+            side.clear((), ())
 
 
 def answer(side: Side, method: Method, properties: bytes = b"", *bodies: bytes) -> list[tuple[str, Any]]:
@@ -91,8 +93,9 @@ class Differing:
 def alone(rows: tuple[Argument, ...]) -> Iterator[tuple[str, Any, bool]]:
     """Each value of these by itself, and whether it is right."""
     for row in rows:
-        for value in (*row.right, *row.wrong):
-            yield row.name, VIEW.named(DEAD) if value == DEAD else value, value in row.right
+        for values, right in ((row.right, True), (row.wrong, False)):
+            for value in values:
+                yield row.name, VIEW.named(DEAD) if value == DEAD else value, right
 
 
 def test_a_queue_is_declared_with_each_argument_alone(both: tuple[Side, Side]) -> None:
@@ -119,7 +122,7 @@ def test_a_queue_is_another_where_one_argument_is(both: tuple[Side, Side]) -> No
         kind = {"x-queue-type": QUORUM} if row.kinds == (QUORUM,) else {}
         _, value, _ = next(alone((row,)))
         said = kind | {row.name: value}
-        others = [kind, *(kind | {row.name: value} for value in (*row.right, *row.wrong))]
+        others = [kind, *(kind | {row.name: said} for _, said, _ in alone((row,)))]
         differing.do(entity.QueueDeclare(queue=queue, durable=True, arguments=Table.of(said)))
         for other in others:
             method = entity.QueueDeclare(queue=queue, durable=True, arguments=Table.of(other))
@@ -144,9 +147,10 @@ def test_a_queue_is_bound_with_each_argument_alone(both: tuple[Side, Side]) -> N
     differing = Differing(both)
     for exchange in ("amq.headers", "amq.direct"):
         for name, value, right in alone(BINDINGS):
-            said = {"queue": VIEW.named(DEAD), "exchange": exchange, "arguments": Table.of({name: value, "size": 1})}
-            differing.ask(f"{exchange} {name} {value}", right or exchange != "amq.headers", entity.QueueBind(**said))
-            differing.do(entity.QueueUnbind(**said))
+            if right or exchange == "amq.headers":
+                said = {"queue": VIEW.named(DEAD), "exchange": exchange, "arguments": Table.of({name: value, "size": 1})}
+                differing.ask(f"{exchange} {name} {value}", right, entity.QueueBind(**said))
+                differing.do(entity.QueueUnbind(**said))
     assert not differing.found, "\n".join(differing.found)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from transport.gateways.amqp.errors import AmqpError
-from transport.gateways.amqp.field_types import INTEGERS, type_of
+from transport.gateways.amqp.field_types import INTEGERS, term_of, type_of
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.tables import Field, Table, decode_table
 
@@ -27,13 +27,21 @@ COMPARED: Final = (
     "x-message-ttl",
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
+    "x-dead-letter-strategy",
     "x-max-length",
     "x-max-length-bytes",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
     "x-max-priority",
     "x-overflow",
+    "x-queue-mode",
+    "x-queue-version",
     "x-single-active-consumer",
     "x-queue-type",
+    "x-quorum-initial-group-size",
     "x-delivery-limit",
+    "x-queue-master-locator",
+    "x-queue-leader-locator",
     "x-message-deduplication",
     "x-cache-ttl",
     "x-cache-size",
@@ -61,6 +69,8 @@ SETTINGS: Final = {
 """Settings in which they have to where the queue was declared natively, and how they are said."""
 _TIMES: Final = frozenset({"ttl", "expires", "deduplication_window"})
 _NAMES: Final = frozenset({"dead_letter_exchange", "dead_letter_queue"})
+_ALIKE: Final = (INTEGERS | {"T"}, frozenset("fd"))
+"""Types of fields whose values are compared, whichever of them each has."""
 _AUTO_DELETE: Final = 1
 _HEAD_BYTES: Final = 2
 _OURS: Final = 0xA9
@@ -121,7 +131,7 @@ def check_queue(
     check_same("auto_delete", present is not None and present.auto_delete, declared.auto_delete, text)
     if present is not None:
         for name in COMPARED:
-            _check_argument(name, present.arguments.field(name), declared.arguments.field(name), text)
+            check_argument(name, present.arguments.field(name), declared.arguments.field(name), text)
         return
     settings, said = wanted()
     for setting, name in SETTINGS.items():
@@ -142,15 +152,17 @@ def check_same(name: str, present: object, declared: object, text: str) -> None:
 def check_same_text(name: str, present: str | None, declared: str | None, text: str) -> None:
     """The same of an argument that is a text, and may not be there."""
     there, said = (None if value is None else Field("S", str(value)) for value in (present, declared))
-    _check_argument(name, there, said, text)
+    check_argument(name, there, said, text)
 
 
-def _check_argument(name: str, present: Field | None, declared: Field | None, text: str) -> None:
+def check_argument(name: str, present: Field | None, declared: Field | None, text: str) -> None:
+    """The same of an argument as it came; None where it was not said."""
     if present == declared or (name == "x-queue-type" and _is_usual(present) and _is_usual(declared)):
         return
     if present is None or declared is None:
         _inequivalent(name, _shown_field(present), _shown_field(declared), text)
-    alike = present.kind == declared.kind or {present.kind, declared.kind} <= INTEGERS
+    kinds = {present.kind, declared.kind}
+    alike = len(kinds) == 1 or any(kinds <= alike for alike in _ALIKE)
     if not (alike and present.value == declared.value):
         _inequivalent(name, _shown(present.value), _shown(declared.value), text)
 
@@ -161,7 +173,13 @@ def _inequivalent(name: str, present: str, declared: str, text: str) -> NoReturn
 
 
 def _shown(value: object) -> str:
-    return f"'{str(value).lower() if isinstance(value, bool) else value}'"
+    if value is None:
+        return "none"
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if isinstance(value, bool | Table | tuple):
+        value = term_of(value)
+    return f"'{value}'"
 
 
 def _shown_field(field: Field | None) -> str:
