@@ -186,6 +186,9 @@ class ArgumentOperations(Operations):
             # Of two that share, either may be first.
             return None
         arguments = self._one_of(CONSUMERS, often=0.5, wrong=0.4)
+        if not self._is_to_have_messages(queue):
+            # A quorum queue does not take this one.
+            arguments = arguments.without("x-cancel-on-ha-failover")
         return Operation(*place, basic.BasicConsume(queue=queue, consumer_tag="tag", no_ack=True, arguments=arguments))
 
     def _get_one(self, place: Place) -> Operation | None:

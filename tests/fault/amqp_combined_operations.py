@@ -62,9 +62,10 @@ class CombinedOperations(Operations):
             said["x-max-priority"] = self._random.choice([1, 2, 5, 255])
         if self._often(0.6):
             said["x-max-length"] = self._random.choice([1, 2, 3, 5])
-        if self._often(0.25):
-            said["x-max-length-bytes"] = LIMIT_BYTES
-        if said.keys() & {"x-max-length", "x-max-length-bytes"} and self._often(0.75):
+            if self._often(0.4):
+                # Of more messages it matters what each takes beside its body.
+                said["x-max-length-bytes"] = LIMIT_BYTES
+        if "x-max-length" in said and self._often(0.75):
             said["x-overflow"] = self._random.choice(OVERFLOWS)
         if self._often(HOW_OFTEN):
             said["x-message-ttl"] = HOUR_MS
@@ -95,7 +96,7 @@ class CombinedOperations(Operations):
         said = self._combined[queue]
         method = basic.BasicPublish(routing_key=queue, mandatory=self._often(0.3))
         # Messages without time to live that come to a limit at once are stored together here, and one by one with RabbitMQ.
-        at_once = self._at_once and not said.keys() & {"x-max-length", "x-max-length-bytes"}
+        at_once = self._at_once and "x-max-length" not in said
         expiration = self._random.choice([str(HOUR_MS), "0"] if at_once else [str(HOUR_MS)])
         headers: dict[str, Any] = {}
         if self._often(0.15):

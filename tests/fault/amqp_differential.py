@@ -145,16 +145,23 @@ class Episode:
         for what in sorted(theirs.keys() | ours.keys()):
             if theirs.get(what) != ours.get(what):
                 lines += [f"  {what}"]
-                lines += [
-                    f"    {side.name}: {said.get(what, 'nothing')}"
-                    for side, said in zip(self._sides, (theirs, ours), strict=True)
-                ]
+                said = _without_beginning(theirs.get(what, "nothing"), ours.get(what, "nothing"))
+                lines += [f"    {side.name}: {each}" for side, each in zip(self._sides, said, strict=True)]
         return "\n".join(lines)
 
     def end(self) -> None:
         """Leave nothing."""
         for side in self._sides:
             side.clear(*all_names(self.view))
+
+
+def _without_beginning(theirs: Any, ours: Any) -> tuple[Any, Any]:
+    """Of two lists what is behind their common beginning."""
+    if isinstance(theirs, list) and isinstance(ours, list):
+        at = next((at for at, (one, other) in enumerate(zip(theirs, ours, strict=False)) if one != other), None)
+        at = min(len(theirs), len(ours)) if at is None else at
+        return theirs[at:], ours[at:]
+    return theirs, ours
 
 
 def differences(theirs: int, ours: int, seed: int, episodes: Iterator[int], operations: int) -> Iterator[Episode | str]:

@@ -224,6 +224,8 @@ def _told(properties: dict[str, Any]) -> dict[str, Any]:
         }
         if isinstance(deaths := own.get(_DEATHS), list):
             own[_DEATHS] = [_death(each) for each in deaths]
+            # Where a queue gives its dead letters another key RabbitMQ 3 takes the header out; 4 does not, nor does a broker of ours.
+            own.pop("CC", None)
         told["headers"] = own
         if not own:
             del told["headers"]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     Wanted = tuple[QueueSettings, dict[str, Any]]
 
+_OUR_OWN: Final = ("x-message-deduplication", "x-cache-ttl", "x-cache-size", "x-groups")
+"""Of plugins, and of this broker."""
 COMPARED: Final = (
     "x-expires",
     "x-message-ttl",
@@ -42,12 +44,32 @@ COMPARED: Final = (
     "x-delivery-limit",
     "x-queue-master-locator",
     "x-queue-leader-locator",
-    "x-message-deduplication",
-    "x-cache-ttl",
-    "x-cache-size",
-    "x-groups",
+    *_OUR_OWN,
 )
 """Arguments in which two declarations of one queue have to agree; the first in which they do not is told."""
+COMPARED_OF_QUORUM: Final = (
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-dead-letter-strategy",
+    "x-expires",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
+    "x-max-priority",
+    "x-overflow",
+    "x-queue-mode",
+    "x-queue-version",
+    "x-single-active-consumer",
+    "x-queue-type",
+    "x-quorum-initial-group-size",
+    "x-delivery-limit",
+    "x-message-ttl",
+    "x-queue-master-locator",
+    "x-queue-leader-locator",
+    *_OUR_OWN,
+)
+"""The same in the order that RabbitMQ has for one that was declared as a quorum queue."""
 LIMIT: Final = "max_receives"
 """Of failures: it is the number of the one that is too many, and `x-delivery-limit` the number of those that are not."""
 SETTINGS: Final = {
@@ -130,7 +152,8 @@ def check_queue(
     present = DeclaredWith.of(there.arguments)
     check_same("auto_delete", present is not None and present.auto_delete, declared.auto_delete, text)
     if present is not None:
-        for name in COMPARED:
+        is_quorum = present.arguments.get("x-queue-type") == "quorum"
+        for name in COMPARED_OF_QUORUM if is_quorum else COMPARED:
             check_argument(name, present.arguments.field(name), declared.arguments.field(name), text)
         return
     settings, said = wanted()
