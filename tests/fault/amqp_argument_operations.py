@@ -29,6 +29,7 @@ from transport.gateways.amqp.tables import Entry, Table
 SOME_QUEUES: Final = 4
 MOST_TOGETHER: Final = 6
 
+
 class ArgumentOperations(Operations):
     """Random ones; as ``Operations``.
 
@@ -113,7 +114,9 @@ class ArgumentOperations(Operations):
         kind, name, value = self._next_said()
         said: dict[str, Any] = {"x-queue-type": QUORUM} if kind == QUORUM else {}
         rows = [row for row in QUEUES if kind in row.kinds and row.name != "x-queue-type" and row.right]
-        for row in self._random.sample(rows, self._random.choice([0, 0, 1, 2, 3, self._random.randint(4, MOST_TOGETHER)])):
+        for row in self._random.sample(
+            rows, self._random.choice([0, 0, 1, 2, 3, self._random.randint(4, MOST_TOGETHER)])
+        ):
             said[row.name] = self._random.choice(row.right)
         said[name] = value
         if said.get("x-dead-letter-exchange") == DEAD and self._often(0.5):
@@ -196,5 +199,3 @@ class ArgumentOperations(Operations):
         if queue not in self._view.queues or not self._is_to_have_messages(queue):
             return None
         return Operation(*place, basic.BasicGet(queue=queue, no_ack=True))
-
-

@@ -83,7 +83,9 @@ CONSUMERS: Final = (
     Argument("x-unknown", ("passed over", 1, True), ()),
 )
 HEADERS: Final = (
-    Argument("CC", (Field("A", (Field("S", "a"),)), Field("A", ()), Field("A", (Field("S", "b"), Field("I", 7)))), (7, "a")),
+    Argument(
+        "CC", (Field("A", (Field("S", "a"),)), Field("A", ()), Field("A", (Field("S", "b"), Field("I", 7)))), (7, "a")
+    ),
     Argument("BCC", (Field("A", (Field("S", "a"),)), Field("A", (Field("S", "b"), Field("S", "a")))), (7, "a")),
     Argument("x-delay", (1, 5_000, "soon"), ()),
     Argument("colour", ("red", 1, True, None), ()),

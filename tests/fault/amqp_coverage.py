@@ -24,7 +24,13 @@ from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.properties import Properties
 from transport.gateways.amqp.tables import Entry, Table
 
-OF_A_QUEUE, OF_AN_EXCHANGE, OF_A_BINDING, OF_A_CONSUMER, OF_A_MESSAGE = "queue", "exchange", "binding", "consumer", "message"
+OF_A_QUEUE, OF_AN_EXCHANGE, OF_A_BINDING, OF_A_CONSUMER, OF_A_MESSAGE = (
+    "queue",
+    "exchange",
+    "binding",
+    "consumer",
+    "message",
+)
 NAMED_VALUES: Final = ("x-overflow", "x-queue-type")
 """Of these it matters which value came together with others."""
 TABLES: Final[dict[str, tuple[Argument, ...]]] = {

@@ -223,7 +223,7 @@ def _told(properties: dict[str, Any]) -> dict[str, Any]:
             if (name, value) != (_COUNT, 0) and not name.startswith(_NEITHER_HAS)
         }
         if isinstance(deaths := own.get(_DEATHS), list):
-            own[_DEATHS] = [_death(each) for each in deaths]
+            own[_DEATHS] = _history(deaths)
             # Where a queue gives its dead letters another key RabbitMQ 3 takes the header out; 4 does not, nor does a broker of ours.
             own.pop("CC", None)
         told["headers"] = own
@@ -232,6 +232,7 @@ def _told(properties: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _death(told: dict[str, Any]) -> dict[str, Any]:
-    """One death, without when it was."""
-    return {name: value for name, value in sorted(told.items()) if name != "time"}
+def _history(deaths: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The last death, and those before it in an order of their own: RabbitMQ 3 turns theirs round with each that comes."""
+    told = [{name: value for name, value in sorted(death.items()) if name != "time"} for death in deaths]
+    return told[:1] + sorted(told[1:], key=repr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -148,7 +147,11 @@ def test_a_queue_is_bound_with_each_argument_alone(both: tuple[Side, Side]) -> N
     for exchange in ("amq.headers", "amq.direct"):
         for name, value, right in alone(BINDINGS):
             if right or exchange == "amq.headers":
-                said = {"queue": VIEW.named(DEAD), "exchange": exchange, "arguments": Table.of({name: value, "size": 1})}
+                said = {
+                    "queue": VIEW.named(DEAD),
+                    "exchange": exchange,
+                    "arguments": Table.of({name: value, "size": 1}),
+                }
                 differing.ask(f"{exchange} {name} {value}", right, entity.QueueBind(**said))
                 differing.do(entity.QueueUnbind(**said))
     assert not differing.found, "\n".join(differing.found)

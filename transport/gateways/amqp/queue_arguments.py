@@ -261,7 +261,9 @@ _SETTERS: Final[dict[str, Callable[[Field, Refuse], dict[str, Any]]]] = {
     "x-queue-version": _queue_version,
     "x-single-active-consumer": _flag("single_active_consumer"),
     "x-quorum-initial-group-size": _group_size,
-    "x-queue-leader-locator": _one_of(("client-local", "balanced", "random", "least-leaders"), "invalid_queue_locator_arg"),
+    "x-queue-leader-locator": _one_of(
+        ("client-local", "balanced", "random", "least-leaders"), "invalid_queue_locator_arg"
+    ),
     "x-delivery-limit": _delivery_limit,
     DEDUPLICATES: _deduplicates,
     "x-cache-ttl": _window,
