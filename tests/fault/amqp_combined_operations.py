@@ -6,6 +6,7 @@ Of what two queues have together not all can be compared; docs/amqp.md says what
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -86,6 +87,14 @@ class CombinedOperations(Operations):
         """Nor is what ``get`` gives held of a queue that drops by level: what a consumer holds beside it would come back by itself."""
         said = self._combined.get(queue or self._channel(place).last_queue, {})
         return super()._is_limited(place, queue) or said.keys() >= {"x-max-priority", "x-max-length"}
+
+    def settle(self, place: Place) -> Operation | None:
+        """As before; but of what a queue with levels has given nothing is refused together: it would die by level, or by number."""
+        operation = super().settle(place)
+        leveled = any("x-max-priority" in said for said in self._combined.values())
+        if operation is not None and isinstance(operation.method, basic.BasicNack) and leveled:
+            return operation._replace(method=replace(operation.method, multiple=False))
+        return operation
 
     def _publish_combined(self, place: Place) -> Operation:
         queue = self._random.choice(sorted(self._combined))

@@ -54,8 +54,10 @@ class DeathOperations(Operations):
         queues = [self._view.named(f"q{number}") for number in range(STATIONS)]
         exchanges = [self._view.named(f"e{number}") for number in range(STATIONS)]
         kinds = [self._random.choice(["fanout", "direct", "topic"]) for _ in range(STATIONS)]
-        for number in range(STATIONS):
-            said.append(entity.ExchangeDeclare(exchange=exchanges[number], type=kinds[number], durable=True))
+        said += [
+            entity.ExchangeDeclare(exchange=exchange, type=kind, durable=True)
+            for exchange, kind in zip(exchanges, kinds, strict=True)
+        ]
         for number, queue in enumerate(queues):
             to = (number + 1) % STATIONS
             arguments: dict[str, Any] = {}
@@ -72,8 +74,8 @@ class DeathOperations(Operations):
             elif dies == "over the limit":
                 arguments |= {"x-max-length": 1, "x-overflow": "drop-head"}
             said.append(entity.QueueDeclare(queue=queue, durable=True, arguments=Table.of(arguments)))
-            for key in ("retry", "first", "second") if kinds[number] == "direct" else ("#",):
-                said.append(entity.QueueBind(queue=queue, exchange=exchanges[number], routing_key=key))
+            keys = ("retry", "first", "second") if kinds[number] == "direct" else ("#",)
+            said += [entity.QueueBind(queue=queue, exchange=exchanges[number], routing_key=key) for key in keys]
         return said
 
     def _publish_to_die(self, place: Place) -> Operation:
