@@ -89,11 +89,10 @@ class CombinedOperations(Operations):
         return super()._is_limited(place, queue) or said.keys() >= {"x-max-priority", "x-max-length"}
 
     def settle(self, place: Place) -> Operation | None:
-        """As before; but of what a queue with levels has given nothing is refused together: it would die by level, or by number."""
+        """As before; but one by one is refused what dies of it: RabbitMQ goes by levels and deliveries then, and ours by what is older."""
         operation = super().settle(place)
-        leveled = any("x-max-priority" in said for said in self._combined.values())
-        if operation is not None and isinstance(operation.method, basic.BasicNack) and leveled:
-            return operation._replace(method=replace(operation.method, multiple=False))
+        if operation is not None and isinstance(method := operation.method, basic.BasicNack) and not method.requeue:
+            return operation._replace(method=replace(method, multiple=False))
         return operation
 
     def _publish_combined(self, place: Place) -> Operation:
