@@ -96,7 +96,7 @@ class LimitOperations:
                 said["x-dead-letter-strategy"] = "at-most-once"
         said |= {name: value for name, value in FURTHER.items() if self._often(0.15)}
         if self._only_gets(place) and self._often(0.5):
-            # What a consumer gives back a quorum queue delivers again before it looks at its limit; a classic one drops first, and so does ours.
+            # What a consumer gives back a quorum queue delivers before it looks at its limit. A classic one drops first, and so does ours.
             said["x-max-length"] = self._random.choice([1, 2, 4])
             if self._often(0.5):
                 said["x-overflow"] = "drop-head"
