@@ -20,17 +20,30 @@ from typing import Annotated, Any, Final
 import typer
 
 from benchmarks._rabbitmq_server import RabbitServer, missing
+from tests.fault.amqp_argument_operations import ArgumentOperations
+from tests.fault.amqp_combined_operations import CombinedOperations
+from tests.fault.amqp_coverage import Coverage
+from tests.fault.amqp_death_operations import DeathOperations
+from tests.fault.amqp_guest import GuestBroker
 from tests.fault.amqp_limit_operations import LimitOperations
 from tests.fault.amqp_operations import Operations, all_names, beginnings
 from tests.fault.amqp_sides import Outcome, Side
 from tests.fault.amqp_view import Operation, View
-from tests.transport.gateways.amqp.conftest import AmqpBroker
 from transport.gateways.amqp import basic_methods as basic
 
 OPERATIONS: Final = 20_000
 OF_AN_EPISODE: Final = 200
-LIMITS_EVERY: Final = 4
-"""The last of so many episodes is one of quorum queues with a limit of deliveries."""
+KINDS: Final[tuple[type[Operations | LimitOperations], ...]] = (
+    Operations,
+    CombinedOperations,
+    ArgumentOperations,
+    LimitOperations,
+    Operations,
+    DeathOperations,
+    CombinedOperations,
+    ArgumentOperations,
+)
+"""What episodes are of, one after another."""
 AGREE_SECONDS: Final = 3.0
 """In which both must have come to the same: what takes a broker's processes a moment is no difference."""
 SHOWN_OPERATIONS: Final = 25
@@ -49,14 +62,28 @@ class Episode:
         ours: what is held against it.
         seed: decides on the operations.
         prefix: the beginning of its names.
-        limits: whether its queues are quorum queues with a limit of deliveries.
+        kind: what it is of.
+
+    Attributes:
+        view: what is known.
+        done: how often each method was said, and each code came.
+        coverage: the arguments that were said.
     """
 
-    def __init__(self, theirs: Side, ours: Side, seed: str, prefix: str, *, limits: bool = False) -> None:
-        self.view = View(prefix, counts_consumers=not limits)
+    def __init__(
+        self,
+        theirs: Side,
+        ours: Side,
+        seed: str,
+        prefix: str,
+        kind: type[Operations | LimitOperations] = Operations,
+    ) -> None:
+        # One that has got a message of a quorum queue, and has not settled it, is a consumer with RabbitMQ.
+        self.view = View(prefix, counts_consumers=kind is not LimitOperations)
         self.done: Counter[str] = Counter()
+        self.coverage = Coverage()
         self._sides = theirs, ours
-        self._operations = (LimitOperations if limits else Operations)(Random(seed), self.view)
+        self._operations = kind(Random(seed), self.view)
         self._last: deque[str] = deque(maxlen=SHOWN_OPERATIONS)
 
     def run(self, operations: int) -> None:
@@ -77,6 +104,7 @@ class Episode:
     def do(self, operation: Operation) -> None:
         """One operation; errors as of `run`."""
         self._last.append(str(operation))
+        self.coverage.saw(operation, self.view)
         self.view.expect(operation)
         for side in self._sides:
             side.begin(operation)
@@ -117,10 +145,8 @@ class Episode:
         for what in sorted(theirs.keys() | ours.keys()):
             if theirs.get(what) != ours.get(what):
                 lines += [f"  {what}"]
-                lines += [
-                    f"    {side.name}: {said.get(what, 'nothing')}"
-                    for side, said in zip(self._sides, (theirs, ours), strict=True)
-                ]
+                said = _without_beginning(theirs.get(what, "nothing"), ours.get(what, "nothing"))
+                lines += [f"    {side.name}: {each}" for side, each in zip(self._sides, said, strict=True)]
         return "\n".join(lines)
 
     def end(self) -> None:
@@ -129,15 +155,24 @@ class Episode:
             side.clear(*all_names(self.view))
 
 
+def _without_beginning(theirs: Any, ours: Any) -> tuple[Any, Any]:
+    """Of two lists what is behind their common beginning."""
+    if isinstance(theirs, list) and isinstance(ours, list):
+        at = next((at for at, (one, other) in enumerate(zip(theirs, ours, strict=False)) if one != other), None)
+        at = min(len(theirs), len(ours)) if at is None else at
+        return theirs[at:], ours[at:]
+    return theirs, ours
+
+
 def differences(theirs: int, ours: int, seed: int, episodes: Iterator[int], operations: int) -> Iterator[Episode | str]:
     """Runs episodes against the brokers at two ports; gives each that has ended, or how it differed."""
     for number in episodes:
         sides = Side("theirs", theirs), Side("ours", ours)
-        episode = Episode(*sides, f"{seed}-{number}", f"d{number}-", limits=number % LIMITS_EVERY == LIMITS_EVERY - 1)
+        episode = Episode(*sides, f"{seed}-{number}", f"d{number}-", KINDS[number % len(KINDS)])
         try:
             episode.run(operations)
         except DifferenceError as difference:
-            yield f"--seed {seed} --episode {number}: {difference}"
+            yield f"--seed {seed} --episode {number} ({KINDS[number % len(KINDS)].__name__}): {difference}"
         else:
             yield episode
         finally:
@@ -157,11 +192,12 @@ def main(
     each = min(operations, OF_AN_EPISODE)
     numbers = iter([episode]) if episode is not None else iter(range(-(-operations // each)))
     done: Counter[str] = Counter()
-    failed = 0
+    coverage = Coverage()
+    agreed = failed = 0
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-differential-")))
         rabbit = stack.enter_context(RabbitServer(folder / "rabbitmq"))
-        broker = stack.enter_context(AmqpBroker("--http", "none", "--data", str(folder / "ours")))
+        broker = stack.enter_context(GuestBroker(folder / "ours"))
         stack.enter_context(broker.drained())
         print(f"RabbitMQ {'.'.join(map(str, rabbit.version))}, seed {seed}", flush=True)
         for found in differences(rabbit.port, broker.port, seed, numbers, each):
@@ -169,12 +205,14 @@ def main(
                 failed += 1
                 print(found, flush=True)
             else:
+                agreed += 1
                 done += found.done
+                coverage.update(found.coverage)
             if failed >= most:
                 break
-    print(
-        f"{sum(done[name] for name in done if not name.startswith('closed'))} operations gave the same, {failed} episodes differ"
-    )
+    print(*coverage.lines(), sep="\n")
+    same = sum(done[name] for name in done if not name.startswith("closed"))
+    print(f"{same} operations of {agreed} episodes gave the same, {failed} episodes differ")
     print(", ".join(f"{count} {name}" for name, count in done.most_common()))
     sys.exit(1 if failed else 0)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
+from tests.fault.amqp_arguments import HOUR_MS
 from tests.fault.amqp_view import CHANNELS, DEAD, SESSIONS, ChannelView, Operation, Place, View
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
@@ -20,6 +21,16 @@ from transport.gateways.amqp.properties import Properties
 from transport.gateways.amqp.tables import Table
 
 MOST_HELD: Final = 12
+FURTHER: Final[dict[str, Any]] = {
+    "x-message-ttl": HOUR_MS,
+    "x-expires": HOUR_MS,
+    "x-single-active-consumer": True,
+    "x-max-in-memory-length": 5,
+    "x-max-in-memory-bytes": 1_000,
+    "x-quorum-initial-group-size": 1,
+    "x-queue-leader-locator": "client-local",
+}
+"""Arguments of quorum queues that may be there beside a limit of deliveries."""
 
 
 class LimitOperations:
@@ -79,6 +90,16 @@ class LimitOperations:
         said: dict[str, Any] = {"x-queue-type": "quorum", "x-delivery-limit": limit}
         if self._often(0.5):
             said["x-dead-letter-exchange"] = self._view.named(DEAD)
+            if self._often(0.4):
+                said["x-dead-letter-routing-key"] = "gone"
+            if self._often(0.4):
+                said["x-dead-letter-strategy"] = "at-most-once"
+        said |= {name: value for name, value in FURTHER.items() if self._often(0.15)}
+        if self._only_gets(place) and self._often(0.5):
+            # What a consumer gives back a quorum queue delivers before it looks at its limit. A classic one drops first, and so does ours.
+            said["x-max-length"] = self._random.choice([1, 2, 4])
+            if self._often(0.5):
+                said["x-overflow"] = "drop-head"
         if self._often(0.05):
             del said["x-delivery-limit"]
             if not self._is_there(place):
@@ -103,6 +124,9 @@ class LimitOperations:
 
     def _get(self, place: Place) -> Operation | None:
         if self._channel(place).tag or self._channel(place).held or not self._is_there(place):
+            return None
+        if self._queue(place) in self._view.single:
+            # RabbitMQ refuses it of a quorum queue, and not of a classic one.
             return None
         no_ack = not self._only_gets(place) or self._often(0.1)
         return Operation(*place, basic.BasicGet(queue=self._queue(place), no_ack=no_ack))

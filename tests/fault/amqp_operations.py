@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
+from tests.fault.amqp_arguments import HOUR_MS, LIMIT_BYTES
 from tests.fault.amqp_view import CHANNELS, DEAD, SESSIONS, ChannelView, Operation, Place, View
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp import connection_methods as connection
@@ -26,12 +27,9 @@ MOST_QUEUES: Final = 6
 KEYS: Final = ("a", "b", "a.b", "a.b.c", "", "ä")
 PATTERNS: Final = (*KEYS, "a.*", "#", "*.b", "a.#")
 KINDS: Final = ("direct", "fanout", "topic", "headers")
-HOUR_MS: Final = 3_600_000
 PRIORITIES: Final = (-5, 0, 0, 1, 2)
 """Of consumers."""
 OVERFLOWS: Final = ("reject-publish", "drop-head", "reject-publish-dlx")
-LIMIT_BYTES: Final = 14_000
-"""Two bodies of 5,000 fit, and some small ones, be what they take beside their bodies counted or not; three do not."""
 MOST_HELD: Final = 40
 """Deliveries that a channel holds before it settles some."""
 

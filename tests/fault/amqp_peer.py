@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import time
@@ -24,8 +25,10 @@ RECEIVE_BYTES: Final = 1 << 18
 ENDED: Final = "the stream ended"
 CONFIRMS: Final = ("basic.ack", "basic.nack")
 _HEAD: Final = struct.Struct(">BHI")
-_OF_THE_DEAD: Final = ("x-death", "x-first-death-", "x-last-death-", "penstock-dead-")
-"""Headers that a broker adds to a dead letter. They have tests of their own."""
+_NEITHER_HAS: Final = ("x-last-death-", "penstock-dead-")
+"""Beginnings of headers that one broker adds to a dead letter, and the other does not: the first came with RabbitMQ 3.13."""
+_DEATHS: Final = "x-death"
+_NEW_LINE: Final = re.compile(r"\n *")
 _COUNT: Final = "x-delivery-count"
 
 
@@ -202,24 +205,34 @@ class Peer:
 
 
 def _facts(method: Method) -> dict[str, Any]:
-    return {field.name: getattr(method, field.name) for field in fields(method)}  # type: ignore[arg-type]
+    facts = {field.name: getattr(method, field.name) for field in fields(method)}  # type: ignore[arg-type]
+    if "reply_text" in facts:
+        # Erlang begins a new line where a term would be too long.
+        facts["reply_text"] = _NEW_LINE.sub("", facts["reply_text"])
+    return facts
 
 
 def _told(properties: dict[str, Any]) -> dict[str, Any]:
-    """Those that were set; of a dead letter's headers without what tells of its death."""
+    """Those that were set; of a dead letter's history without its times."""
     told = {name: value for name, value in properties.items() if value is not None}
-    headers = told.get("headers")
-    if headers:
+    if headers := told.get("headers"):
         # Of a message that is got RabbitMQ 3 says that it has not failed, of one that is delivered it does not.
-        own = {name: value for name, value in headers.items() if (name, value) != (_COUNT, 0)}
-        headers = told["headers"] = own
+        own = {
+            name: value
+            for name, value in headers.items()
+            if (name, value) != (_COUNT, 0) and not name.startswith(_NEITHER_HAS)
+        }
+        if isinstance(deaths := own.get(_DEATHS), list):
+            own[_DEATHS] = _history(deaths)
+            # Where a queue gives its dead letters another key RabbitMQ 3 takes the header out; 4 does not, nor does a broker of ours.
+            own.pop("CC", None)
+        told["headers"] = own
         if not own:
             del told["headers"]
-        own = {name: value for name, value in headers.items() if not name.startswith(_OF_THE_DEAD)}
-        if len(own) < len(headers):
-            told["headers"] = own
-            # It does not expire again.
-            told.pop("expiration", None)
-            if not own:
-                del told["headers"]
     return told
+
+
+def _history(deaths: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The last death, and those before it in an order of their own: RabbitMQ 3 turns theirs round with each that comes."""
+    told = [{name: value for name, value in sorted(death.items()) if name != "time"} for death in deaths]
+    return told[:1] + sorted(told[1:], key=repr)

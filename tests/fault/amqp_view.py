@@ -187,7 +187,8 @@ class View:
             channel.tag = heard.facts["consumer_tag"]
             channel.queue = operation.method.queue or channel.last_queue
             channel.no_ack = operation.method.no_ack
-            channel.priority = operation.method.arguments.get("x-priority") or 0  # type: ignore[assignment]
+            priority = operation.method.arguments.get("x-priority")
+            channel.priority = priority if isinstance(priority, int) else 0
         elif heard.name == "basic.cancel":
             channel.tag = channel.queue = ""
         elif (heard.name == "basic.deliver" and not channel.no_ack) or (

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
 from benchmarks._rabbitmq_server import RabbitServer, missing
-from tests.fault.amqp_differential import DifferenceError, Episode, differences
-from tests.fault.amqp_operations import LIMIT_BYTES, Operations, beginnings
+from tests.fault.amqp_arguments import LIMIT_BYTES
+from tests.fault.amqp_differential import KINDS, DifferenceError, Episode, differences
+from tests.fault.amqp_guest import GuestBroker
+from tests.fault.amqp_operations import Operations, beginnings
 from tests.fault.amqp_sides import Side
 from tests.fault.amqp_view import DEAD, Operation, View
 from tests.transport.gateways.amqp.conftest import AmqpBroker
@@ -55,7 +56,7 @@ def test_what_one_broker_does_otherwise_is_found_and_nothing_is_left_of_it() -> 
         beforehand.write(published("d0-q1") * 3)
         differs, agrees = differences(one, other, SEED, iter([0, 0]), 100)
     assert isinstance(differs, str)
-    assert differs.startswith(f"--seed {SEED} --episode 0: the two differ")
+    assert differs.startswith(f"--seed {SEED} --episode 0 (Operations): the two differ")
     assert isinstance(agrees, Episode), agrees
 
 
@@ -79,16 +80,10 @@ def test_a_difference_is_found_where_it_is_seen_first(operations: list[entity.Qu
             episode.do_all(Operation(0, 1, method) for method in operations)
 
 
-def test_rabbitmq_and_ours_give_the_same_for_random_operations(tmp_path: Path) -> None:
-    if (lacking := missing()) is not None:
-        pytest.skip(lacking)
-    with (
-        RabbitServer(tmp_path / "rabbitmq") as rabbit,
-        AmqpBroker("--http", "none", "--data", str(tmp_path / "ours")) as broker,
-        broker.drained(),
-    ):
-        found = list(differences(rabbit.port, broker.port, SEED, iter(range(2)), 100))
+def test_rabbitmq_and_ours_give_the_same_for_random_operations(both: tuple[int, int]) -> None:
+    found = list(differences(*both, SEED, iter(range(len(KINDS))), 60))
     assert [each for each in found if isinstance(each, str)] == []
+    assert len(found) == len(KINDS)
 
 
 LIMITED = "q0"
@@ -149,7 +144,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
     folder = tmp_path_factory.mktemp("limits")
     with (
         RabbitServer(folder / "rabbitmq") as rabbit,
-        AmqpBroker("--http", "none", "--data", str(folder / "ours")) as broker,
+        GuestBroker(folder / "ours") as broker,
         broker.drained(),
     ):
         yield rabbit.port, broker.port

@@ -42,6 +42,9 @@ WITHOUT_END: Final = 1 << 60
 REASON: Final = "rejected"
 """Why a message is dead that a consumer does not want again."""
 
+DELETED: Final = "queue-deleted"
+"""Why nothing more comes of a queue that is gone."""
+
 Ranges = tuple[tuple[int, int], ...]
 
 
@@ -64,6 +67,9 @@ class Host(Protocol):
 
     def consumer_refused(self, consumer: Consumer, code: str, text: str) -> None:
         """The queue is gone, or refuses the consumer."""
+
+    def lingers(self, consumer: Consumer) -> bool:
+        """Whether it was cancelled, and its client holds something of it yet."""
 
 
 class Consumer:
@@ -220,7 +226,7 @@ class Consumer:
 
     def refused(self, code: str, text: str, close: bool) -> None:  # noqa: ARG002 - a queue that refuses lets go
         """The queue is gone, or this one broke a rule of it."""
-        if not self.ended:
+        if not self.ended or (code == DELETED and self._host.lingers(self)):
             self._host.consumer_refused(self, code, text)
 
     # Inside

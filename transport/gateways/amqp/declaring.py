@@ -29,6 +29,7 @@ from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.direct_reply import REPLY_TO, is_place
 from transport.gateways.amqp.equivalence import DeclaredWith, check_queue, check_same, check_same_text
 from transport.gateways.amqp.errors import AmqpError
+from transport.gateways.amqp.exchange_arguments import check_alternate, check_match
 from transport.gateways.amqp.names import check_new, on_one_line
 from transport.gateways.amqp.plain_tables import plain
 from transport.gateways.amqp.queue_arguments import settings_of
@@ -253,8 +254,10 @@ class Declaring:
             return
         if method.type not in ALL_KINDS:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown exchange type '{method.type}'")
-        if self._operations.exchange(self._names.exchange(name)) is None:
+        there = self._operations.exchange(self._names.exchange(name))
+        if there is None:
             check_new("exchange", name)
+        check_alternate(method, there, self._names)
         arguments = plain(method.arguments)
         alternate = arguments.get(ALTERNATE)
         if isinstance(alternate, str):
@@ -324,6 +327,7 @@ class Declaring:
         except AmqpError as error:
             self._not_bound(method, answer, error)
             return
+        self._check_match(method.exchange, method)
         said = {
             "source": self._names.exchange(method.exchange),
             "destination": self._names.queue(name),
@@ -350,6 +354,11 @@ class Declaring:
         if missing is not None:
             raise missing
 
+    def _check_match(self, source: str, method: Binding) -> None:
+        binds = isinstance(method, entity.QueueBind | entity.ExchangeBind)
+        if binds and method.arguments.entries and self._exchange(source).inner_kind == "headers":
+            check_match(method.arguments)
+
     def _not_bound(self, method: Binding, answer: Method, error: AmqpError) -> None:
         """One end of a binding is not there: what is to be unbound is, and the rest is an error."""
         if error.reply_code is not ReplyCode.NOT_FOUND or not isinstance(
@@ -375,6 +384,7 @@ class Declaring:
         except AmqpError as error:
             self._not_bound(method, answer, error)
             return
+        self._check_match(method.source, method)
         said = {
             "source": self._names.exchange(method.source),
             "destination": self._names.exchange(method.destination),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from transport.gateways.amqp.errors import AmqpError
-from transport.gateways.amqp.field_types import INTEGERS, type_of
+from transport.gateways.amqp.field_types import INTEGERS, term_of, type_of
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.tables import Field, Table, decode_table
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     Wanted = tuple[QueueSettings, dict[str, Any]]
 
+_OUR_OWN: Final = ("x-message-deduplication", "x-cache-ttl", "x-cache-size", "x-groups")
+"""Of plugins, and of this broker."""
 COMPARED: Final = (
     "x-expires",
     "x-message-ttl",
@@ -31,15 +33,36 @@ COMPARED: Final = (
     "x-max-length-bytes",
     "x-max-priority",
     "x-overflow",
+    "x-queue-mode",
+    "x-queue-version",
     "x-single-active-consumer",
     "x-queue-type",
+    "x-queue-master-locator",
     "x-delivery-limit",
-    "x-message-deduplication",
-    "x-cache-ttl",
-    "x-cache-size",
-    "x-groups",
+    *_OUR_OWN,
 )
 """Arguments in which two declarations of one queue have to agree; the first in which they do not is told."""
+COMPARED_OF_QUORUM: Final = (
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-dead-letter-strategy",
+    "x-expires",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
+    "x-overflow",
+    "x-single-active-consumer",
+    "x-queue-type",
+    "x-quorum-initial-group-size",
+    "x-delivery-limit",
+    "x-message-ttl",
+    "x-queue-leader-locator",
+    "x-max-priority",
+    *_OUR_OWN,
+)
+"""The same of one that was declared as a quorum queue. Both are in RabbitMQ's order; what it refuses of the type, and means something here,
+is behind that."""
 LIMIT: Final = "max_receives"
 """Of failures: it is the number of the one that is too many, and `x-delivery-limit` the number of those that are not."""
 SETTINGS: Final = {
@@ -61,6 +84,8 @@ SETTINGS: Final = {
 """Settings in which they have to where the queue was declared natively, and how they are said."""
 _TIMES: Final = frozenset({"ttl", "expires", "deduplication_window"})
 _NAMES: Final = frozenset({"dead_letter_exchange", "dead_letter_queue"})
+_ALIKE: Final = (INTEGERS | {"T"}, frozenset("fd"))
+"""Types of fields whose values are compared, whichever of them each has."""
 _AUTO_DELETE: Final = 1
 _HEAD_BYTES: Final = 2
 _OURS: Final = 0xA9
@@ -120,8 +145,9 @@ def check_queue(
     present = DeclaredWith.of(there.arguments)
     check_same("auto_delete", present is not None and present.auto_delete, declared.auto_delete, text)
     if present is not None:
-        for name in COMPARED:
-            _check_argument(name, present.arguments.field(name), declared.arguments.field(name), text)
+        is_quorum = present.arguments.get("x-queue-type") == "quorum"
+        for name in COMPARED_OF_QUORUM if is_quorum else COMPARED:
+            check_argument(name, present.arguments.field(name), declared.arguments.field(name), text)
         return
     settings, said = wanted()
     for setting, name in SETTINGS.items():
@@ -142,15 +168,17 @@ def check_same(name: str, present: object, declared: object, text: str) -> None:
 def check_same_text(name: str, present: str | None, declared: str | None, text: str) -> None:
     """The same of an argument that is a text, and may not be there."""
     there, said = (None if value is None else Field("S", str(value)) for value in (present, declared))
-    _check_argument(name, there, said, text)
+    check_argument(name, there, said, text)
 
 
-def _check_argument(name: str, present: Field | None, declared: Field | None, text: str) -> None:
+def check_argument(name: str, present: Field | None, declared: Field | None, text: str) -> None:
+    """The same of an argument as it came; None where it was not said."""
     if present == declared or (name == "x-queue-type" and _is_usual(present) and _is_usual(declared)):
         return
     if present is None or declared is None:
         _inequivalent(name, _shown_field(present), _shown_field(declared), text)
-    alike = present.kind == declared.kind or {present.kind, declared.kind} <= INTEGERS
+    kinds = {present.kind, declared.kind}
+    alike = len(kinds) == 1 or any(kinds <= alike for alike in _ALIKE)
     if not (alike and present.value == declared.value):
         _inequivalent(name, _shown(present.value), _shown(declared.value), text)
 
@@ -161,11 +189,20 @@ def _inequivalent(name: str, present: str, declared: str, text: str) -> NoReturn
 
 
 def _shown(value: object) -> str:
-    return f"'{str(value).lower() if isinstance(value, bool) else value}'"
+    if value is None:
+        return "none"
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if isinstance(value, bool | Table | tuple):
+        value = term_of(value)
+    return f"'{value}'"
 
 
 def _shown_field(field: Field | None) -> str:
-    return "none" if field is None else f"the value {_shown(field.value)} of type '{type_of(field)}'"
+    if field is None:
+        return "none"
+    value = "'undefined'" if field.value is None else _shown(field.value)
+    return f"the value {value} of type '{type_of(field)}'"
 
 
 def _shown_setting(settings: QueueSettings, name: str, shown: Callable[[str], str]) -> str:

@@ -19,7 +19,7 @@ from actors.queue.vocabulary.settings import (
     REJECT_DEAD_LETTER,
 )
 from transport.gateways.amqp.errors import AmqpError
-from transport.gateways.amqp.field_types import INTEGERS, integer_of, type_of, unacceptable
+from transport.gateways.amqp.field_types import INTEGERS, boolean_of, check_text, integer_of, unacceptable
 from transport.gateways.amqp.plain_tables import is_text
 from transport.gateways.amqp.reply_codes import ReplyCode
 from transport.gateways.amqp.tables import Field, Table
@@ -27,6 +27,8 @@ from transport.gateways.amqp.tables import Field, Table
 NO_LIMIT_OF_ZERO: Final = "a queue of 0 would take nothing: say 1 or more, or leave it out for no limit"
 TYPES: Final = ("classic", "quorum")
 """Both are a journalled queue here."""
+VERSIONS: Final = (1, 2)
+"""Of RabbitMQ's classic queues: two ways to keep messages on its disk."""
 OVERFLOWS: Final = {
     "drop-head": DROP_HEAD,
     "reject-publish": REJECT,
@@ -54,7 +56,8 @@ def settings_of(arguments: Table, queue: str) -> dict[str, Any]:
         ArgumentRefusedError: PRECONDITION_FAILED: an argument that cannot be.
     """
     settings: dict[str, Any] = {"max_messages": None, "max_bytes": None, "overflow": BLOCK}
-    _check_type("x-dead-letter-exchange", arguments, queue)
+    # RabbitMQ looks at this one before all others.
+    check_text("x-dead-letter-exchange", arguments.field("x-dead-letter-exchange"), queue)
     for name, setter in _SETTERS.items():
         field = arguments.field(name)
         if field is not None:
@@ -107,14 +110,6 @@ def _refuse(name: str, queue: str, why: str) -> NoReturn:
     raise ArgumentRefusedError(name, queue, why)
 
 
-def _check_type(name: str, arguments: Table, queue: str) -> None:
-    """Whether an argument is a text, where it is there: RabbitMQ looks at this one before all others."""
-    field = arguments.field(name)
-    if field is not None and field.kind != "S":
-        text = f"invalid type '{type_of(field)}' for arg '{name}' in {queue}"
-        raise AmqpError(ReplyCode.PRECONDITION_FAILED, text)
-
-
 Refuse = Callable[[str], NoReturn]
 
 
@@ -145,7 +140,7 @@ def _expires(field: Field, refuse: Refuse) -> dict[str, Any]:
     if not milliseconds:
         refuse("{value_zero,0}")
     if milliseconds > MAX_QUEUE_EXPIRY_SECONDS * _MS:
-        refuse(f"{{value_too_big,{milliseconds}}}")
+        refuse(f"{{value_too_large,{milliseconds}}}")
     return {"expires": milliseconds / _MS}
 
 
@@ -185,19 +180,12 @@ def _overflow(field: Field, refuse: Refuse) -> dict[str, Any]:
 
 
 def _flag(setting: str) -> Callable[[Field, Refuse], dict[str, Any]]:
-    def flag(field: Field, refuse: Refuse) -> dict[str, Any]:
-        if field.kind != "t" or not isinstance(field.value, bool):
-            refuse(unacceptable(field))
-        return {setting: field.value}
-
-    return flag
+    return lambda field, refuse: {setting: boolean_of(field, refuse)}
 
 
 def _deduplicates(field: Field, refuse: Refuse) -> dict[str, Any]:
     """Whether ids count, for the usual window, unless ``x-cache-ttl`` says another."""
-    if field.kind != "t" or not isinstance(field.value, bool):
-        refuse(unacceptable(field))
-    return {WINDOW: DEFAULT_WINDOW if field.value else None}
+    return {WINDOW: DEFAULT_WINDOW if boolean_of(field, refuse) else None}
 
 
 def _window(field: Field, refuse: Refuse) -> dict[str, Any]:
@@ -225,17 +213,57 @@ def _queue_type(field: Field, refuse: Refuse) -> dict[str, Any]:
     return {}
 
 
+def _one_of(known: tuple[str, ...], why: str) -> Callable[[Field, Refuse], dict[str, Any]]:
+    """An argument that means nothing here, and has to be one of these texts."""
+
+    def check(field: Field, refuse: Refuse) -> dict[str, Any]:
+        text = _text(field, refuse)
+        if text not in known:
+            refuse(why.format(text))
+        return {}
+
+    return check
+
+
+def _number(field: Field, refuse: Refuse) -> dict[str, Any]:
+    """One that means nothing here, and has to be 0 or more."""
+    _integer(field, refuse)
+    return {}
+
+
+def _group_size(field: Field, refuse: Refuse) -> dict[str, Any]:
+    if not _integer(field, refuse):
+        refuse("{value_zero,0}")
+    return {}
+
+
+def _queue_version(field: Field, refuse: Refuse) -> dict[str, Any]:
+    version = _integer(field, refuse)
+    if version not in VERSIONS:
+        refuse(f"\"unsupported queue version '{version}'\"")
+    return {}
+
+
 _SETTERS: Final[dict[str, Callable[[Field, Refuse], dict[str, Any]]]] = {
     "x-queue-type": _queue_type,
     "x-expires": _expires,
     "x-message-ttl": _ttl,
     "x-dead-letter-exchange": lambda field, refuse: {"dead_letter_exchange": _text(field, refuse)},
     "x-dead-letter-routing-key": lambda field, refuse: {"dead_letter_routing_key": _text(field, refuse)},
+    "x-dead-letter-strategy": _one_of(("at-most-once", "at-least-once"), "invalid_dlx_strategy"),
     "x-max-length": _limit("max_messages"),
     "x-max-length-bytes": _limit("max_bytes"),
+    "x-max-in-memory-length": _number,
+    "x-max-in-memory-bytes": _number,
     "x-max-priority": _max_priority,
     "x-overflow": _overflow,
+    "x-queue-mode": _one_of(("default", "lazy"), "\"unsupported queue mode '{}'\""),
+    "x-queue-version": _queue_version,
     "x-single-active-consumer": _flag("single_active_consumer"),
+    "x-quorum-initial-group-size": _group_size,
+    "x-queue-leader-locator": _one_of(
+        ("client-local", "balanced", "random", "least-leaders"), "invalid_queue_locator_arg"
+    ),
     "x-delivery-limit": _delivery_limit,
     DEDUPLICATES: _deduplicates,
     "x-cache-ttl": _window,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from actors.queue.vocabulary.takes import TakeMessages
 from transport.gateways.amqp import basic_methods as basic
 from transport.gateways.amqp.carried_properties import delivered_properties
-from transport.gateways.amqp.consuming import TOLD, Consumer, Outcome, Ranges, ranges_of
+from transport.gateways.amqp.consuming import DELETED, TOLD, Consumer, Outcome, Ranges, ranges_of
 from transport.gateways.amqp.delivered import exchange_of, keys_of, split
 from transport.gateways.amqp.deliveries import Deliveries, Held
 from transport.gateways.amqp.departures import Departing, Withdrawing, drop_unused
@@ -340,12 +340,16 @@ class Receiving:
         if known:
             self._consumes_no_more(consumer)
             self._channel.waiting_changed()
-        if code != "queue-deleted":
+        if code != DELETED:
             text = self._channel.names.shown(text)
             self._channel.fail(of_channel(code, text, basic.BasicConsume.INDEX, self._channel.number))
         elif known:
             self._channel.cancelled(consumer.tag)
         self._unanswered(consumer)
+
+    def lingers(self, consumer: Consumer) -> bool:
+        """As `consuming.Host.lingers`."""
+        return consumer in self._lingering
 
     # Inside
 

@@ -23,7 +23,7 @@ NOT_FOUND = 404
         (0, "{value_zero,0}"),
         (-1, "{value_negative,-1}"),
         ("5", '"expected integer, got longstr"'),
-        (10 * 366 * 24 * HOUR_MS + 1, "{value_too_big,316224000001}"),
+        (10 * 366 * 24 * HOUR_MS + 1, "{value_too_large,316224000001}"),
     ],
 )
 def test_a_time_that_cannot_be_is_refused_in_rabbitmqs_words(
