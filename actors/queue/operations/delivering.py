@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.queue.operations.heads import expire_heads, is_at_hand, next_ready
+from actors.queue.operations.expiring import is_at_hand
+from actors.queue.operations.heads import expire_heads, next_ready
 from actors.queue.state.receivers import Receiver, Take
 from actors.queue.vocabulary.events import LedgerExtended, ReservedRange
 from actors.queue.vocabulary.replies import MessagesReserved, MessagesTaken, ReceivedMessages, Tell
