@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from actors.queue.operations.delivering import deliver, take
+from actors.queue.operations.answering import take
+from actors.queue.operations.delivering import deliver
 from actors.queue.state.receivers import DemandRing, Receiver, Take
 from actors.queue.vocabulary.budgets import DISPATCH_BUDGET
 
@@ -67,7 +68,7 @@ def _serve(core: QueueCore, consumer: Consumer, share: int, limit: int, now: flo
         asked = cast("Take", consumer)
         # What others take by the same taker is theirs.
         ready.turn(asked if asked.receiver.by_request else asked.receiver, share)
-        parts = take(core, asked, share, now)
+        parts = take(core, asked, share, limit - len(core.effects), now)
         waits = not parts
         limit -= max(0, parts - 1)
     ready.end_turn()
