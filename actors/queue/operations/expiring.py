@@ -6,6 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from actors.queue.operations.dead_letters import comes_round, hand_over
+from actors.queue.operations.passing_on import PASS_BUDGET
 from actors.queue.state.entries import TOO_LATE
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.structures.ranges import merged
@@ -48,7 +49,7 @@ def expires_at(core: QueueCore, span: Span) -> float | None:
 class Expiring:
     """What is dropped in one go, of which one record is made."""
 
-    __slots__ = ("_core", "_gone", "_moves", "_now")
+    __slots__ = ("_core", "_gone", "_left", "_moves", "_now")
 
     def __init__(self, core: QueueCore, now: float) -> None:
         self._core = core
@@ -56,22 +57,24 @@ class Expiring:
         # Only where a place is named, or an exchange, since dropping is what a time to live is for.
         self._moves = core.settings.dead_letters_named
         self._gone: list[Range] = []
+        self._left = PASS_BUDGET
 
     @property
     def is_held_up(self) -> bool:
         """Whether those before it have not left yet: the rest stays where it takes no memory."""
         return self._moves and bool(self._core.outbox.waiting)
 
-    def take(self, span: Span) -> None:
-        """Have a span go that has expired, which what is ready has just given."""
+    def take(self, span: Span) -> bool:
+        """Have a span go that has expired, which what is ready has just given; returns whether others may go in this turn."""
         core = self._core
         span = core.ready.take(span, span.stop - span.start)
         if self._moves and not comes_round(span, core.name):
             span.reason = TOO_LATE
             core.outbox.add(span)
-            hand_over(core, self._now)
+            self._left -= hand_over(core, self._now)
         else:
             self._gone.append((span.start, span.stop))
+        return self._left > 0
 
     def finish(self) -> None:
         """Make the record of what is dropped, if anything is."""

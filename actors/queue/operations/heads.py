@@ -86,7 +86,9 @@ def _drop_expired(core: QueueCore, now: float, first: Callable[[], Span | None])
             break
         if expiring.is_held_up:
             break
-        expiring.take(span)
+        if not expiring.take(span):
+            core.unfinished_at = now
+            break
     else:
         core.unfinished_at = now
     expiring.finish()

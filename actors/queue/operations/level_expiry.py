@@ -30,7 +30,9 @@ def expire_levels(core: QueueCore, ready: LeveledReady, now: float) -> None:
             break
         span = ready.head(level)
         assert span is not None, "it was looked up"
-        expiring.take(span)
+        if not expiring.take(span):
+            core.unfinished_at = now
+            break
     else:
         core.unfinished_at = now
     expiring.finish()
