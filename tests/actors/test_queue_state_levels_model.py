@@ -25,6 +25,8 @@ LEVELS = (
     declared(max_priority=2, exclusive=True),
     declared(max_priority=1, ttl=8.0, dead_letter_queue="late"),
     declared(max_priority=2, ttl=0.0),
+    declared(max_priority=3, exclusive=True, ttl=8.0, retry_delay=2.0),
+    declared(max_priority=3, exclusive=True, ttl=8.0, dead_letter_queue="late"),
     declared(max_priority=2, exclusive=True, max_receives=2, overflow=REJECT),
     declared(max_priority=9, max_receives=1, ttl=12.0, dead_letter_queue="all", overflow=REJECT),
     declared(max_priority=2, retry_delay=2.0, retry_max_delay=7.0),

@@ -6,7 +6,7 @@ second, and a reader that takes its time holds nothing of the queue but the step
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from actors.errors import InvalidRequestError
 from actors.queue.operations.calendar import delayed_messages
@@ -143,11 +143,15 @@ def _receiving(core: QueueCore, receiver: Receiver, now: float) -> ConnectionSta
     )
 
 
+_Found: TypeAlias = "tuple[Entry, MessageBatch, list[Range]]"
+"""A batch, its messages, and which parts of it are shown."""
 IN_LINE = ("receiver", "taker")
 """Roles that stand in line for a queue that one has at a time."""
 
 BROWSE_MESSAGES = 32_768
 """Messages of one step at most: even where every other one is acknowledged, its pieces are made within some milliseconds."""
+BROWSE_BATCHES = 1_024
+"""Batches of one step at most, or parts of them: each is looked up by itself, however small it is."""
 BROWSE_BYTES = 2**20
 """Bytes of the batches of one step, at which no further one is read: what a reader's actor has in memory, with one batch more."""
 
@@ -166,22 +170,32 @@ def browse(core: QueueCore, command: BrowseRequested, _now: float) -> None:
     core.effects.append(Tell(command.connection, FetchedRanges(command.request, ranges, rest), after))
 
 
-def read_step(core: QueueCore, start: int, stop: int) -> tuple[tuple[FetchedMessages, ...], int | None, int]:
-    """The first of the stored messages of a range, where the rest begins, if there is one, and the event that all of it depends on."""
+def read_step(
+    core: QueueCore, start: int, stop: int, most: int = BROWSE_MESSAGES
+) -> tuple[tuple[FetchedMessages, ...], int | None, int]:
+    """The first ``most`` of the stored messages of a range, or as many of them as one step has.
+
+    Returns:
+        the messages; where the rest begins, if there is one; and the event that all of it depends on.
+    """
     log, hidden = core.log, _hidden(core)
     limit = min(stop, log.next_sequence)
-    found: list[tuple[Entry, MessageBatch, list[Range]]] = []
-    after, size, left = core.barrier, 0, BROWSE_MESSAGES
+    found: list[_Found] = []
+    after, size, left, batches = core.barrier, 0, BROWSE_MESSAGES, BROWSE_BATCHES
     first = position = end = _next_shown(hidden, start)
-    while position < limit and size < BROWSE_BYTES and left > 0:
+    while position < limit and size < BROWSE_BYTES and left > 0 and most > 0 and batches > 0:
         entry = stored_entry(log.table, position)
         # Read before anything else is asked of the entry: what it knows comes with its messages.
         batch = entry.batch
         after = max(after, entry.event)
-        size += entry.size
-        end = min(limit, entry.stop, position + left)
+        if not found or found[-1][0] is not entry:
+            size += entry.size
+        end = min(limit, entry.stop, position + left, position + most)
         left -= end - position
-        found.append((entry, batch, _shown(hidden, position, end)))
+        batches -= 1
+        shown = _shown(hidden, position, end)
+        most -= sum(high - low for low, high in shown)
+        found.append((entry, batch, shown))
         position = _next_shown(hidden, end)
     # Not after the last event: a queue that is sent to all the time would have every step wait for the disk.
     history = _history(core, first, end) if found else []
@@ -189,8 +203,7 @@ def read_step(core: QueueCore, start: int, stop: int) -> tuple[tuple[FetchedMess
         FetchedMessages(
             low, low, _part(entry, batch, low, high), entry.enqueued_us, deliveries, replayed, entry.published
         )
-        for entry, batch, parts in found
-        for low, high, deliveries, replayed in _split(parts, history)
+        for entry, batch, (low, high, deliveries, replayed) in _split(found, history)
     )
     rest = None if position >= limit else position
     return ranges, rest, after
@@ -259,23 +272,26 @@ def _history(core: QueueCore, start: int, stop: int) -> list[ReservedRange]:
     return known
 
 
-def _split(parts: Iterable[Range], history: list[ReservedRange]) -> Iterator[ReservedRange]:
-    """Ascending ``parts``, each in pieces with one history; what ``history`` does not know has none."""
+def _split(
+    found: Iterable[_Found], history: list[ReservedRange]
+) -> Iterator[tuple[Entry, MessageBatch, ReservedRange]]:
+    """Ascending parts of batches, each in pieces with one history; what ``history`` does not know has none."""
     index = 0
-    for start, stop in parts:
-        position = start
-        while index < len(history) and history[index].stop <= position:
-            index += 1
-        following = index
-        while position < stop:
-            known = history[following] if following < len(history) else None
-            if known is None or known.start >= stop:
-                yield ReservedRange(position, stop, 0, False)
-                break
-            if position < known.start:
-                yield ReservedRange(position, known.start, 0, False)
-                position = known.start
-            end = min(stop, known.stop)
-            yield known._replace(start=position, stop=end)
-            position = end
-            following += 1
+    for entry, batch, parts in found:
+        for start, stop in parts:
+            position = start
+            while index < len(history) and history[index].stop <= position:
+                index += 1
+            following = index
+            while position < stop:
+                known = history[following] if following < len(history) else None
+                if known is None or known.start >= stop:
+                    yield entry, batch, ReservedRange(position, stop, 0, False)
+                    break
+                if position < known.start:
+                    yield entry, batch, ReservedRange(position, known.start, 0, False)
+                    position = known.start
+                end = min(stop, known.stop)
+                yield entry, batch, known._replace(start=position, stop=end)
+                position = end
+                following += 1

@@ -22,7 +22,7 @@ from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
 from actors.exchanges.message_tables import may_have_further
 from actors.headers import readable_headers
 from actors.limits import MAX_NAME_BYTES
-from actors.queue.operations.passing_on import is_enough, pass_on
+from actors.queue.operations.passing_on import pass_on, pass_on_some
 from actors.queue.state.entries import OVER_LIMIT, TOO_LATE
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import merged
@@ -253,14 +253,20 @@ AGAIN_BYTES = len(_PACKED_HISTORY) + 16 + 2 * DEATH_BYTES
 """What another death of what has died before takes, at most: the one before is put among all deaths too."""
 
 
-def hand_over(core: QueueCore, now: float) -> None:
-    """Ask for what leaves to be stored in the dead-letter queue, as much as may be under way; where it is dropped, drop it."""
+def hand_over(core: QueueCore, now: float) -> int:
+    """Ask for what leaves to be stored in the dead-letter queue, as much as may be under way; where it is dropped, drop it.
+
+    Returns:
+        of a queue that waits for an exchange what that cost, as of `PASS_BUDGET`; else 0.
+    """
     if core.settings.drop_failed:
         _drop(core)
-        return
-    passes = core.outbox.waiting and is_waiting_queue(core.name)
-    while not (passes and is_enough(core)) and (span := core.outbox.next_to_send()) is not None:
-        hand_over_span(core, span, now)
+    elif core.outbox.waiting and is_waiting_queue(core.name):
+        return pass_on_some(core, now)
+    else:
+        while (span := core.outbox.next_to_send()) is not None:
+            hand_over_span(core, span, now)
+    return 0
 
 
 def _drop(core: QueueCore) -> None:

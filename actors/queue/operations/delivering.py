@@ -1,18 +1,19 @@
-"""Somebody is given what is ready: a receiver by its demand, a request its answer, a reservation its numbers."""
+"""Somebody is given what is ready: a receiver by its demand, a reservation its numbers; `answering` has what a request is given."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.queue.operations.heads import expire_heads, is_at_hand, next_ready
-from actors.queue.state.receivers import Receiver, Take
+from actors.queue.operations.expiring import is_at_hand
+from actors.queue.operations.heads import next_ready
+from actors.queue.state.receivers import Take
 from actors.queue.vocabulary.events import LedgerExtended, ReservedRange
-from actors.queue.vocabulary.replies import MessagesReserved, MessagesTaken, ReceivedMessages, Tell
-from actors.queue.vocabulary.takes import MAX_TAKEN_MESSAGES
+from actors.queue.vocabulary.replies import MessagesReserved, ReceivedMessages, Tell
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
+    from actors.queue.state.receivers import Receiver
     from actors.queue.state.subscriptions import Reservation
 
 
@@ -57,56 +58,7 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
         effects.append(Tell(receiver.connection, messages, max(entry.event, core.barrier)))
 
 
-def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
-    """Answer a request with up to ``share`` messages; returns in how many parts, 0 and nothing done if none is ready."""
-    ready, receiver, room = core.ready, asked.receiver, asked.bytes
-    if receiver.by_request:
-        # Others of the same taker may have been served since this one was let in.
-        share = min(share, max(1, MAX_TAKEN_MESSAGES - receiver.in_flight))
-    deadline, after = now + asked.visibility, core.barrier
-    taken: list[ReceivedMessages] = []
-    while share > 0:
-        span = next_ready(core, now)
-        if span is None:
-            break
-        entry, start = span.entry, span.start
-        if entry.large and not is_at_hand(core, entry):
-            break
-        batch = entry.part(start, start + min(share, span.stop - start))
-        count = _within(batch, room, len(batch), not taken)
-        if not count:
-            break
-        if count < len(batch):
-            batch = batch.slice(0, count)
-        span = ready.take(span, count)
-        span.deliveries += 1
-        span.since = now
-        core.leases.grant(receiver, span, deadline)
-        receiver.messages += count
-        if not receiver.by_request:
-            # Of a taker it counts when somebody has seen it.
-            core.total_out += count
-            if span.deliveries > 1:
-                core.total_redelivered += count
-        taken.append(
-            ReceivedMessages(
-                start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published, span.failures
-            )
-        )
-        after = max(after, entry.event)
-        share -= count
-        room -= batch.nbytes
-    if taken:
-        end_wait(core, asked)
-        if core.ttl_below:
-            # What is behind it and has expired is not counted.
-            expire_heads(core, now)
-        answer = MessagesTaken(asked.request, tuple(taken), ready.messages)
-        core.effects.append(Tell(receiver.connection, answer, after))
-    return len(taken)
-
-
-def _within(batch: MessageBatch, room: int, count: int, first: bool) -> int:
+def within(batch: MessageBatch, room: int, count: int, first: bool) -> int:
     """How many of a batch's ``count`` messages are no more than ``room`` bytes; one in any case where it is the ``first``.
 
     The count that demand lets through may lead beyond it by its last message; here only the very first may.
@@ -142,7 +94,7 @@ def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -
             batch = entry.part(start, start + count)
             size = batch.nbytes
             if size > room:
-                count = _within(batch, room, count, not ranges)
+                count = within(batch, room, count, not ranges)
                 if not count:
                     break
                 size = batch.prefix_bytes(count)

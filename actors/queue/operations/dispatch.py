@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from actors.queue.operations.delivering import deliver, reserve, take
+from actors.queue.operations.answering import answer_on, take
+from actors.queue.operations.delivering import deliver, reserve
 from actors.queue.operations.group_dispatch import dispatch_groups
 from actors.queue.operations.heads import expire_heads, next_ready
 from actors.queue.operations.judging import judge_on
@@ -52,7 +53,7 @@ def dispatch(core: QueueCore, now: float, *, within: bool = False) -> None:  # n
                     ring.join(consumer)
             else:
                 parts = (
-                    take(core, consumer, share, now)
+                    take(core, consumer, share, limit - len(effects), now)
                     if isinstance(consumer, Take)
                     else reserve(core, cast("Reservation", consumer), share, now)
                 )
@@ -91,7 +92,8 @@ def _dispatch_timed(core: QueueCore, now: float) -> None:
 
 
 def resume(core: QueueCore, now: float) -> None:
-    """Go on with a judging or a dispatch that used up its budget, if there is one, and with whatever can be delivered."""
+    """Go on with a judging, an answer or a dispatch that used up its budget, if there is one, and with whatever can be delivered."""
     core.unfinished_at, core.ring.reading = None, False
     judge_on(core, now)
+    answer_on(core, now)
     dispatch(core, now)

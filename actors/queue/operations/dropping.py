@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch
-from actors.queue.operations.heads import is_at_hand
+from actors.queue.operations.expiring import is_at_hand
 from actors.queue.state.counted import Counted, share
 from actors.queue.state.entries import OVER_LIMIT
 from actors.queue.state.leveled_ready import LeveledReady

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from actors.queue.operations.delivering import deliver, take
+from actors.queue.operations.answering import take
+from actors.queue.operations.delivering import deliver
 from actors.queue.state.receivers import DemandRing, Receiver
 from actors.queue.vocabulary.budgets import DISPATCH_BUDGET
 
@@ -77,7 +78,7 @@ def _serve(core: QueueCore, consumer: Consumer, share: int, limit: int, now: flo
         deliver(core, consumer, share, limit, now)
         waits = consumer.demand > 0 and consumer.byte_credit > 0
     else:
-        parts = take(core, cast("Take", consumer), share, now)
+        parts = take(core, cast("Take", consumer), share, limit - len(core.effects), now)
         waits = not parts
         limit -= max(0, parts - 1)
     ready.end_turn()

@@ -15,6 +15,8 @@ from actors.queue.vocabulary.settings import DEAD_LETTER_PART_BYTES, DEAD_LETTER
 from actors.queue.vocabulary.waiting import having_waited, waits_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Entry, Span
@@ -26,37 +28,49 @@ PART_MESSAGES: Final = 1_024
 """Messages of a batch that are looked at, one by one, and handed over together;"""
 MOST_UNDER_WAY: Final = 4 * PART_MESSAGES
 """and so many that are handed over and have not arrived: what is due at one time may be far more, and a turn has some milliseconds."""
+PIECE_COST: Final = 3
+"""What it costs to have some messages wait until one time, or go on together, in messages that are looked at."""
+PASS_BUDGET: Final = PART_MESSAGES
+"""Messages that are looked at in one go, about: some milliseconds of work."""
 MORE_BYTES: Final = 64
 """What a message's headers may take more behind its wait."""
 
 
-def pass_on(core: QueueCore, span: Span, now: float) -> None:
-    """Have what is due of a span, which is in no structure, go to the exchange, and the rest wait until it is."""
+def pass_on_some(core: QueueCore, now: float) -> int:
+    """Have some of what is on its way out be passed on, or wait; returns what that cost, as of `PASS_BUDGET`."""
+    cost, outbox = 0, core.outbox
+    while cost < PASS_BUDGET and outbox.sent.messages < MOST_UNDER_WAY and (span := outbox.next_to_send()) is not None:
+        cost += pass_on(core, span, now)
+    return cost
+
+
+def pass_on(core: QueueCore, span: Span, now: float) -> int:
+    """Have what is due of a span, which is in no structure, go to the exchange, and the rest wait until it is; returns what that cost."""
     if span.stop - span.start > PART_MESSAGES:
         core.outbox.add(span.part(span.start + PART_MESSAGES, span.stop))
         span = span.part(span.start, span.start + PART_MESSAGES)
-    entry = span.entry
-    batch = entry.part(span.start, span.stop)
-    start = span.start
+    cost, entry, start = 0, span.entry, span.start
+    batch = entry.part(start, span.stop)
     for due, messages in groupby(_dues(core, entry, batch), key=lambda due: max(due, now)):
-        stop = start + len(list(messages))
+        if cost >= PASS_BUDGET:
+            # It is looked at in another turn.
+            core.outbox.add(span.part(start, span.stop))
+            break
+        stop = start + sum(1 for _ in messages)
+        cost += stop - start + PIECE_COST
         if due > now + TOLERANCE:
             core.ready.delay(span.part(start, stop).taken_back(), due)
         else:
             _hand_over(core, span.part(start, stop), now)
         start = stop
+    return cost
 
 
-def is_enough(core: QueueCore) -> bool:
-    """Whether so much is under way that the rest waits for some of it to arrive."""
-    return sum(span.stop - span.start for span in core.outbox.sent) >= MOST_UNDER_WAY
-
-
-def _dues(core: QueueCore, entry: Entry, batch: MessageBatch) -> list[float]:
+def _dues(core: QueueCore, entry: Entry, batch: MessageBatch) -> Iterator[float]:
     """When each message is due, on the clock of deadlines."""
     since_us = core.clocks.instant_us(entry.first, entry.enqueued_us)
     headers = [b""] * len(batch) if batch.headers is None else batch.headers.tolist()
-    return [(since_us + max(0, waits_for(packed)) * US_PER_MS) / US_PER_SECOND for packed in headers]
+    return ((since_us + max(0, waits_for(packed)) * US_PER_MS) / US_PER_SECOND for packed in headers)
 
 
 def _hand_over(core: QueueCore, span: Span, now: float) -> None:

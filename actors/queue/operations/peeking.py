@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.queue.operations.browsing import lowest_stored, read_step, stored_within
@@ -19,17 +18,9 @@ def peek(core: QueueCore, command: PeekMessages, now: float) -> PeekedMessages:
     """The first stored messages from a number on, or the last ones there are, as many as one step has."""
     count, stop = command.count, core.log.next_sequence
     start = _from_the_end(core, count) if command.start is None else command.start
-    ranges, rest, _ = read_step(core, start, stop)
+    ranges, rest, _ = read_step(core, start, stop, count)
     found: list[PeekedRange] = []
-    for each in ranges:
-        messages = each
-        if count == 0:
-            rest = each.first
-            break
-        if len(each.batch) > count:
-            rest = each.first + count
-            messages = replace(each, batch=each.batch.slice(0, count))
-        count -= len(messages.batch)
+    for messages in ranges:
         age_us = round(now * US_PER_SECOND) - core.clocks.instant_us(messages.first, messages.enqueued_us)
         found.append(PeekedRange(messages, max(0, age_us)))
     if rest is not None and not stored_within(core, rest, stop):

@@ -27,14 +27,16 @@ def purge_step(core: QueueCore, below: int) -> int:
     """
     ranges: list[Range] = []
     left = PURGE_BUDGET
-    while left > 0 and (found := core.ready.oldest(below)) is not None:
-        start, stop = found
+    for start, end in core.ready.oldest(below):
+        stop = end
         for extent in islice(core.log.table.extents(start, stop), left):
             left -= 1
-            end = min(stop, extent.stop)
-        stop = end if left == 0 else stop
+            stop = min(end, extent.stop)
+        stop = stop if left == 0 else end
         core.ready.drop(start, stop)
         ranges.append((start, stop))
+        if left == 0:
+            break
     if ranges:
         core.commit(QueuePurged(merged(sorted(ranges))))
         core.grant()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from actors.queue.state.permits import Permits
     from actors.queue.state.priority_ring import PriorityRing
     from actors.queue.state.ready import Judging, ReadyRanges
-    from actors.queue.state.receivers import Take
+    from actors.queue.state.receivers import Answering, Take
     from actors.queue.state.senders import Incoming, Sender
     from actors.queue.state.subscriptions import Absence, Reservation, Subscriber
     from actors.queue.structures.deadlines import Due
@@ -88,6 +88,7 @@ class QueueCore:
         owners: whose subscription is connected, or since when it is not.
         unused: subscriptions that nobody uses, where they are forgotten after a time.
         forgets_from: none of them is before this.
+        answering: the request that is answered in several turns; None while none is.
         staged: what transactions hold back.
         versions: the last committed version of each writer, of all queues.
         parcels: messages that somebody moves to another queue, while they are under way.
@@ -123,6 +124,7 @@ class QueueCore:
     outbox: Outbox
     ring: DemandRing | PriorityRing
     line: Line | None
+    answering: Answering | None
     capacity: Capacity
     staged: Staged
     senders: dict[Connection, Sender]
@@ -239,7 +241,7 @@ class QueueCore:
         self.outbox = Outbox(now)
         self.leases = LeaseTable() if groups is None else GroupedLeases(groups)
         self.ring = DemandRing()
-        self.line = line_of(self.settings)
+        self.line, self.answering = line_of(self.settings), None
         self.capacity = Capacity(*self.senders_limits(), unlimited=self.rejects)
         self.staged = Staged(
             self.name,

@@ -206,7 +206,8 @@ class CountedLevels(Counted, LeveledReady):
         return parts
 
     def _returned_within(self, start: int, stop: int) -> list[Span]:
-        return [span for level in self._order for span in _within(level.returned, start, stop)]
+        numbers = {extent.level for extent in self._table.leveled(start, stop)}
+        return [span for number in numbers for span in _within(self._level(number).returned, start, stop)]
 
 
 def counted_or_not(ready: ReadyRanges | LeveledReady, *, counts: bool) -> ReadyRanges | LeveledReady:

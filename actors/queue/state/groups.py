@@ -135,6 +135,8 @@ class Groups:
     # What is settled whose groups are not free yet, and groups to be trimmed.
     _settled: deque[GroupSpan] = field(default_factory=deque)
     _to_trim: list[Group] = field(default_factory=list)
+    # From which number on the last of those is to be trimmed yet.
+    _trim_from: int = 0
 
     def __len__(self) -> int:
         return len(self._known)
@@ -205,7 +207,7 @@ class Groups:
 
         Args:
             which: what still waits of a range of numbers.
-            budget: messages that are settled, or ranges that are looked at.
+            budget: messages that are settled, or ranges that are looked at, be they of one group.
         """
         while self._settled and budget > 0:
             span = self._settled.popleft()
@@ -216,14 +218,17 @@ class Groups:
             budget -= count
             self._free(span)
         while self._to_trim and budget > 0:
-            group = self._to_trim.pop()
-            budget -= 1
-            if group.waiting:
-                before = len(group.waiting)
-                budget -= before
-                self.ranges += group.waiting.keep(which) - before
+            group = self._to_trim[-1]
+            before, done, following = len(group.waiting), 1, None
+            if before:
+                following, done = group.waiting.keep(which, self._trim_from, budget)
+                self.ranges += len(group.waiting) - before
                 if not group.waiting:
                     self._place(group)
+            budget -= done
+            self._trim_from = following or 0
+            if following is None:
+                self._to_trim.pop()
         # What came to be free is dispatched behind this.
         self.live = self.is_behind
 

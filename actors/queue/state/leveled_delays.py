@@ -6,6 +6,7 @@ from heapq import merge
 from typing import TYPE_CHECKING
 
 from actors.queue.structures.deadlines import DeadlineHeap
+from actors.queue.structures.levels import Levels
 from actors.queue.structures.spans import SpanMap
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ class LeveledDelays:
     __slots__ = ("_levels", "due", "messages")
 
     def __init__(self) -> None:
-        self._levels: dict[int, SpanMap[Span]] = {}
+        # Of each level that has some.
+        self._levels: Levels[SpanMap[Span]] = Levels(SpanMap)
         self.due: DeadlineHeap[Span] = DeadlineHeap()
         self.messages = 0
 
@@ -33,32 +35,42 @@ class LeveledDelays:
         return len(self.due)
 
     def __iter__(self) -> Iterator[Span]:
-        return merge(*self._levels.values(), key=_start_of)
+        return merge(*self._levels.all(), key=_start_of)
 
     def first(self) -> Span | None:
         """The span with the lowest numbers."""
-        firsts = [first for spans in self._levels.values() if (first := spans.first()) is not None]
+        firsts = [first for spans in self._levels.all() if (first := spans.first()) is not None]
         return min(firsts, key=_start_of, default=None)
+
+    def oldest(self, below: int) -> Iterator[Span]:
+        """Those with numbers less than ``below``, level by level; each is to be taken out before the next is asked for."""
+        for spans in list(self._levels.all()):
+            while (span := spans.first()) is not None and span.start < below:
+                yield span
+
+    def highest(self) -> tuple[int, int] | None:
+        """The highest level of which something waits, and the first number of it that does; None where nothing waits."""
+        if not self._levels:
+            return None
+        first = self._levels.highest.first()
+        assert first is not None, "a level that has nothing is no more"
+        return self._levels.top, first.start
 
     def are_before(self, span: Span) -> bool:
         """Whether something of a higher level waits, or of the same one with a lower number."""
-        level = span.entry.level
-        for number, spans in self._levels.items():
-            first = spans.first()
-            if first is not None and (number > level or (number == level and first.start < span.start)):
-                return True
-        return False
+        highest = self.highest()
+        if highest is None:
+            return False
+        level, number = highest
+        return level > span.entry.level or (level == span.entry.level and number < span.start)
 
     def some_from(self, position: int, most: int) -> list[Span]:
         """See ``SpanMap``."""
-        return some_of([spans.some_from(position, most) for spans in self._levels.values()])
+        return some_of([spans.some_from(position, most) for spans in self._levels.all()])
 
     def insert(self, span: Span, deadline: float) -> None:
         """See ``TimedSpans``."""
-        spans = self._levels.get(span.entry.level)
-        if spans is None:
-            spans = self._levels[span.entry.level] = SpanMap()
-        spans.insert(span)
+        self._levels.at(span.entry.level).insert(span)
         self.due.push(span, deadline)
         self.messages += span.stop - span.start
 
@@ -66,27 +78,33 @@ class LeveledDelays:
         """See ``TimedSpans``."""
         span = self.due.pop_due(now)
         if span is not None:
-            self._levels[span.entry.level].cut(span.start, span.stop)
+            level = span.entry.level
+            spans = self._levels.at(level)
+            spans.cut(span.start, span.stop)
+            if not spans:
+                self._levels.take(level)
             self.messages -= span.stop - span.start
         return span
 
-    def cut(self, start: int, stop: int) -> list[Span]:
-        """See ``TimedSpans``."""
-        all_taken: list[Span] = []
-        for spans in self._levels.values():
-            taken, rest = spans.cut(start, stop)
-            for span in taken:
-                self.messages -= span.stop - span.start
-                if span.deadline is not None:
-                    self.due.forget(span)
-            if rest is not None:
-                # The part below the cut kept the object that the heap has.
-                kept = spans.first_from(start - 1)
-                assert kept is not None
-                assert kept.deadline is not None
-                self.due.push(rest, kept.deadline)
-            all_taken += taken
-        return all_taken
+    def cut_of(self, level: int, start: int, stop: int) -> list[Span]:
+        """What ``cut`` of ``TimedSpans`` is, of one level."""
+        spans = self._levels.find(level)
+        if spans is None:
+            return []
+        taken, rest = spans.cut(start, stop)
+        for span in taken:
+            self.messages -= span.stop - span.start
+            if span.deadline is not None:
+                self.due.forget(span)
+        if rest is not None:
+            # The part below the cut kept the object that the heap has.
+            kept = spans.first_from(start - 1)
+            assert kept is not None
+            assert kept.deadline is not None
+            self.due.push(rest, kept.deadline)
+        if not spans:
+            self._levels.take(level)
+        return taken
 
 
 def _start_of(span: Span) -> int:

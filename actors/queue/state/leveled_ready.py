@@ -12,6 +12,7 @@ from heapq import merge
 from typing import TYPE_CHECKING
 
 from actors.queue.state.entries import Span, spans_of
+from actors.queue.state.level_heads import LevelHeads
 from actors.queue.state.leveled_delays import LeveledDelays, some_of
 from actors.queue.state.receivable import Receivable
 from actors.queue.structures.ranges import RangeSet
@@ -59,6 +60,7 @@ class LeveledReady(Receivable):
         messages: how many can be delivered now.
         delayed: those that can be when their delay is over.
         known: the number behind the last that is known here.
+        heads: when the first of each level expires; told of each that may be another.
     """
 
     __slots__ = (
@@ -69,14 +71,18 @@ class LeveledReady(Receivable):
         "_table",
         "_undelivered",
         "delayed",
+        "heads",
         "known",
         "messages",
     )
+
+    delayed: LeveledDelays
 
     def __init__(self, log: LeveledLog) -> None:
         self._table: LeveledTable = log.leveled_table
         self.known = self._replayed_below = log.next_sequence
         self.delayed = LeveledDelays()
+        self.heads = LevelHeads()
         self.messages = 0
         self._undelivered = RangeSet()
         self._offered: Span | None = None
@@ -101,6 +107,7 @@ class LeveledReady(Receivable):
         level = self._levels.get(number)
         if level is None:
             level = self._levels[number] = LevelReady(number)
+            self.heads.changed.add(number)
             self._order = sorted(self._levels.values(), key=lambda each: -each.number)
         return level
 
@@ -132,6 +139,8 @@ class LeveledReady(Receivable):
         for number, first, after, _ in self._table.leveled(start, stop):
             level = self._level(number)
             here = min(stop, after) - max(start, first)
+            if not level.messages:
+                self.heads.changed.add(number)
             level.messages += here
             level.fresh += here
 
@@ -164,6 +173,7 @@ class LeveledReady(Receivable):
             if low < self._replayed_below:
                 self._undelivered.add(low, high)
             level.front = None
+            self.heads.changed.add(number)
 
     def carve(self, start: int, stop: int) -> list[Range]:
         """See ``ReadyRanges``."""
@@ -178,29 +188,26 @@ class LeveledReady(Receivable):
         return parts
 
     def _take_fresh(self, level: LevelReady, count: int) -> None:
+        self.heads.changed.add(level.number)
         level.messages -= count
         level.fresh -= count
         self.messages -= count
 
-    def put_back(self, span: Span) -> None:
-        """See ``ReadyRanges``."""
-        span.holder = None
-        level, count = self._level(span.entry.level), span.stop - span.start
-        self.messages += count
-        level.messages += count
-        level.returned.join(span)
+    def _returned_to(self, span: Span) -> SpanMap[Span]:
+        level = self._level(span.entry.level)
+        level.messages += span.stop - span.start
+        self.heads.changed.add(level.number)
+        return level.returned
 
-    def delay(self, span: Span, due: float) -> None:
-        """See ``ReadyRanges``."""
-        span.holder = None
-        self.delayed.insert(span, due)
-
-    def release_due(self, now: float) -> Span | None:
-        """See ``ReadyRanges``."""
-        span = self.delayed.pop_due(now)
-        if span is not None:
-            self.put_back(span)
-        return span
+    def _take_returned(self, level: LevelReady, start: int, stop: int) -> list[Span]:
+        """Take out what came back to a level of a range."""
+        if not level.returned or not (spans := level.returned.cut(start, stop)[0]):
+            return []
+        count = sum(span.stop - span.start for span in spans)
+        level.messages -= count
+        self.messages -= count
+        self.heads.changed.add(level.number)
+        return spans
 
     def skips(self, span: Span) -> bool:
         """See ``ReadyRanges``: one of its level before it, or of a higher one."""
@@ -224,13 +231,19 @@ class LeveledReady(Receivable):
                     return span
         return None
 
-    def heads(self) -> list[int]:
-        """The levels that have something, the highest first: each has a head of its own, which `head` gives."""
-        return [level.number for level in self._order if level.messages]
-
-    def head(self, number: int, minimum: int = 0) -> Span | None:
+    def head(self, number: int) -> Span | None:
         """The first span of a level, to be taken as of `first`."""
-        return self._first_of(self._levels[number], minimum)
+        level = self._levels.get(number)
+        return None if level is None or not level.messages else self._first_of(level, 0)
+
+    def waits_below(self) -> int:
+        """Below which level nothing can be delivered in an exclusive queue, as something of that level waits for a delay; 0 for none."""
+        highest = self.delayed.highest()
+        if highest is None:
+            return 0
+        level, number = highest
+        head = self.head(level)
+        return level + int(head is None or number < head.start)
 
     def _first_of(self, level: LevelReady, minimum: int) -> Span | None:
         returned = level.returned.first_from(minimum) if minimum else level.returned.first()
@@ -281,9 +294,7 @@ class LeveledReady(Receivable):
         stop = start + count
         level = self._levels[span.entry.level]
         if span is not self._offered:
-            level.messages -= count
-            self.messages -= count
-            return level.returned.cut(start, stop)[0][0]
+            return self._take_returned(level, start, stop)[0]
         self._offered = None
         span.stop = stop
         self._take_fresh(level, count)
@@ -297,15 +308,12 @@ class LeveledReady(Receivable):
         return span
 
     def remove(self, start: int, stop: int) -> list[Range]:
-        """See ``ReadyRanges``."""
+        """See ``ReadyRanges``; what is stored of the range is looked up, and whose numbers those are."""
         removed: list[Range] = []
-        for level in self._order:
-            if level.returned:
-                for span in level.returned.cut(start, stop)[0]:
-                    level.messages -= span.stop - span.start
-                    self.messages -= span.stop - span.start
-                    removed.append((span.start, span.stop))
-        removed += [(span.start, span.stop) for span in self.delayed.cut(start, stop)]
+        for number, first, after, _ in list(self._table.leveled(start, stop)):
+            low, high = max(start, first), min(stop, after)
+            spans = self._take_returned(self._level(number), low, high) + self.delayed.cut_of(number, low, high)
+            removed += [(span.start, span.stop) for span in spans]
         removed.sort()
         return removed
 
@@ -318,26 +326,22 @@ class LeveledReady(Receivable):
     def take_out(self, span: Span, *, delayed: bool) -> None:
         """See ``ReadyRanges``."""
         if delayed:
-            self.delayed.cut(span.start, span.stop)
+            self.delayed.cut_of(span.entry.level, span.start, span.stop)
         else:
-            level = self._levels[span.entry.level]
-            level.returned.pop_exactly(span.start, span.stop)
-            level.messages -= span.stop - span.start
-            self.messages -= span.stop - span.start
+            self._take_returned(self._levels[span.entry.level], span.start, span.stop)
         self._offered = None
 
     def is_before(self, below: int) -> bool:
         """See ``ReadyRanges``."""
         return self.first_below(0, below) is not None
 
-    def oldest(self, below: int) -> Range | None:
-        """See ``ReadyRanges``: of some level the first, of one batch."""
-        span = self.first_below(0, below)
-        if span is None:
-            span = self.delayed.first()
-        if span is None or span.start >= below:
-            return None
-        return span.start, min(span.stop, below)
+    def oldest(self, below: int) -> Iterator[Range]:
+        """See ``Receivable``: level by level, and each piece is of one batch."""
+        for level in self._order:
+            while level.messages and (span := self._first_of(level, 0)) is not None and span.start < below:
+                yield span.start, min(span.stop, below)
+        for span in self.delayed.oldest(below):
+            yield span.start, min(span.stop, below)
 
     def in_order(self) -> Iterator[Range]:
         """See ``ReadyRanges``: as it is delivered, so the highest level first, and each piece of one level."""
@@ -359,7 +363,8 @@ class LeveledReady(Receivable):
         """See ``ReadyRanges``."""
         self.remove(start, stop)
         self.carve(start, stop)
-        for level in self._order:
+        for number, _, _, _ in self._table.leveled(start, stop):
+            level = self._level(number)
             level.front = None
             reached = level.holes.reach(level.start)
             if reached > level.start:

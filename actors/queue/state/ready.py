@@ -100,23 +100,8 @@ class ReadyRanges(Receivable):
             self.messages -= part[1] - part[0]
         return parts
 
-    def put_back(self, span: Span) -> None:
-        """Make a span receivable again in its old place; it is in no other structure and has no deadline."""
-        span.holder = None
-        self.messages += span.stop - span.start
-        self._returned.join(span)
-
-    def delay(self, span: Span, due: float) -> None:
-        """Make a span receivable again in its old place at ``due``."""
-        span.holder = None
-        self.delayed.insert(span, due)
-
-    def release_due(self, now: float) -> Span | None:
-        """Put back the span whose delay has been over longest, if there is one; returns it as it was."""
-        span = self.delayed.pop_due(now)
-        if span is not None:
-            self.put_back(span)
-        return span
+    def _returned_to(self, _span: Span) -> SpanMap[Span]:
+        return self._returned
 
     def skips(self, span: Span) -> bool:
         """Whether delivering ``span`` would pass over a message that waits for its delay."""
@@ -193,13 +178,16 @@ class ReadyRanges(Receivable):
         span = self.first()
         return span is not None and span.start < below
 
-    def oldest(self, below: int) -> Range | None:
-        """The first of what can be received now or after a delay, as far as its numbers are less than ``below``; None if there is none."""
-        spans = (self._returned.first(), self.delayed.first())
-        found = [(span.start, span.stop) for span in spans if span is not None]
-        found += islice(self._holes.each_gap(self._fresh_start, self.known), 1)
-        start, stop = min(found, default=(below, below))
-        return (start, min(stop, below)) if start < below else None
+    def oldest(self, below: int) -> Iterator[Range]:
+        """See ``Receivable``: the lowest numbers first."""
+        while True:
+            spans = (self._returned.first(), self.delayed.first())
+            found = [(span.start, span.stop) for span in spans if span is not None]
+            found += islice(self._holes.each_gap(self._fresh_start, self.known), 1)
+            start, stop = min(found, default=(below, below))
+            if start >= below:
+                return
+            yield start, min(stop, below)
 
     def in_order(self) -> Iterator[Range]:
         """What can be received now, ascending, piece by piece; it must not change meanwhile."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from actors.queue.state.entries import Span
     from actors.queue.structures.ranges import Range
-    from actors.queue.vocabulary.replies import Connection
+    from actors.queue.vocabulary.replies import Connection, ReceivedMessages
 
 
 class Consumer(Protocol):
@@ -181,6 +181,25 @@ class Take:
     visibility: float
     deadline: float | None = None
     heap: object | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Answering:
+    """A request that is being answered, a part in each turn where that is much: it waits no more, and what it has is leased.
+
+    Attributes:
+        asked: the request.
+        share: messages that it gets yet, at most.
+        room: bytes likewise.
+        after: the event that its answer depends on.
+        taken: what it has so far.
+    """
+
+    asked: Take
+    share: int
+    room: int
+    after: int
+    taken: list[ReceivedMessages] = field(default_factory=list)
 
 
 @dataclass(eq=False, repr=False, slots=True)

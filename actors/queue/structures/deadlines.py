@@ -37,13 +37,17 @@ class Clocks:
         wall_us: the time of day then, microseconds since the epoch.
         before: messages with lower numbers were stored before the start. What the time of day did in between nobody knows: their age is
             what it says, and 0 where it says that they are of the future.
+
+    Attributes:
+        merged: how often two changes came to be one: what is said of messages that are stored may be another then.
     """
 
-    __slots__ = ("_before", "_firsts", "_offsets", "_start_us")
+    __slots__ = ("_before", "_firsts", "_offsets", "_start_us", "merged")
 
     def __init__(self, now: float, wall_us: int, before: int) -> None:
         self._start_us = round(now * US_PER_SECOND)
         self._before = before
+        self.merged = 0
         # The time of day less the clock of deadlines, and the first message for which it was so much.
         self._offsets = [wall_us - self._start_us]
         self._firsts = [0]
@@ -65,6 +69,7 @@ class Clocks:
             # The newest stays, for it is what the next messages are measured by.
             nearest = min(range(1, len(offsets) - 1), key=lambda index: abs(offsets[index] - offsets[index - 1]))
             del firsts[nearest], offsets[nearest]
+            self.merged += 1
 
     def instant_us(self, sequence: int, enqueued_us: int) -> int:
         """When a message with the time of day ``enqueued_us`` was stored, microseconds on the clock of deadlines."""

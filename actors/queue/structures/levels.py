@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Collection, Sized
 from typing import Generic, TypeVar
 
 L = TypeVar("L", bound=Sized)
@@ -36,6 +36,10 @@ class Levels(Generic[L]):
     def highest(self) -> L:
         """The level with it."""
         return self._by_priority[self._order[-1]]
+
+    def all(self) -> Collection[L]:
+        """All of them, in no order."""
+        return self._by_priority.values()
 
     def find(self, priority: int) -> L | None:
         """The level of a priority; None where nothing is in it."""

@@ -72,14 +72,45 @@ class Numbers:
             del self._starts[:gone], self._stops[:gone]
             self._gone = 0
 
-    def keep(self, which: Callable[[int, int], Iterator[Range]]) -> int:
-        """Have of each range only what ``which`` gives; returns how many ranges are left."""
-        kept = [part for each in self for part in which(*each)]
-        self._starts = array("q", (start for start, _ in kept))
-        self._stops = array("q", (stop for _, stop in kept))
-        self._gone = 0
-        return len(kept)
+    def keep(self, which: Callable[[int, int], Iterator[Range]], position: int, most: int) -> tuple[int | None, int]:
+        """Have of the ranges from a number on only what ``which`` gives of each, ascending, until so many were looked at or made.
+
+        Returns:
+            the number from which on it goes on, None where it is done; and how many ranges were looked at or made.
+        """
+        all_starts, all_stops = self._starts, self._stops
+        at = end = bisect_right(all_stops, position, self._gone)
+        starts, stops = array("q"), array("q")
+        done, following = 0, None
+        while end < len(all_starts) and done < most:
+            start, stop = all_starts[end], all_stops[end]
+            end += 1
+            done += 1
+            parts = which(max(start, position), stop)
+            if start < position:
+                _put(starts, stops, start, position)
+            for part in parts:
+                _put(starts, stops, *part)
+                done += 1
+                if done >= most and part[1] < stop:
+                    # One range may have very many parts.
+                    following = part[1]
+                    _put(starts, stops, following, stop)
+                    break
+        if following is None and end < len(all_starts):
+            following = all_starts[end]
+        all_starts[at:end], all_stops[at:end] = starts, stops
+        return following, done
 
     def _clear(self) -> None:
         del self._starts[:], self._stops[:]
         self._gone = 0
+
+
+def _put(starts: array[int], stops: array[int], start: int, stop: int) -> None:
+    """A range behind the others, which may touch the last of them."""
+    if stops and stops[-1] == start:
+        stops[-1] = stop
+    else:
+        starts.append(start)
+        stops.append(stop)
