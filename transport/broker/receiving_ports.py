@@ -79,14 +79,14 @@ class ReceivingPort(BindingPort):
         """DELIVER, BECAUSE, and WELCOME once the queue knows the receiver."""
         match reply:
             case replies.ReceivedMessages():
-                first, batch, enqueued_us, delivery_count, possibly_replayed, published, failures = reply
+                first, batch, enqueued_us, delivery_count, possibly_replayed, published, failures, priority = reply
                 try:
-                    if published is None and not failures:
+                    if published is None and not failures and not priority:
                         self._client.send(wire.Deliver(first, enqueued_us, delivery_count, possibly_replayed, batch))
                         return
                     exchange, key = published or (None, None)
                     facts = first, enqueued_us, delivery_count, possibly_replayed, batch
-                    self._client.send(wire.Deliver(*facts, exchange, key, failures))
+                    self._client.send(wire.Deliver(*facts, exchange, key, failures, priority))
                 except LocalProtocolError as error:
                     self._does_not_fit(first, batch, error)
             case replies.WaitExplained():

@@ -187,7 +187,14 @@ def read_step(core: QueueCore, start: int, stop: int) -> tuple[tuple[FetchedMess
     history = _history(core, first, end) if found else []
     ranges = tuple(
         FetchedMessages(
-            low, low, _part(entry, batch, low, high), entry.enqueued_us, deliveries, replayed, entry.published
+            low,
+            low,
+            _part(entry, batch, low, high),
+            entry.enqueued_us,
+            deliveries,
+            replayed,
+            entry.published,
+            entry.level,
         )
         for entry, batch, parts in found
         for low, high, deliveries, replayed in _split(parts, history)

@@ -71,6 +71,7 @@ BROWSED: Final = record(
             ),
             exchange=TEXT,
             routing_key=TEXT,
+            priority=COUNT,
         )
     ),
     next=maybe(COUNT),
@@ -279,6 +280,7 @@ TAKEN: Final = record(
             headers_base64=BASE64,
             exchange=TEXT,
             routing_key=TEXT,
+            priority=COUNT,
         )
     )
 )

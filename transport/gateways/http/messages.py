@@ -152,6 +152,8 @@ def _rows(receipts: Receipts, taker: Taker, taken: tuple[ReceivedMessages, ...])
             }
             if each.published is not None:
                 row |= {"exchange": each.published.exchange, "routing_key": each.published.key_of(key)}
+            if each.priority:
+                row["priority"] = each.priority
             yield row
 
 
