@@ -103,6 +103,7 @@ _SCHEDULE: Final = {
     "routing_key": TEXT,
     "key": TEXT,
     "ttl_ms": maybe(COUNT),
+    "priority": COUNT,
     "missed": {"enum": list(MISSED)},
     "payload_bytes": COUNT,
     "paused": FLAG,
