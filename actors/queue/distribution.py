@@ -257,7 +257,7 @@ class Distributor:
         entries: Sequence[EntryPut],
         priority: int = 0,
     ) -> bool:
-        """Have a batch be in each of these queues, and the durable map be changed, by one record; False where a queue is just gone.
+        """Have a batch be in each queue, and the durable map be changed, by one record; False where a queue is just gone.
 
         Nothing waits for room: whoever calls this has looked for it. In memory the map is the caller's to change.
 
