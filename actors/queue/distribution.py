@@ -259,13 +259,13 @@ class Distributor:
     ) -> bool:
         """Have a batch be in each queue, and the durable map be changed, by one record; False where a queue is just gone.
 
-        Nothing waits for room: whoever calls this has looked for it. In memory the map is the caller's to change.
-
         Args:
-            names: the queues', each once; all of them are there.
+            names: the queues', each once; all of them are there, and have room: nothing waits for it.
             batch: the messages.
-            ttl, published, priority: as of `store`.
-            entries: the changes of the map.
+            ttl: as of `store`.
+            published: likewise.
+            entries: the changes of the map, which in memory is the caller's to change.
+            priority: as of `store`.
 
         Raises:
             DiskBehindError, InvalidRequestError, RecordTooLargeError, TooMuchTogetherError, StorageError: as of `store`.

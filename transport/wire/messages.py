@@ -270,6 +270,13 @@ class Cancel(Frame):
     failed: bool = field(default=True, metadata=MAY_LACK)
 
 
+@frame(38)
+class Turn(Frame):
+    """Of a queue for one receiver at a time: another takes this one's place, and it waits; or its turn has come."""
+
+    waiting: bool
+
+
 @frame(48)
 class Reserve(Frame):
     """Request messages into a subscription's ledger."""

@@ -14,6 +14,7 @@ from actors.queue.vocabulary.letters import DeadLettersMoved
 from actors.queue.vocabulary.moves import ParcelsStored
 from actors.queue.vocabulary.prefetch import DemandLimited
 from actors.queue.vocabulary.published import Published
+from actors.queue.vocabulary.turns import TurnChanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +289,7 @@ Reply: TypeAlias = (
     | Superseded
     | ReceiverAttached
     | DemandLimited
+    | TurnChanged
     | ReceivedMessages
     | SubscriptionOpened
     | MessagesReserved
