@@ -255,17 +255,17 @@ class Distributor:
         ttl: float | None,
         published: Published | None,
         entries: Sequence[EntryPut],
-    ) -> int:
-        """Have a batch be in each of these queues, and the durable map be changed, by one record; returns the event's number.
-
-        Nothing waits for room: whoever calls this has looked for it. In memory the map is the caller's to change.
+        priority: int = 0,
+    ) -> bool:
+        """Have a batch be in each queue, and the durable map be changed, by one record; False where a queue is just gone.
 
         Args:
-            names: the queues', each once; all of them are there.
+            names: the queues', each once; all of them are there, and have room: nothing waits for it.
             batch: the messages.
             ttl: as of `store`.
-            published: to which exchange, and with which routing key; None for none.
-            entries: the changes of the map.
+            published: likewise.
+            entries: the changes of the map, which in memory is the caller's to change.
+            priority: as of `store`.
 
         Raises:
             DiskBehindError, InvalidRequestError, RecordTooLargeError, TooMuchTogetherError, StorageError: as of `store`.
@@ -279,12 +279,12 @@ class Distributor:
                 judged[name] = judged_beside(state, batch, wall_us, None)
             delay_us, ttl_us = timing_of(state.settings, None, ttl)
             timing[name] = state, delay_us, ttl_us
-            first = state.log.next_sequence
-            event = MessagesAdded(first, batch, wall_us, delay_us=delay_us, ttl_us=ttl_us, published=published)
+            first, level = state.log.next_sequence, state.settings.level_of(priority)
+            event = MessagesAdded(first, batch, wall_us, (), delay_us, ttl_us, published=published, priority=level)
             added[name] = (state, event)
         if judged:
             without_duplicates(added, judged, recorded=True)
-        return self._record_late(timing, added, now, wall_us, entries=entries)
+        return self._record_late(timing, added, now, wall_us, entries=entries) > 0 or self._storage is None
 
     def _routed(self, names: Iterable[str]) -> Iterator[tuple[str, QueueState]]:
         """Queues that were there just now, with their states."""

@@ -29,7 +29,7 @@ from actors.queue.state.catching_up import catch_up
 from actors.queue.state.core import QueueCore
 from actors.queue.state.receivers import Take
 from actors.queue.structures.deadlines import each_due
-from actors.queue.vocabulary import commands, distributed, letters, moves, prefetch, takes
+from actors.queue.vocabulary import commands, distributed, letters, moves, prefetch, takes, turns
 from actors.queue.vocabulary.budgets import TIMER_BUDGET
 from actors.queue.vocabulary.replies import MarkReached, Tell
 
@@ -192,6 +192,7 @@ _OPERATIONS: dict[type, Callable[[QueueCore, Any, float], Any]] = {
     prefetch.LimitDemand: receiving.limit_demand,
     prefetch.ReturnedForMore: receiving.return_for_more,
     prefetch.AcknowledgedForMore: receiving.acknowledge_for_more,
+    turns.HearTurns: in_line.hear_turns,
     commands.Acknowledged: receiving.acknowledge,
     commands.Rejected: receiving.reject,
     commands.Extended: receiving.extend,

@@ -27,6 +27,7 @@ from actors.queue.vocabulary.prefetch import (
 )
 from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages, ReceiverAttached
 from actors.queue.vocabulary.takes import CancelTake, TakeMessages
+from actors.queue.vocabulary.turns import HearTurns, TurnChanged
 from actors.runtime.loop_ref import LoopActorRef
 
 STEP_MESSAGES = 65_536
@@ -102,6 +103,10 @@ class ReceiveFromQueuePublisher(ConnectionActor):
         if kind is Left:
             # The queue hears of it when the connection is over.
             self._failed = message.failed
+        elif kind is HearTurns:
+            self.pass_on(message)
+        elif kind is TurnChanged:
+            self._port.tell(message)
         elif kind is DemandWithdrawn:
             if not self._withdrawn:
                 self._withdrawn = True

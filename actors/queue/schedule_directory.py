@@ -43,6 +43,8 @@ LOOK_SECONDS: Final = 60.0
 that waits is tried again as often, if nobody has said before that there is room."""
 TURN_SECONDS: Final = 0.005
 """For which messages are stored in one turn of the loop; one always is."""
+SHOWN: Final = 3
+"""Queues that an error names."""
 LINE_SHARE: Final = 4
 """How many times as many as there are schedules the line of what is due may have, with what is not true any more."""
 logger = logging.getLogger("penstock.schedules")
@@ -303,6 +305,21 @@ class ScheduleDirectory:
         self._turn_is_due = False
         if self._ended:
             return
+        ends = False
+        try:
+            self._carry_out()
+        except StorageError as error:
+            # The broker has been told, and is about to end; the next start goes on.
+            logger.debug("schedules stop with the broker: %s", error)
+            ends = True
+        finally:
+            # Whatever one of them has met, the others go on.
+            if not ends:
+                if self._ready:
+                    self._plan_turn()
+                self._set_timer()
+
+    def _carry_out(self) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + TURN_SECONDS
         while self._ready:
@@ -313,17 +330,16 @@ class ScheduleDirectory:
             there.planned = False
             try:
                 goes_on = self._step(there)
-            except StorageError as error:
-                # The broker has been told, and is about to end; the next start goes on.
-                logger.debug("schedule %s stops with the broker: %s", name, error)
-                return
+            except StorageError:
+                raise
+            except Exception as error:
+                # A defect, which the loop reports. What was to be done is tried again.
+                self._waits(there, f"it could not be looked at: {error!r:.200}")
+                raise
             if goes_on:
                 self._plan(name)
             if loop.time() >= until:
                 break
-        if self._ready:
-            self._plan_turn()
-        self._set_timer()
 
     def _step(self, there: Scheduled) -> bool:
         """Carry out what a schedule has to do now, one thing; whether there may be more."""
@@ -354,7 +370,9 @@ class ScheduleDirectory:
             full = self._storing.full(names, batch, schedule.ttl)
             if full is None:
                 changes = self._changes(name, (PROGRESS_SECTION, step.stored.encoded()))
-                self._storing.store(schedule, names, batch, changes)
+                if not self._storing.store(schedule, names, batch, changes):
+                    # Nothing has happened, and the time is not dealt with.
+                    full = names[0], f"one of its queues is just gone: {', '.join(names[:SHOWN])}"
         except DiskBehindError:
             raise
         except QueueError as error:

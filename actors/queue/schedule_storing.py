@@ -111,15 +111,19 @@ class Storing:
 
     def store(
         self, schedule: Schedule, names: tuple[str, ...], batch: MessageBatch, changes: Sequence[EntryPut]
-    ) -> None:
-        """Store a message in these queues, and what changes with it, in one instant; errors as of ``Distributor.store_with_entries``."""
+    ) -> bool:
+        """Store a message in these queues, and what changes with it, in one instant.
+
+        Returns whether that has happened; errors as of ``Distributor.store_with_entries``.
+        """
         published = None
         if schedule.exchange is not None:
             published = Published(schedule.exchange, schedule.routing_key)
-        self._distributor.store_with_entries(names, batch, schedule.ttl, published, changes)
-        if schedule.exchange is not None:
+        stored = self._distributor.store_with_entries(names, batch, schedule.ttl, published, changes, schedule.priority)
+        if stored and schedule.exchange is not None:
             # Not before: where the disk is behind it is tried again.
             self._exchanges.publishing.counts.of(schedule.exchange).published += 1
+        return stored
 
 
 def message_of(schedule: Schedule, time: int) -> MessageBatch:

@@ -11,7 +11,7 @@ import msgpack
 from actors.batch import pack_headers
 from actors.errors import BatchError, StorageError
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
-from actors.limits import MAX_NAME_BYTES, MAX_TTL_SECONDS, time_text
+from actors.limits import MAX_NAME_BYTES, MAX_PRIORITY, MAX_TTL_SECONDS, time_text
 from actors.scheduling.errors import InvalidScheduleError, ScheduleLimitError
 from actors.scheduling.expressions import UTC_ZONE, Times, times_of, zone_of
 from actors.scheduling.limits import (
@@ -35,6 +35,8 @@ SECTION: Final = "penstock.schedules"
 PROGRESS_SECTION: Final = "penstock.schedules.progress"
 """and how far each is."""
 _FORMAT: Final = 1
+_SAID: Final = 11
+"""Fields that whoever declares it says, but for its priority, which came later."""
 _PROGRESS: Final = struct.Struct(">QqqQQQ")
 
 
@@ -56,6 +58,7 @@ class Schedule(NamedTuple):
         begins: no time up to this instant is one of its; an interval counts from here.
         version: another one each time it is declared to say something else: progress of another version is not its own.
         paused: whether nothing comes of it.
+        priority: of each message; each queue has its own levels, or none.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Schedule(NamedTuple):
     begins: int = 0
     version: int = 0
     paused: bool = False
+    priority: int = 0
 
     def times(self) -> Times:
         """When its messages are due; raises InvalidScheduleError where this machine cannot tell."""
@@ -79,13 +83,12 @@ class Schedule(NamedTuple):
 
     def said(self) -> tuple[Any, ...]:
         """What whoever declares it says of it; headers have no order."""
-        return self._replace(headers=tuple(sorted(self.headers)))[:11]
+        return (*self._replace(headers=tuple(sorted(self.headers)))[:_SAID], self.priority)
 
     def differs_from(self, other: Schedule) -> str:
         """In what it says something else, as words; empty where it does not."""
-        return ", ".join(
-            name for name, one, two in zip(self._fields[:11], self.said(), other.said(), strict=True) if one != two
-        )
+        names = (*self._fields[:_SAID], "priority")
+        return ", ".join(name for name, one, two in zip(names, self.said(), other.said(), strict=True) if one != two)
 
     def check(self) -> None:
         """Whether it can be declared.
@@ -108,10 +111,12 @@ class Schedule(NamedTuple):
             )
         if self.missed not in MISSED:
             raise InvalidScheduleError(f"missed={self.missed!r:.60} is unknown: there are {', '.join(MISSED)}")
-        if self.ttl is not None and not 0 < self.ttl <= MAX_TTL_SECONDS:
+        if self.ttl is not None and not 0 <= self.ttl <= MAX_TTL_SECONDS:
             raise InvalidScheduleError(
-                f"a time to live of {time_text(self.ttl)} is not above 0 and at most {time_text(MAX_TTL_SECONDS)}"
+                f"a time to live of {time_text(self.ttl)} is not between 0 and {time_text(MAX_TTL_SECONDS)}"
             )
+        if not 0 <= self.priority <= MAX_PRIORITY:
+            raise InvalidScheduleError(f"a priority of {self.priority} is not between 0 and {MAX_PRIORITY}")
         if taken := [name for name, _ in self.headers if name in (SCHEDULE_HEADER, TIME_HEADER)]:
             raise InvalidScheduleError(f"the header {taken[0]!r} is the broker's to say: call yours by another name")
         try:
@@ -131,8 +136,8 @@ class Schedule(NamedTuple):
         self.times()
 
     def encoded(self) -> bytes:
-        """As it is stored."""
-        packed: bytes = msgpack.packb([_FORMAT, *self[1:]])
+        """As it is stored: a program that knows of no priorities reads one that says none."""
+        packed: bytes = msgpack.packb([_FORMAT, *(self[1:] if self.priority else self[1:-1])])
         return packed
 
 
@@ -164,6 +169,10 @@ class Progress(NamedTuple):
         return _PROGRESS.pack(*self)
 
 
+_STORED: Final = (len(Schedule._fields) - 2, len(Schedule._fields) - 1)
+"""Fields of one that is stored: without a priority, and with one."""
+
+
 def all_headers(schedule: Schedule, time: int) -> dict[str, str | bytes]:
     """The headers of the message of a schedule for one of its times."""
     return dict(schedule.headers) | {SCHEDULE_HEADER: schedule.name, TIME_HEADER: instant_text(time)}
@@ -178,7 +187,7 @@ def decoded(name: str, value: bytes) -> Schedule:
     """A schedule as it was stored; raises StorageError."""
     try:
         form, *fields = msgpack.unpackb(value)
-        if form != _FORMAT or len(fields) != len(Schedule._fields) - 1:
+        if form != _FORMAT or len(fields) not in _STORED:
             raise StorageError(f"schedule {name!r} says more than this program knows: a newer version has written it")
         schedule = Schedule(name, *fields)
         return schedule._replace(headers=tuple((key, text) for key, text in schedule.headers))

@@ -304,6 +304,7 @@ def test_the_next_due_time_is_told() -> None:
     assert next_due_us(life.queue, life.now) == life.wall_us + 3_000 * US
     life.send(5.0)
     assert next_due_us(life.queue, life.now) == life.wall_us + 5 * US
+    assert life.queue.statistics(life.now).next_due_us == life.wall_us + 5 * US
 
 
 @in_loop

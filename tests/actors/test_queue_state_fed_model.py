@@ -429,6 +429,8 @@ class FedModel(TransactionMachine):
             for name, stager in self.stagers.items()
             if self.versions.covers(*stager.key[:2]) and stager.key not in ended.published
         }
+        # Of a later commit, of which it has not heard, it knows all the same that a sender's version is over: that one goes now.
+        self.absent |= {key: self.now + TIMEOUT for name in losers if (key := self.stagers[name].key) in self.absent}
         self.let_go(losers)
         self.queue.end_stages(ended, number, self.now)
         refusals = self.taken()

@@ -9,8 +9,9 @@ import pytest
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError
 from actors.queue.vocabulary import commands
-from actors.queue.vocabulary.replies import MessagesTaken, WaitExplained
+from actors.queue.vocabulary.replies import MessagesTaken, Tell, WaitExplained
 from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.turns import HearTurns, TurnChanged
 from tests.actors.driven import Deliver, QueueState
 from tests.actors.taking import TakerState
 
@@ -187,6 +188,53 @@ def test_who_gives_way_goes_on_where_the_other_leaves_first() -> None:
     assert delivered(queue) == []
     queue.detach("high", 0.0)
     assert delivered(queue) == [("a", [1], False)]
+
+
+def hears(queue: QueueState, *names: str, waiting: bool) -> None:
+    for name in names:
+        queue.execute(HearTurns(waiting, cast("Any", name)), 0.0, 0)
+
+
+def turns(queue: QueueState) -> list[tuple[object, bool]]:
+    """Who is told that it waits, or that its turn has come, of all that is told."""
+    effects = list(queue.effects)
+    queue.effects.clear()
+    return [
+        (effect.connection, effect.reply.waiting)
+        for effect in effects
+        if isinstance(effect, Tell) and isinstance(effect.reply, TurnChanged)
+    ]
+
+
+def test_who_hears_of_turns_is_told_when_another_takes_its_place_and_when_it_has_it_again() -> None:
+    queue = single("ab")
+    hears(queue, "a", waiting=False)
+    hears(queue, "b", waiting=True)
+    assert turns(queue) == []
+    store(queue, 1)
+    assert turns(queue) == []
+    queue.attach_receiver("high", priority=1)
+    hears(queue, "high", waiting=True)
+    assert turns(queue) == [("a", True)], "it gets nothing more, though it holds a message"
+    settled(queue, "a", 0)
+    assert turns(queue) == [("high", False)]
+    queue.detach("high", 0.0)
+    assert turns(queue) == [("a", False)], "it was there before b"
+    queue.detach("a", 0.0)
+    assert turns(queue) == [("b", False)]
+
+
+def test_who_holds_nothing_is_told_at_once_and_who_does_not_hear_of_turns_never() -> None:
+    queue = single("ab")
+    hears(queue, "b", waiting=True)
+    queue.attach_receiver("high", priority=1)
+    assert turns(queue) == []
+    queue.attach_receiver("higher", priority=2)
+    hears(queue, "higher", waiting=False)
+    queue.attach_receiver("highest", priority=3)
+    assert turns(queue) == [("higher", True)]
+    hears(queue, "highest", waiting=True)
+    assert turns(queue) == [("highest", False)], "it was so when it asked"
 
 
 def test_who_has_an_exclusive_queue_gives_way_to_nobody() -> None:

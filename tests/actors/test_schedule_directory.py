@@ -14,6 +14,7 @@ from actors.errors import DiskBehindError, StorageError
 from actors.exchanges.errors import ExchangeNotFoundError
 from actors.queue import schedule_directory
 from actors.queue.schedule_directory import LOOK_SECONDS
+from actors.queue.schedule_storing import Storing
 from actors.queue.scheduled import FAILS, ON_ITS_WAY, OVER, PAUSED, WAITS
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.scheduling import schedule as declared
@@ -29,7 +30,7 @@ from actors.storage import Storage, codec, snapshot, storage_options
 from actors.storage.together import decode_together
 from journal import Journal, OsFiles
 from tests.actors.schedules_bench import START, Schedules
-from tests.actors.stored_queues import durable, turns, with_and_without_journal
+from tests.actors.stored_queues import durable, run_in_virtual_time, turns, with_and_without_journal
 
 both = with_and_without_journal(Schedules)
 
@@ -375,7 +376,8 @@ async def test_each_limit_has_a_name_and_what_is_over_it_changes_nothing(bench: 
         ({"queue": "q", "routing_key": "k"}, "a routing key is for an exchange"),
         ({"exchange": "x", "key": "k"}, "has its routing key for a key"),
         ({"queue": "q", "missed": "never"}, "there are skip, once, all"),
-        ({"queue": "q", "ttl": 0.0}, "is not above 0"),
+        ({"queue": "q", "ttl": -1.0}, "is not between 0"),
+        ({"queue": "q", "priority": 256}, "is not between 0 and 255"),
         ({"queue": "q", "headers": (("h", 1),)}, "must be a string"),
         ({"queue": "q", "headers": tuple((f"h{n}", "") for n in range(200))}, "headers on one message exceed"),
         (
@@ -389,6 +391,38 @@ def test_a_schedule_that_cannot_be_is_refused(said: dict[str, Any], why: str) ->
     with pytest.raises(InvalidScheduleError) as refused:
         Schedule("s", "every 1s", **said).check()
     assert why in str(refused.value)
+
+
+@both
+async def test_what_is_of_no_use_later_expires_where_nobody_wants_it(bench: Schedules) -> None:
+    bench.declare("every 10s", ttl=0.0)
+    await bench.passes(25)
+    there = bench.schedules.get("s")
+    assert (there.progress.fired, there.error) == (2, None)
+    assert bench.messages("q") == []
+
+
+@both
+async def test_each_queue_has_a_message_at_its_own_level(bench: Schedules) -> None:
+    for name, most in (("plain", None), ("few", 2), ("many", 9)):
+        bench.queues.declare(name, QueueSettings(max_priority=most))
+    await bench.bound("topic", "x", plain="#", few="#", many="#")
+    bench.declare("every 10s", exchange="x", priority=5)
+    await bench.passes(11)
+    states = [bench.queues.state(name) for name in ("plain", "few", "many")]
+    assert [state.log.table.at(0).level for state in states] == [0, 2, 5]
+
+
+def test_a_schedule_without_a_priority_is_stored_as_it_always_was_and_one_with_it_is_read_again() -> None:
+    plain = Schedule("s", "every 1s", queue="q", ttl=1.5, version=3, paused=True)
+    before = msgpack.packb([1, *plain[1:-1]])
+    assert plain.encoded() == before
+    assert declared.decoded("s", before) == plain
+    level = plain._replace(priority=7)
+    assert declared.decoded("s", level.encoded()) == level
+    assert level.differs_from(plain) == "priority"
+    with pytest.raises(StorageError, match="a newer version"):
+        declared.decoded("s", msgpack.packb([1, *level[1:], 0]))
 
 
 @both
@@ -492,6 +526,52 @@ async def test_what_waits_for_the_disk_is_not_counted_as_published(folder: Path)
     await bench.passes(LOOK_SECONDS)
     assert bench.queues.exchanges.publishing.counts.read("x").published == len(bench.times("a")) == 2
     await bench.die()
+
+
+@durable
+async def test_what_was_not_stored_for_a_queue_is_just_gone_is_not_dealt_with_and_tried_again(folder: Path) -> None:
+    bench = Schedules(folder)
+    await bench.bound("topic", "x", a="#")
+    bench.declare("every 10s", exchange="x", routing_key="k")
+    with mock.patch.object(bench.queues._storage._contents, "takes", return_value=False):
+        await bench.passes(11)
+    there = bench.schedules.get("s")
+    assert (there.state, there.progress.waiting, there.progress.fired) == (WAITS, START + 10, 0)
+    assert there.error == "one of its queues is just gone: a"
+    assert bench.queues.exchanges.publishing.counts.read("x").published == 0
+    await bench.passes(LOOK_SECONDS)
+    assert bench.times("a") == [10, 60, 70]
+    assert (there.error, there.progress.fired) == (None, 3)
+    await bench.die()
+
+
+@pytest.mark.parametrize("journal", [True, False])
+def test_whatever_a_schedule_meets_the_others_go_on_and_it_is_tried_again(
+    tmp_path: Path, journal: bool, loop_reports: list[str]
+) -> None:
+    real = Storing.full
+
+    def full(self: Storing, names: tuple[str, ...], batch: Any, ttl: Any) -> Any:
+        if names == ("bad",):
+            raise RuntimeError("a defect")
+        return real(self, names, batch, ttl)
+
+    async def run() -> None:
+        bench = Schedules(tmp_path / "data" if journal else None)
+        for name in ("bad", "good", "last"):
+            bench.declare("every 10s", name, queue=name)
+        with mock.patch.object(Storing, "full", full):
+            await bench.passes(25)
+        assert [bench.times(name) for name in ("good", "last")] == [[10, 20], [10, 20]]
+        there = bench.schedules.get("bad")
+        assert (there.state, there.error) == (FAILS, "it could not be looked at: RuntimeError('a defect')")
+        assert len(loop_reports) == 1, "it is not tried all the time"
+        await bench.passes(2 * LOOK_SECONDS)
+        assert bench.times("bad")[-1] == 140
+        assert there.error is None
+        await bench.close()
+
+    run_in_virtual_time(run())
 
 
 @durable

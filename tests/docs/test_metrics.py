@@ -43,7 +43,7 @@ def test_the_page_has_the_kinds_the_limits_and_the_times_that_there_are() -> Non
         r"^\| `([a-z_]+)` \| (?!.*histogram)", PAGE.partition("The kinds")[2].partition("## Time")[0], re.MULTILINE
     )
     assert set(kinds) == {kind.value.replace(" ", "_") for kind in HELD_BACK}
-    assert f"it has {len(OF_A_QUEUE) + 1} series of each" in " ".join(PAGE.split())
+    assert f"it has {len(OF_A_QUEUE) + 2} series of each" in " ".join(PAGE.split())
     assert f"`/metrics/exchanges` has {len(OF_AN_EXCHANGE)} series of each" in PAGE
     assert f"first {DEFAULT_QUEUES:,} queues" in PAGE
     assert f"{MOST_QUEUES:,}" in PAGE

@@ -74,6 +74,8 @@ def test_what_was_given_is_taken_back_to_never_and_the_queues_own(run: Any, serv
         ({"exclusive": True}, "protocol-error", "exclusive of queue 'orders' cannot be altered, for its receivers"),
         ({"durable": False}, "protocol-error", "durable of queue 'orders' cannot be altered, for what was confirmed"),
         ({"dead_letter_queue": "d", "drop_failed": True}, "protocol-error", "drop_failed is set, and a place"),
+        ({"drop_failed": True}, "protocol-error", "drop_failed is set, and no max_receives"),
+        ({"overflow": "reject-dead-letter"}, "protocol-error", "and no place for dead letters is named"),
         ({"max_failures": 2, "max_receives": 3}, "protocol-error", "max_failures and max_receives are one setting"),
         ({"dead_letter_queue": "orders", "ttl_ms": 1}, "protocol-error", "cannot be its own dead-letter queue"),
         ({"dead_letter_queue": "a b", "ttl_ms": 1}, "invalid-name", "has white space"),

@@ -51,6 +51,7 @@ EVERY: list[wire.Frame] = [
     wire.Nack([(0, 1)], 0),
     wire.Extend([(0, 1)], 1),
     wire.Cancel(),
+    wire.Turn(True),
     wire.Reserve(1, 0, 1, 1, 0, None),
     wire.Reserved(1, 0, {}),
     wire.Commit(1, 0),

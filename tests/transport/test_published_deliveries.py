@@ -51,7 +51,7 @@ def test_the_frames_of_what_was_sent_to_a_queue_are_what_they_always_were() -> N
 @pytest.mark.parametrize("frame", [Deliver(7, 1000, 1, False, PLAIN), Fetched(3, 9, 7, 1000, 1, False, PLAIN)])
 def test_exchange_and_key_stand_behind_all_that_older_peers_know(frame: Any) -> None:
     plain = header_of(frame)
-    known = frame.VALUES(frame)[: -3 if isinstance(frame, Deliver) else -2]
+    known = frame.VALUES(frame)[: -4 if isinstance(frame, Deliver) else -2]
     for exchange, key in (("", "orders"), ("x", ""), ("e" * 255, "k" * 255)):
         published = type(frame)(*known, exchange, key)
         assert header_of(published) == [*plain, exchange, key]
@@ -68,12 +68,24 @@ def test_failures_stand_behind_exchange_and_key_and_only_where_there_are_any() -
     assert header_of(Deliver(7, 1000, 2, False, PLAIN, None, None, 3)) == [*plain[:3], 2, *plain[4:], None, None, 3]
     assert header_of(Deliver(7, 1000, 1, False, PLAIN, "x", "k", 0)) == [*plain, "x", "k"]
     body = memoryview(BODY)
-    for items in ([None, None, 3], ["x", "k", 3], ["x", "k", 3, "of a later version"]):
+    for items in ([None, None, 3], ["x", "k", 3], ["x", "k", 3, 0, "of a later version"]):
         frame = decode(RawFrame([*plain, *items], body))
         assert isinstance(frame, Deliver)
         assert [frame.exchange, frame.routing_key, frame.failures] == items[:3]
     with pytest.raises(RemoteProtocolError, match="field failures has the value"):
         decode(RawFrame([*plain, "x", "k", -1], body))
+
+
+def test_a_priority_stands_behind_failures_where_there_is_one_and_older_peers_pass_over_it() -> None:
+    plain = header_of(Deliver(7, 1000, 1, False, PLAIN))
+    assert header_of(Deliver(7, 1000, 1, False, PLAIN, None, None, 0, 9)) == [*plain, None, None, 0, 9]
+    body = memoryview(BODY)
+    for items, priority in (([None, None, 3], 0), (["x", "k", 0, 9], 9), (["x", "k", 3, 9, "of a later version"], 9)):
+        frame = decode(RawFrame([*plain, *items], body))
+        assert isinstance(frame, Deliver)
+        assert frame.priority == priority
+    with pytest.raises(RemoteProtocolError, match="field priority has the value"):
+        decode(RawFrame([*plain, "x", "k", 0, -1], body))
 
 
 class Told:
@@ -93,7 +105,11 @@ def test_a_port_says_what_its_queue_has_told_it(published: Published | None, sai
         port._client = Told()
         if kind is ReceivingPort:
             port.tell(replies.ReceivedMessages(7, PLAIN, 1000, 2, True, published))
-            assert port._client.frames == [Deliver(7, 1000, 2, True, PLAIN, *said)]
+            port.tell(replies.ReceivedMessages(7, PLAIN, 1000, 2, True, published, priority=9))
+            assert port._client.frames == [
+                Deliver(7, 1000, 2, True, PLAIN, *said),
+                Deliver(7, 1000, 2, True, PLAIN, *said, priority=9),
+            ]
         else:
             port.fetched(3, replies.FetchedMessages(9, 7, PLAIN, 1000, 2, True, published))
             assert port._client.frames == [Fetched(3, 9, 7, 1000, 2, True, PLAIN, *said)]

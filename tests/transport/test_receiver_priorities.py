@@ -15,6 +15,7 @@ from transport import Administration, Consumer, Receiver, Sender
 from transport.errors import BrokerError, LocalProtocolError, RemoteProtocolError
 from transport.wire.messages import VERSION, Deliver, Error, Hello, Request, Welcome
 from transport.wire.receiver_priorities import LEAST, MOST, priority_of
+from transport.wire.receiver_turns import hears_turns
 
 WRONG = [True, 1.0, "1", None, b"", [], MOST + 1, LEAST - 1]
 
@@ -145,3 +146,60 @@ def test_of_a_single_active_consumer_the_next_one_has_what_is_left_and_is_told_w
             await administration.delete_queue("orders")
 
     run(main)
+
+
+def test_a_receiver_whose_place_another_takes_is_told_so_and_when_it_has_it_again(run: Any, serve: Any) -> None:
+    told: list[bool] = []
+    changed = asyncio.Condition()
+
+    async def main() -> None:
+        async def until_told(*expected: bool) -> None:
+            async with changed:
+                await changed.wait_for(lambda: told == list(expected))
+
+        def note(waiting: bool) -> None:
+            told.append(waiting)
+            notes.append(asyncio.create_task(wake()))
+
+        async def wake() -> None:
+            async with changed:
+                changed.notify_all()
+
+        notes: list[asyncio.Task[None]] = []
+        async with serve() as broker, Administration(broker.send_address) as administration:
+            await administration.create_queue("orders", single_active_consumer=True)
+            first = Receiver(broker.receive_address, queue="orders", limit=2, on_waiting=note)
+            one = asyncio.create_task(took(first))
+            await first.ready()
+            assert told == []
+            high = Receiver(broker.receive_address, queue="orders", limit=1, priority=1)
+            other = asyncio.create_task(took(high))
+            await until_told(True)
+            sent = Source.range(1).map(lambda number: b"%d" % number)
+            await sent.to(Sender(broker.send_address, queue="orders")).run()
+            assert await other == [0]
+            # Its turn has come, and it is told before any message is there.
+            await until_told(True, False)
+            await sent.to(Sender(broker.send_address, queue="orders")).run()
+            await sent.to(Sender(broker.send_address, queue="orders")).run()
+            assert await one == [0, 0]
+            assert told == [True, False]
+            await asyncio.gather(*notes)
+
+    run(main)
+
+
+@pytest.mark.parametrize("said", [1, "yes", None])
+def test_an_option_of_turns_that_is_no_truth_is_refused(said: object) -> None:
+    assert [hears_turns(hello()), hears_turns(hello(turns=True)), hears_turns(hello(turns=False))] == [
+        False,
+        True,
+        False,
+    ]
+    with pytest.raises(RemoteProtocolError, match=r"turns is .*, neither true nor false"):
+        hears_turns(hello(turns=said))
+
+
+def test_only_who_listens_asks_for_turns() -> None:
+    assert "turns" not in Receiver(queue="orders").hello_options
+    assert Receiver(queue="orders", on_waiting=print).hello_options["turns"] is True

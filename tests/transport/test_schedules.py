@@ -58,11 +58,32 @@ def test_what_is_declared_is_stored_each_second_and_stands_in_the_list(
     run(main)
 
 
+def test_a_schedule_says_a_priority_and_a_key_as_messages_have_them(run: Any, serve: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker, Administration(broker.send_address) as client:
+            await client.create_queue("levels", max_priority=5)
+            said: dict[str, Any] = {"queue": "levels", "priority": 4}
+            assert await client.declare_schedule("beat", "every 1s", **said, key=b"k")
+            assert not await client.declare_schedule("beat", "every 1s", **said, key="k"), "it says the same"
+            with pytest.raises(BrokerError, match="priority"):
+                await client.declare_schedule("beat", "every 1s", queue="levels", key="k")
+            async for delivery in Receiver(broker.receive_address, queue="levels", limit=1):
+                assert (delivery.key, delivery.priority) == (b"k", 4)
+                delivery.acknowledge()
+            (row,) = await client.schedules()
+            assert (row["key"], row["priority"]) == ("k", 4)
+
+    run(main)
+
+
 @pytest.mark.parametrize(
     ("said", "why"),
     [
         ({"payload": "tick"}, "the payload of a schedule must be bytes, not str"),
-        ({"key": b"k"}, "the key of a schedule must be a str, not bytes"),
+        ({"key": 7}, "the key of a schedule must be a str, or bytes of UTF-8, not int"),
+        ({"key": b"\xff"}, "the key of a schedule must be UTF-8, which b'\\xff' is not"),
+        ({"priority": 256}, "priority is 256; whole numbers from 0 to 255 are possible"),
+        ({"priority": True}, "priority is True; whole numbers from 0 to 255 are possible"),
         ({"headers": {"h": b"v"}}, "the header 'h' of a schedule must be a str with a str, not bytes"),
         ({"headers": {"h": 1}}, "the header 'h' of a schedule must be a str with a str, not int"),
     ],
@@ -115,7 +136,7 @@ def test_it_is_paused_resumed_replaced_and_deleted(run: Any, serve: Any) -> None
         ({"expression": "every 1s", "queue": "q", "payload": "?"}, "protocol-error", "must be base64"),
         ({"expression": "every 1s", "queue": "q", "headers": '{"a": 1}'}, "protocol-error", "the header 'a' must be a"),
         ({"expression": "every 1s", "queue": "q", "headers": "[]"}, "protocol-error", "must be a JSON object"),
-        ({"expression": "every 1s", "queue": "q", "ttl_ms": 0}, "protocol-error", "a whole number above zero"),
+        ({"expression": "every 1s", "queue": "q", "ttl_ms": -1}, "protocol-error", "a whole number of zero or more"),
         ({"expression": "every 1s", "queue": "q", "every": 3}, "protocol-error", "the argument 'every' is unknown"),
         ({"queue": "q"}, "protocol-error", "the argument expression must be a string"),
         ({"expression": "every 1s", "queue": "a b"}, "invalid-name", "white space"),

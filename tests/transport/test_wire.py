@@ -42,6 +42,7 @@ NUMBERS = {
     wire.Nack: 35,
     wire.Extend: 36,
     wire.Cancel: 37,
+    wire.Turn: 38,
     wire.Reserve: 48,
     wire.Reserved: 49,
     wire.Commit: 50,
@@ -247,7 +248,7 @@ def test_a_body_of_another_size_than_described_is_refused(frame: type[Frame], ch
 
 @pytest.mark.parametrize(
     "kind",
-    [0, 9, 15, 22, 31, 38, 47, 55, 63, 66, 79, 84, 255, -1, 2**63, None, True, 1.0, "1", b"1", [], [1], {}, {"a": 1}],
+    [0, 9, 15, 22, 31, 39, 47, 55, 63, 66, 79, 84, 255, -1, 2**63, None, True, 1.0, "1", b"1", [], [1], {}, {"a": 1}],
 )
 def test_an_unknown_type_is_refused(kind: object) -> None:
     with pytest.raises(RemoteProtocolError, match="unknown type"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -24,6 +24,7 @@ from actors import (
 )
 from actors.errors import QueueGoneError
 from actors.queue.directory_errors import QueueNotFoundError
+from actors.queue.vocabulary.idle_settings import of_no_effect
 from transport.broker import listings, peeked
 from transport.broker.backups import Backups
 from transport.broker.exchange_listings import exchange_sums
@@ -45,6 +46,7 @@ LONG_AT_ONCE = 2
 if TYPE_CHECKING:
     from actors.queue.exchange_directory import ExchangeDirectory
     from actors.queue.schedule_directory import ScheduleDirectory
+    from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.statistics import QueueStatistics
 
 logger = logging.getLogger("penstock.broker")
@@ -142,6 +144,9 @@ class Commands:
         if flag_of(arguments, CHECK, False):
             self._of.queues.check_declared(name, settings)
             return {"name": name, **asdict(settings), "room": self._of.queues.room}
+        if not declared_with:
+            # One that is there may have been declared before this was judged.
+            _check_effect(settings, given, unless=lambda: name in self._of.queues.names)
         self._of.queues.declare(name, settings, declared_with)
         await self.durable()
         return {"name": name, **asdict(settings)}
@@ -153,8 +158,10 @@ class Commands:
         if not given:
             raise LocalProtocolError(f"nothing is to be altered of queue {name!r:.255}: give a setting")
         try:
+            altered = self._of.queues.check_altered(name, given)
+            _check_effect(altered, given)
             if flag_of(arguments, CHECK, False):
-                return {"name": name, **asdict(self._of.queues.check_altered(name, given))}
+                return {"name": name, **asdict(altered)}
             change = self._of.queues.alter(name, given)
         except ValueError as error:
             if isinstance(error, QueueError):
@@ -345,6 +352,12 @@ class Commands:
             if self._of.queues.known(name) is queue:
                 raise
             raise QueueGoneError from error
+
+
+def _check_effect(settings: QueueSettings, said: Collection[str], unless: Callable[[], bool] = bool) -> None:
+    """Raise LocalProtocolError where a setting that is said would do nothing, ``unless`` that is as it may be."""
+    if (why := of_no_effect(settings, said)) is not None and not unless():
+        raise LocalProtocolError(why)
 
 
 def _goes_on(after: object, numbers: tuple[int, int]) -> int:

@@ -144,6 +144,7 @@ async def queue_rows(of: Listed, after: Key | None, only: str | None = None) -> 
             "receivers": roles.get((name, "receiver"), 0),
             "subscriptions": len(statistics.subscriptions),
             "paused": statistics.paused,
+            "next_due_us": statistics.next_due_us,
             "active": None,
         }
         if (holder := next((facts.connection for facts in statistics.connections if facts.active), None)) is not None:

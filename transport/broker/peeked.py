@@ -63,6 +63,7 @@ class Rows:
                     "replayed": messages.possibly_replayed,
                     **self._contents(messages.batch, index),
                     **_published(messages, index),
+                    **({"priority": messages.priority} if messages.priority else {}),
                 }
             )
         return None

@@ -9,6 +9,7 @@ from actors import SubscriptionOptions
 from actors.limits import NO_DEADLINE
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.prefetch import DemandWithdrawn
+from actors.queue.vocabulary.turns import HearTurns, TurnChanged
 from transport.broker.binding_port import BindingPort
 from transport.broker.operations import Operations
 from transport.broker.oversized import CODE, is_oversized, oversized_text, skips_oversized
@@ -22,6 +23,7 @@ from transport.wire.queue_named import EXISTING_QUEUE
 from transport.wire.receiver_bindings import BIND, QUEUE, read_bindings, wants_own_queue
 from transport.wire.receiver_deadlines import NO_VISIBILITY, VISIBILITY, wants_deadline
 from transport.wire.receiver_priorities import PRIORITY, priority_of
+from transport.wire.receiver_turns import TURNS, hears_turns
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -35,9 +37,11 @@ class ReceivingPort(BindingPort):
         self._demand = CumulativeDemand()
         make = hello.options.get(EXISTING_QUEUE) is None
         name, bindings, deadline = hello.queue or "", read_bindings(hello), wants_deadline(hello)
-        priority = priority_of(hello)
+        priority, self._hears_turns = priority_of(hello), hears_turns(hello)
         if priority:
             self.greet({PRIORITY: priority})
+        if self._hears_turns:
+            self.greet({TURNS: True})
         if wants_own_queue(hello):
             name, receiving = operations.own_receiver(self, bindings, deadline=deadline)
             self.greet({QUEUE: name})
@@ -79,19 +83,24 @@ class ReceivingPort(BindingPort):
         """DELIVER, BECAUSE, and WELCOME once the queue knows the receiver."""
         match reply:
             case replies.ReceivedMessages():
-                first, batch, enqueued_us, delivery_count, possibly_replayed, published, failures = reply
+                first, batch, enqueued_us, delivery_count, possibly_replayed, published, failures, priority = reply
                 try:
-                    if published is None and not failures:
+                    if published is None and not failures and not priority:
                         self._client.send(wire.Deliver(first, enqueued_us, delivery_count, possibly_replayed, batch))
                         return
                     exchange, key = published or (None, None)
                     facts = first, enqueued_us, delivery_count, possibly_replayed, batch
-                    self._client.send(wire.Deliver(*facts, exchange, key, failures))
+                    self._client.send(wire.Deliver(*facts, exchange, key, failures, priority))
                 except LocalProtocolError as error:
                     self._does_not_fit(first, batch, error)
             case replies.WaitExplained():
                 self._client.send(wire.Because(reply.request, reply.reason, reply.text[: wire.MAX_ERROR_TEXT]))
+            case TurnChanged():
+                self._client.send(wire.Turn(reply.waiting))
             case replies.ReceiverAttached():
+                if self._hears_turns:
+                    assert self.actor is not None
+                    self.actor.deliver(HearTurns(reply.waiting))
                 visibility = self._visibility_timeout
                 self.attached(
                     {

@@ -35,6 +35,7 @@ CREATES: Final = (
     "ttl_ms",
     "missed",
     "replace",
+    "priority",
 )
 """The arguments of ``schedule.create``."""
 
@@ -113,6 +114,7 @@ def row_of(there: Scheduled) -> dict[str, Any]:
         "routing_key": schedule.routing_key,
         "key": schedule.key,
         "ttl_ms": None if schedule.ttl is None else round(schedule.ttl * 1000),
+        "priority": schedule.priority,
         "missed": schedule.missed,
         "payload_bytes": len(schedule.payload),
         "paused": schedule.paused,
@@ -136,7 +138,7 @@ def destination_of(arguments: Options) -> str | None:
 
 def _schedule_of(arguments: Options) -> Schedule:
     """The schedule that ``schedule.create`` says; raises RemoteProtocolError, InvalidNameError."""
-    ttl = None if arguments.get("ttl_ms") is None else number_of(arguments, "ttl_ms") / 1000
+    ttl = None if arguments.get("ttl_ms") is None else number_of(arguments, "ttl_ms", 0) / 1000
     headers = table_of(arguments, "headers") or {}
     for name, value in headers.items():
         if not isinstance(value, str):
@@ -154,6 +156,7 @@ def _schedule_of(arguments: Options) -> Schedule:
         _text(arguments, "key") or "",
         ttl,
         _text(arguments, "missed") or SKIP,
+        priority=0 if arguments.get("priority") is None else number_of(arguments, "priority", 0),
     )
 
 

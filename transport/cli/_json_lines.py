@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from transport.clients.json_messages import Given, json_of, message_of
 
@@ -38,12 +38,14 @@ def write_messages(delivered: DeliveredBatch) -> tuple[bytes, int | None]:
     enqueued = (datetime.fromtimestamp(delivered.enqueued_us // 1_000_000, UTC)).replace(
         microsecond=delivered.enqueued_us % 1_000_000
     )
-    told = {
+    told: dict[str, Any] = {
         "queue": delivered.queue,
         "deliveries": delivered.delivery_count,
         "possibly_replayed": delivered.possibly_replayed,
         "enqueued": enqueued.isoformat(timespec="microseconds").replace("+00:00", "Z"),
     }
+    if delivered.priority:
+        told["priority"] = delivered.priority
     for index, payload in enumerate(delivered.payloads()):
         key = b"" if batch.keys is None else batch.keys[index]
         said = json_of(payload, key, b"" if batch.headers is None else batch.headers[index])

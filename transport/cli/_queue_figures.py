@@ -28,6 +28,7 @@ QUEUE_HOLDS: tuple[Column, ...] = (
     ("in_flight", "in flight", written.count),
     ("reserved", "reserved", written.count),
     ("delayed", "delayed", written.count),
+    ("next_due_us", "next due", written.instant),
     ("staged_messages", "staged", written.count),
     ("demand_waiting", "demand", written.count),
 )

@@ -122,6 +122,8 @@ def _holds(queue: Facts) -> list[tuple[str, str]]:
     oldest = queue.get("oldest_ms")
     if queue.get("ready") and isinstance(oldest, int | float):
         facts.append(("oldest", written.milliseconds(oldest)))
+    if isinstance(due := queue.get("next_due_us"), int):
+        facts.append(("next due", written.instant(due)))
     facts.append(("demand", f"{cell(queue.get('demand_waiting'))} asked for by receivers"))
     facts.append(("granted", f"{cell(queue.get('capacity_granted'))} to senders"))
     return facts

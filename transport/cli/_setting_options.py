@@ -67,6 +67,7 @@ def settings_command(
 
     def command(**given: Any) -> None:
         arguments = {name: given.pop(name) for name in own}
+        _by_one_name(given)
         if given.pop("no_http"):
             if given[HTTP.name] is not None:
                 raise typer.BadParameter(f"--no-http and {HTTP.flag} exclude one another")
@@ -79,6 +80,8 @@ def settings_command(
     for option in OPTIONS:
         panel = option.section.replace("_", " ").capitalize()
         parameters[option.name] = (_annotation(option, option.flag, default_text(option), panel), None)
+        if option.section == QUEUE_DEFAULTS:
+            parameters |= _other_names(option, panel)
         if option is HTTP:
             parameters["no_http"] = (NoHttp, False)
     return with_parameters(command, act, parameters | {"queue": (Queues, None)} | own)
@@ -104,6 +107,7 @@ def queue_settings_command(
 
     def command(**given: Any) -> None:
         arguments = {name: given.pop(name) for name in own}
+        _by_one_name(given)
         settings = {}
         for key, value in given.items():
             if value is not None:
@@ -115,7 +119,40 @@ def queue_settings_command(
         for key, option in QUEUE_OPTIONS.items()
         if key not in without
     }
+    for option in QUEUE_OPTIONS.values():
+        parameters |= _other_names(option, None)
     return with_parameters(command, act, parameters | own)
+
+
+def _other_names(option: Option, panel: str | None) -> dict[str, Parameter]:
+    """Options for the other names of a setting: each is one of its own, so that it is seen where both are given."""
+    return {
+        alias: (
+            Annotated[
+                str | None,
+                typer.Option(
+                    _flag(alias),
+                    metavar=option.kind.metavar,
+                    help=f"Another name for {_flag(name)}.",
+                    rich_help_panel=panel,
+                ),
+            ],
+            None,
+        )
+        for alias, name in ALIASES.items()
+        if option.key == name
+    }
+
+
+def _by_one_name(given: dict[str, Any]) -> None:
+    """Have what is given by another name be given by the setting's own; both are wrong usage."""
+    for alias, name in ALIASES.items():
+        value = given.pop(alias, None)
+        if value is None:
+            continue
+        if given.get(name) is not None:
+            raise typer.BadParameter(f"{_flag(name)} and {_flag(alias)} are two names of one setting: give one of them")
+        given[name] = value
 
 
 def _flag(key: str) -> str:
@@ -133,10 +170,8 @@ def _queue_setting(option: Option, key: str, value: str | bool) -> Any:
 
 def _annotation(option: Option, flag: str, default: str, panel: str | None) -> Any:
     is_flag = option.kind is FLAG
-    also = [_flag(alias) for alias, name in ALIASES.items() if option.section == QUEUE_DEFAULTS and option.key == name]
     info = typer.Option(
         flag if not is_flag or option is MEMORY else f"{flag}/--no-{flag[2:]}",
-        *also,
         metavar=None if is_flag else option.kind.metavar,
         help=option.help,
         # A text: shown, though the option has no default on the command line itself.

@@ -71,6 +71,13 @@ def ago(seconds: float) -> str:
     return f"{duration(max(0, int(seconds)))} ago"
 
 
+def instant(microseconds: int) -> str:
+    """A time of day, given as microseconds since the epoch: ``2026-11-27 12:00:00 UTC``."""
+    from datetime import UTC, datetime  # noqa: PLC0415 - not needed for --help
+
+    return f"{datetime.fromtimestamp(microseconds // 1_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def truth(value: bool) -> str:
     """``yes`` or ``no``."""
     return "yes" if value else "no"

@@ -91,6 +91,8 @@ def _facts(message: PeekedMessage) -> dict[str, Any]:
         facts |= _value("key", message.key)
     if message.exchange is not None:
         facts |= {"exchange": message.exchange, "routing_key": message.routing_key}
+    if message.priority:
+        facts["priority"] = message.priority
     if message.headers_size:
         facts["headers"] = (
             None
@@ -123,6 +125,8 @@ def _lines(message: PeekedMessage, headers: bool) -> list[str]:
         facts.append(f"exchange {shown_exchange(_text(_bytes(message.exchange)))}")
         if message.key is None and message.routing_key:
             facts.append(f"routing key {_text(_bytes(message.routing_key))}")
+    if message.priority:
+        facts.append(f"priority {message.priority}")
     facts.append(f"id {message.id.hex()}")
     lines = ["  ".join(facts)]
     if headers and message.headers is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from actors.limits import MAX_PRIORITY
 from transport.cli import _written as written
 from transport.cli._administering import admin_command
 from transport.cli._exchange_options import (
@@ -150,7 +151,15 @@ async def add_schedule(
         ),
     ] = None,
     key: Annotated[str, typer.Option("--key", metavar="K", help="The key of each message.", callback=check_text)] = "",
-    ttl: Annotated[float | None, time_option("--ttl", "How long each message is of use.", metavar="TIME")] = None,
+    ttl: Annotated[
+        float | None, time_option("--ttl", "How long each message is of use.", metavar="TIME", least=0)
+    ] = None,
+    priority: Annotated[
+        int,
+        typer.Option(
+            "--priority", metavar="N", min=0, max=MAX_PRIORITY, help="Of each message, where its queue has levels."
+        ),
+    ] = 0,
     zone: Zone = "UTC",
     missed: Annotated[
         str,
@@ -183,6 +192,7 @@ async def add_schedule(
         headers=table_of(header),
         key=key,
         ttl=ttl,
+        priority=priority,
         zone=zone,
         missed=missed,
         replace=replace,
@@ -276,6 +286,8 @@ def _page(facts: Facts) -> list[tuple[str, str]]:
         found.append(("key", cell(facts["key"])))
     if (ttl := facts.get("ttl_ms")) is not None:
         found.append(("ttl", written.milliseconds(ttl)))
+    if facts.get("priority"):
+        found.append(("priority", cell(facts["priority"])))
     found += [("if missed", cell(facts.get("missed"))), ("state", cell(facts.get("state")))]
     found += [(name, cell(facts.get(name))) for name in ("next", "waiting", "error")]
     found += [(name, cell(facts.get(f"times_{name}"))) for name in ("fired", "missed", "failed")]

@@ -72,6 +72,7 @@ class DeliveredBatch:
         exchange: where they were published: a name, empty for the default exchange; None where they were sent to the queue itself.
         routing_key: of those that have no key of their own, where they were published to an exchange; else None.
         failures: how often they have come back because somebody failed to handle them, as far as the broker knows.
+        priority: the level of the queue that they are of, where it has `max_priority`; else 0.
         generation: the connection they came on; answers on a later one are void.
         unsettled: how many of them are not answered yet.
         answered: a byte for each, 1 where it is answered by itself.
@@ -94,6 +95,7 @@ class DeliveredBatch:
         "generation",
         "nbytes",
         "possibly_replayed",
+        "priority",
         "queue",
         "routing_key",
         "spared",
@@ -112,6 +114,7 @@ class DeliveredBatch:
         self.exchange = frame.exchange
         self.routing_key = frame.routing_key
         self.failures = frame.failures
+        self.priority = frame.priority
         self.generation = generation
         self.nbytes = frame.batch.nbytes
         self.unsettled = self._count = len(frame.batch)
@@ -384,6 +387,11 @@ class Delivery:
     def failures(self) -> int:
         """How often it has come back because somebody failed to handle it, as far as the broker knows."""
         return self._batch.failures
+
+    @property
+    def priority(self) -> int:
+        """Its level in the queue: what its sender said, or the highest there is; 0 where the queue has no ``max_priority``."""
+        return self._batch.priority
 
     @property
     def deaths(self) -> tuple[Death, ...]:

@@ -31,6 +31,7 @@ class PeekedMessage:
         headers_size: bytes of the headers as they are stored.
         exchange: where it was published, empty for the default exchange; None where it was sent to the queue itself.
         routing_key: the key that it was published with; likewise None.
+        priority: its level in the queue; 0 where that has none, or the broker is older.
     """
 
     number: int
@@ -47,6 +48,7 @@ class PeekedMessage:
     headers_size: int
     exchange: str | None = None
     routing_key: str | None = None
+    priority: int = 0
 
 
 async def peek(ask: Ask, count: int, start: int | None, newest: bool) -> list[PeekedMessage]:
@@ -91,4 +93,5 @@ def _message(row: Mapping[str, Any]) -> PeekedMessage:
         headers_size=int(row["headers_size"]),
         exchange=row.get("exchange"),
         routing_key=row.get("routing_key"),
+        priority=int(row.get("priority", 0)),
     )

@@ -65,7 +65,8 @@ class Receiver(Source[Delivery, None]):
         client_id: a name for the statistics.
         reconnect: how to come back after a broken connection, and when to give up.
         on_waiting: called with True when the broker says that this receiver waits behind another, because the queue is exclusive, or has
-            a single active consumer, and with False when its first message shows that its turn has come. A warning is logged either way.
+            a single active consumer: at once, or later, when one of a higher priority takes its place. Then it gets nothing more, and the
+            other begins when it holds nothing. Called with False when its turn has come. A warning is logged either way.
         access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.
         on_failure: what is done when a function that is given a delivery raises an exception (docs/failures.md). ``stop``: the stream
             fails. ``return``: the message goes back to the queue and has failed, so ``max_receives`` bounds how often; the stream goes
@@ -149,6 +150,10 @@ class Receiver(Source[Delivery, None]):
             from transport.wire.receiver_deadlines import WITHOUT_DEADLINE  # noqa: PLC0415 - few want that
 
             self.hello_options[WITHOUT_DEADLINE] = True
+        if on_waiting is not None:
+            from transport.wire.receiver_turns import TURNS  # noqa: PLC0415 - few listen
+
+            self.hello_options[TURNS] = True
         if priority != 0 or type(priority) is not int:
             from transport.wire.receiver_priorities import PRIORITY, checked_priority  # noqa: PLC0415 - few have one
 

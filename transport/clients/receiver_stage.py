@@ -19,6 +19,7 @@ from transport.clients.handler_failures import HandlerFailures
 from transport.clients.link import UNHEARD, BrokerLink, somebody_listens
 from transport.clients.receiver_session import ReceiverSession
 from transport.errors import BrokerError, LocalProtocolError, OldBrokerError, RemoteProtocolError
+from transport.wire import messages as wire
 from transport.wire.messages import RETRIES, VERSION, Because, Cancel, Deliver, Error, Frame, Hello, Options, Welcome
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
         self._extension: asyncio.TimerHandle | None = None
         self._handed_on = False
         self._idle_extensions = 0
-        self._waits = False
+        self._waits, self._guesses = False, True
         self._late_noted = False
         self._waiting_for = UNHEARD
         if somebody_listens(receiver.on_wait, logger):
@@ -215,6 +216,7 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
             self.link_failed(LocalProtocolError(lacking))
             return
         self._drop_waiting()
+        self._guesses = "turns" not in welcome.options
         self.session.connected(prefix)
         self._waiting_for.moved()
         self._visibility = visibility_ms / 1000
@@ -231,11 +233,13 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
         if isinstance(frame, Because):
             self._waiting_for.answered(frame)
         if not isinstance(frame, Deliver):
+            if isinstance(frame, wire.Turn) and frame.waiting != self._waits:
+                self._note_waiting(frame.waiting)
             return
         self._waiting_for.moved()
         batch = self.session.delivered(frame)
         self.link.progressed()
-        if self._waits:
+        if self._waits and self._guesses:
             self._note_waiting(False)
         if self._downstream is None:
             batch.give_back()

@@ -11,7 +11,7 @@ from typing import Any, Final
 from transport.clients.message_commands import Facts, has_changed
 from transport.errors import LimitExceededError, LocalProtocolError, RemoteProtocolError
 from transport.wire.names import check_name
-from transport.wire.timing import setting_milliseconds
+from transport.wire.timing import check_priority, setting_milliseconds
 
 MAX_COMMAND_BYTES: Final = 4_000
 """What a command may say of a schedule, its payload in base64: a frame's header has 4 KiB."""
@@ -61,8 +61,9 @@ class ScheduleCommands(ABC):
         routing_key: str = "",
         payload: bytes = b"",
         headers: Mapping[str, str] | None = None,
-        key: str = "",
+        key: str | bytes = "",
         ttl: float | None = None,
+        priority: int = 0,
         zone: str = "UTC",
         missed: str = "skip",
         replace: bool = False,
@@ -77,8 +78,9 @@ class ScheduleCommands(ABC):
             routing_key: with which they are published there.
             payload: of each message.
             headers: of each message, beside ``penstock-schedule`` and ``penstock-scheduled-for``.
-            key: of each message.
-            ttl: seconds after which a message is of no use.
+            key: of each message: a text, or its bytes in UTF-8, as a `Message` has it.
+            ttl: seconds after which a message is of no use; with 0 it goes to who can receive it as it comes, or expires.
+            priority: of each message, where its queue has levels (``max_priority``).
             zone: the time zone that a cron expression is meant in.
             missed: what is done about times that passed while nothing could be stored: ``skip``, ``once`` or ``all``.
             replace: whether it takes the place of one that says something else, and begins anew.
@@ -88,9 +90,10 @@ class ScheduleCommands(ABC):
                 ``forbidden``, or a limit.
             InvalidNameError: nothing can have the name.
             LimitExceededError: it is more than a command can say.
-            LocalProtocolError: the payload is no bytes, or the key or a header no text.
+            LocalProtocolError: the payload is no bytes, or the key or a header no text; or the priority cannot be.
         """
-        _check_content(payload, key, headers or {})
+        key = _check_content(payload, key, headers or {})
+        check_priority(priority)
         said: Facts = {"name": check_name(name, "schedule"), "expression": expression, "zone": zone, "missed": missed}
         if queue is not None:
             said["queue"] = check_name(queue)
@@ -99,6 +102,9 @@ class ScheduleCommands(ABC):
         said |= {"routing_key": routing_key, "payload": b64encode(payload).decode(), "key": key, "replace": replace}
         if headers:
             said["headers"] = json.dumps(dict(headers))
+        if priority:
+            # A broker that is older knows of none, and says so.
+            said["priority"] = priority
         if ttl is not None:
             said["ttl_ms"] = setting_milliseconds("ttl", ttl)
         size = sum(len(argument) + len(str(value).encode()) + 4 for argument, value in said.items())
@@ -126,14 +132,20 @@ class ScheduleCommands(ABC):
         return has_changed(await self._command("schedule.resume", {"name": check_name(name, "schedule")}))
 
 
-def _check_content(payload: object, key: object, headers: Mapping[str, object]) -> None:
-    """What each message of a schedule holds: unlike a message that is sent, it has a text for a key, and for each header."""
+def _check_content(payload: object, key: object, headers: Mapping[str, object]) -> str:
+    """What each message of a schedule holds; its key as the text that it is: unlike what is sent, key and headers are texts."""
     if not isinstance(payload, bytes | bytearray | memoryview):
         raise LocalProtocolError(f"the payload of a schedule must be bytes, not {type(payload).__name__}")
+    if isinstance(key, bytes):
+        try:
+            key = key.decode()
+        except UnicodeDecodeError:
+            raise LocalProtocolError(f"the key of a schedule must be UTF-8, which {key!r:.60} is not") from None
     if not isinstance(key, str):
-        raise LocalProtocolError(f"the key of a schedule must be a str, not {type(key).__name__}")
+        raise LocalProtocolError(f"the key of a schedule must be a str, or bytes of UTF-8, not {type(key).__name__}")
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise LocalProtocolError(
                 f"the header {name!r:.60} of a schedule must be a str with a str, not {type(value).__name__}"
             )
+    return key

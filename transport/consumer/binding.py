@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from streams import Materialization, Publisher, RunnableGraph, Sink, Source
+from streams.stages.stage import StageFlow
 from transport.clients.at_work import AtWork
 from transport.clients.delivery import Delivery
 from transport.clients.receiver import Receiver
@@ -23,6 +24,7 @@ from transport.consumer.parameters import Parameters
 from transport.errors import HandlerProcessError, LocalProtocolError
 
 if TYPE_CHECKING:
+    from transport.consumer.apart import Apart
     from transport.consumer.pool import Pool
 
 T = TypeVar("T")
@@ -74,6 +76,7 @@ class Binding:
         self._call = call
         self._max_handling = max_handling
         self._work: AtWork  # of the run
+        self._apart: Apart | None = None
         self._pool: Pool | None = None
         if parameters.decode is not None:
             failures.needed_by = f"{parameters.handler}, a handler of {parameters.kind},"
@@ -108,12 +111,24 @@ class Binding:
         self._work = self.receiver.at_work = AtWork(self._max_handling, asyncio.get_running_loop())
         if self._gathering is not None:
             return self._to_the_end(self._batches(self._gathering)).to(Sink.foreach(_answer))
+        messages = self._messages()
         if self._pool is not None:
-            in_processes = self.receiver.handle_blocking(self._concurrency, self._carried(self._pool))
+            in_processes = messages.map_blocking_unordered(self._concurrency, self._carried(self._pool))
             return self._to_the_end(in_processes).to(Sink.acknowledge())
         if is_async(self._function):
-            return self.receiver.handle(self._concurrency, self._awaited()).to(Sink.acknowledge())
-        return self.receiver.handle_blocking(self._concurrency, self._called()).to(Sink.acknowledge())
+            return messages.map_async_unordered(self._concurrency, self._awaited()).to(Sink.acknowledge())
+        return messages.map_blocking_unordered(self._concurrency, self._called()).to(Sink.acknowledge())
+
+    def _messages(self) -> Source[Delivery, None]:
+        """What the receiver gets; where several are handled at a time, of each group one."""
+        if self._concurrency == 1:
+            return self.receiver
+        from transport.consumer.apart import apart  # noqa: PLC0415 - where it is needed
+
+        return self.receiver.via(StageFlow(apart(self._work, self._keeps_apart), "apart"))
+
+    def _keeps_apart(self, stage: Apart) -> None:
+        self._apart = stage
 
     def _to_the_end(self, source: Source[T, Any]) -> Source[T, Any]:
         """``source``, which ends the processes at its own end, whatever way that is: those who wait for them then get on."""
@@ -136,36 +151,41 @@ class Binding:
             yield
         finally:
             work.end(deliveries)
+            if self._apart is not None:
+                self._apart.handled(deliveries)
 
     # One message at a time. What cannot be decoded is an exception like the handler's own: the delivery is told of it on the loop.
 
-    def _awaited(self) -> Callable[[Delivery], Awaitable[object]]:
+    def _awaited(self) -> Callable[[Delivery], Awaitable[Delivery]]:
         function, parameters, runner = self._function, self._parameters, asyncio.current_task()
 
         @_named(function)
-        async def handle(delivery: Delivery) -> None:
+        async def handle(delivery: Delivery) -> Delivery:
             with self._at_work((delivery,)):
                 await awaited(runner, function, *parameters.of(delivery))
+            return delivery
 
         return handle
 
-    def _called(self) -> Callable[[Delivery], object]:
+    def _called(self) -> Callable[[Delivery], Delivery]:
         function, parameters = self._function, self._parameters
 
         @_named(function)
-        def handle(delivery: Delivery) -> None:
+        def handle(delivery: Delivery) -> Delivery:
             with self._at_work((delivery,)):
                 called(function, *parameters.of(delivery))
+            return delivery
 
         return handle
 
-    def _carried(self, pool: Pool) -> Callable[[Delivery], object]:
+    def _carried(self, pool: Pool) -> Callable[[Delivery], Delivery]:
         @_named(self._function)
-        def handle(delivery: Delivery) -> None:
+        def handle(delivery: Delivery) -> Delivery:
             with self._at_work((delivery,)):
                 failed = pool.call([CarriedMessage.of(delivery)])
             if failed:
                 raise failed[0]
+            return delivery
 
         return handle
 
@@ -174,7 +194,7 @@ class Binding:
     def _batches(self, gathering: Gathering) -> Source[Outcomes, Any]:
         function, parameters, runner = self._function, self._parameters, asyncio.current_task()
         # Those that wait for others are not to go to somebody else meanwhile.
-        messages = self.receiver.map(self._work.begin)
+        messages = self._messages().map(self._work.begin)
         batches = messages.grouped_within(gathering.max_messages, gathering.max_wait)
         if is_async(function):
 

@@ -41,6 +41,7 @@ class CarriedMessage:
         exchange: where it was published, if it was.
         routing_key: with which key.
         failures: how often it has come back because somebody failed to handle it.
+        priority: its level in the queue.
     """
 
     payload: bytes
@@ -55,6 +56,7 @@ class CarriedMessage:
     exchange: str | None
     routing_key: str | None
     failures: int = 0
+    priority: int = 0
 
     @classmethod
     def of(cls, delivery: Delivery) -> CarriedMessage:
@@ -72,6 +74,7 @@ class CarriedMessage:
             delivery.exchange,
             delivery.routing_key,
             delivery.failures,
+            delivery.priority,
         )
 
     def delivery(self) -> Delivery:
@@ -83,7 +86,7 @@ class CarriedMessage:
             BinaryColumn.from_values([self.headers]) if self.headers else None,
         )
         facts = self.sequence, self.enqueued_us, self.delivery_count, self.possibly_replayed
-        frame = Deliver(*facts, batch, self.exchange, self.routing_key, self.failures)
+        frame = Deliver(*facts, batch, self.exchange, self.routing_key, self.failures, self.priority)
         return Delivery(DeliveredBatch(frame, self.queue, _Elsewhere()), 0, self.payload)
 
 

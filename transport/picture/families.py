@@ -167,6 +167,11 @@ OF_A_QUEUE: Final = (
 QUEUE_HELD_BACK: Final = Family(
     "penstock_queue_held_back", GAUGE, "1, with what holds the queue back at this moment; nothing where nothing does."
 )
+QUEUE_NEXT_DUE: Final = Family(
+    "penstock_queue_next_due_timestamp_seconds",
+    GAUGE,
+    "When the next message that waits for a delay is due, seconds since 1970; nothing where none waits.",
+)
 OF_AN_EXCHANGE: Final = (
     Family("penstock_exchange_bindings", GAUGE, "Bindings from this exchange."),
     Family("penstock_exchange_messages_waiting", GAUGE, "Messages that wait at this exchange for their delay."),
@@ -213,6 +218,7 @@ EVERY: Final = (
     PROCESS_STARTED,
     *OF_A_QUEUE,
     QUEUE_HELD_BACK,
+    QUEUE_NEXT_DUE,
     *OF_AN_EXCHANGE,
 )
 """All there are, in the order of the pages."""

@@ -201,6 +201,10 @@ class Metrics:
             for some in _parts(blocks, BLOCKS):
                 pieces.add("".join([block.held_back for block in some]))
                 await slices.pause()
+            pieces.add(text.head(families.QUEUE_NEXT_DUE))
+            for block in blocks:
+                pieces.add(block.next_due())
+                await slices.pause()
             pieces.add(text.end)
             pieces.cut()
             return Page(pieces.done, text.content_type, found[-1] if more else None)

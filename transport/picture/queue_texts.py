@@ -7,9 +7,11 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from actors import QueueError, StorageError
+from actors.queue.operations.calendar import next_due_us
+from actors.queue.structures.deadlines import US_PER_SECOND
 from transport.picture import families
 from transport.picture.exposition import labelled
-from transport.picture.rows import LIMITS, READY
+from transport.picture.rows import DELAYED, LIMITS, READY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,6 +55,7 @@ class Block:
         kinds = zip(labels, [row.kind for row in rows], strict=True)
         self.held_back = "".join([_held_back(label, kind) for label, kind in kinds if kind is not None])
         self._waiting = any(row.values[READY] for row in rows)
+        self._delays = any(row.values[DELAYED] for row in rows)
         self._oldest = "" if self._waiting else self._aged([0.0] * len(rows))
         self.size = sum(map(len, self.texts)) + len(self.held_back) + len(self._oldest)
 
@@ -66,6 +69,17 @@ class Block:
             if number % READ == 0:
                 await slices.pause()
         return self._aged(ages)
+
+    def next_due(self) -> str:
+        """Lines of when the next messages are due, of queues in which some wait for that."""
+        if not self._delays:
+            return ""
+        now, lines = asyncio.get_running_loop().time(), []
+        for row, label in zip(self.rows, self._labels, strict=True):
+            due_us = next_due_us(row.state, now) if row.values[DELAYED] else None
+            if due_us is not None:
+                lines.append(f"{families.QUEUE_NEXT_DUE.name}{label} {due_us / US_PER_SECOND}\n")
+        return "".join(lines)
 
     def _aged(self, ages: list[float]) -> str:
         return "".join(

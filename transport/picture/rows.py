@@ -38,8 +38,10 @@ LIMITS: Final = 2
 """How many limits stand at the end of a row's values."""
 NO_LIMIT: Final = 0
 """Among a row's values, in the place of a limit that the queue has not."""
+DELAYED: Final = COUNTED + Figures._fields.index("delayed")
+"""Where in a row the messages are that wait for a delay;"""
 READY: Final = COUNTED + Figures._fields.index("ready")
-"""Where in a row the messages are that are ready."""
+"""and those that are ready."""
 
 
 class Row(NamedTuple):

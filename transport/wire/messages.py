@@ -218,7 +218,8 @@ class Deliver(Frame):
     """Messages with consecutive sequence numbers from ``first`` on.
 
     ``exchange`` is where they were published, None where they were sent to the queue. ``routing_key`` is of those without a key of their
-    own. Both are there or neither is. ``failures`` is how often they have come back as failed.
+    own. Both are there or neither is. ``failures`` is how often they have come back as failed. ``priority`` is the level of the queue that
+    they are of.
     """
 
     first: int
@@ -229,6 +230,7 @@ class Deliver(Frame):
     exchange: str | None = field(default=None, metadata=MAY_LACK)
     routing_key: str | None = field(default=None, metadata=MAY_LACK)
     failures: int = field(default=0, metadata=MAY_LACK)
+    priority: int = field(default=0, metadata=MAY_LACK)
 
 
 @frame(34)
@@ -266,6 +268,13 @@ class Cancel(Frame):
     """The receiver wants no more; the broker takes everything back, as NACK would with ``failed``, and closes."""
 
     failed: bool = field(default=True, metadata=MAY_LACK)
+
+
+@frame(38)
+class Turn(Frame):
+    """Of a queue for one receiver at a time: another takes this one's place, and it waits; or its turn has come."""
+
+    waiting: bool
 
 
 @frame(48)

@@ -54,7 +54,7 @@ FROM_CLIENT: dict[str, frozenset[type[wire.Frame]]] = {
 
 FROM_BROKER: dict[str, frozenset[type[wire.Frame]]] = {
     "sender": frozenset({wire.Demand, wire.Sent, wire.Returned, wire.Tallied, wire.Because}),
-    "receiver": frozenset({wire.Deliver, wire.Because}),
+    "receiver": frozenset({wire.Deliver, wire.Turn, wire.Because}),
     "subscription": frozenset({wire.Reserved, wire.Committed, wire.Fetched, wire.FetchEnd}),
     "admin": frozenset({wire.Result}),
     "transaction": frozenset({wire.TransactionEnded}),

@@ -96,7 +96,14 @@ def _take_on(core: QueueCore, answering: Answering, most: int, now: float) -> in
                 core.total_redelivered += count
         taken.append(
             ReceivedMessages(
-                start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published, span.failures
+                start,
+                batch,
+                entry.enqueued_us,
+                span.deliveries,
+                span.replayed,
+                entry.published,
+                span.failures,
+                entry.level,
             )
         )
         after = max(after, entry.event)

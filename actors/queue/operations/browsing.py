@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from actors.errors import InvalidRequestError
-from actors.queue.operations.calendar import delayed_messages
+from actors.queue.operations.calendar import delayed_messages, next_due_us
 from actors.queue.operations.in_line import waits_in_line
 from actors.queue.state.entries import stored_entry
 from actors.queue.state.grouped_ready import GroupedReady
@@ -76,6 +76,7 @@ def describe(core: QueueCore, now: float, *, parties: bool = True) -> QueueStati
         full=core.capacity.closed(*core.taken()),
         held_ms=max((facts.held_ms for facts in connections), default=0),
         passed_over=core.ready.passed_over if isinstance(core.ready, GroupedReady) else 0,
+        next_due_us=next_due_us(core, now),
     )
 
 
@@ -201,7 +202,14 @@ def read_step(
     history = _history(core, first, end) if found else []
     ranges = tuple(
         FetchedMessages(
-            low, low, _part(entry, batch, low, high), entry.enqueued_us, deliveries, replayed, entry.published
+            low,
+            low,
+            _part(entry, batch, low, high),
+            entry.enqueued_us,
+            deliveries,
+            replayed,
+            entry.published,
+            entry.level,
         )
         for entry, batch, (low, high, deliveries, replayed) in _split(found, history)
     )

@@ -53,7 +53,14 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
         receiver.byte_credit -= size
         receiver.messages += count
         messages = ReceivedMessages(
-            start, batch, entry.enqueued_us, span.deliveries, span.replayed, entry.published, span.failures
+            start,
+            batch,
+            entry.enqueued_us,
+            span.deliveries,
+            span.replayed,
+            entry.published,
+            span.failures,
+            entry.level,
         )
         effects.append(Tell(receiver.connection, messages, max(entry.event, core.barrier)))
 

@@ -8,19 +8,29 @@ the queue before the others; and single messages are taken beside it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from actors.queue.state.priority_ring import PriorityRing
+from actors.queue.vocabulary.turns import TurnChanged
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.receivers import Receiver
+    from actors.queue.vocabulary.replies import Connection
+    from actors.queue.vocabulary.turns import HearTurns
 
 
 def waits_in_line(core: QueueCore, receiver: Receiver) -> bool:
     """Whether a receiver gets nothing because another has the queue."""
     line = core.line
     return line is not None and line.served is not receiver and receiver in line
+
+
+def hear_turns(core: QueueCore, command: HearTurns, _now: float) -> None:
+    """A receiver wants to hear when it comes to wait, and when its turn has come."""
+    receiver = core.receiver(cast("Connection", command.connection))
+    receiver.told_waiting = command.waiting
+    _tell(core, receiver)
 
 
 def takes_wait(core: QueueCore, receiver: Receiver) -> bool:
@@ -96,8 +106,18 @@ def _turn(core: QueueCore, before: Receiver | None) -> None:
         return
     if before is not None:
         core.ring.leave(before)
+        if before in line:
+            _tell(core, before)
     if served is not None:
+        _tell(core, served)
         join_ring(core, served)
         for take in (served.takes or {}).values() if line.exclusive else ():
             if take not in core.ring.waiting:
                 core.ring.join(take)
+
+
+def _tell(core: QueueCore, receiver: Receiver) -> None:
+    """Tell a receiver that wants to hear of it whether it waits, where that is not what it was told last."""
+    if receiver.told_waiting is not None and receiver.told_waiting != (waiting := waits_in_line(core, receiver)):
+        receiver.told_waiting = waiting
+        core.tell(receiver.connection, TurnChanged(waiting))

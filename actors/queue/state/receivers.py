@@ -145,6 +145,7 @@ class Receiver:
         consumes: whether it keeps its queue from expiring: not once it takes single messages, or only settles what it holds.
         last_take: the request to take that came last, 0 for none.
         priority: it has messages before receivers of a lower one.
+        told_waiting: whether it was told last that it waits in line; None where it does not want to hear of that.
     """
 
     connection: Connection
@@ -160,6 +161,7 @@ class Receiver:
     consumes: bool = True
     last_take: int = 0
     priority: int = 0
+    told_waiting: bool | None = None
 
 
 @dataclass(eq=False, slots=True)

@@ -20,6 +20,7 @@ from actors.queue.vocabulary.prefetch import Prefetch
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from actors.queue.vocabulary.takes import Takes
+from actors.queue.vocabulary.turns import HearTurns
 from actors.runtime.loop_ref import LoopActorRef
 
 Ref: TypeAlias = LoopActorRef[Any]
@@ -393,6 +394,7 @@ Command: TypeAlias = (
     | AttachReceiver
     | DemandSignalled
     | Prefetch
+    | HearTurns
     | Acknowledged
     | Rejected
     | Extended

@@ -14,6 +14,7 @@ from actors.queue.vocabulary.letters import DeadLettersMoved
 from actors.queue.vocabulary.moves import ParcelsStored
 from actors.queue.vocabulary.prefetch import DemandLimited
 from actors.queue.vocabulary.published import Published
+from actors.queue.vocabulary.turns import TurnChanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,8 @@ class ReceivedMessages(NamedTuple):
     """Messages with the queue's numbers ``first``, ``first + 1``, ... and one delivery history.
 
     ``published`` says to which exchange, and with which routing key; None for what was sent to the queue itself. ``failures`` is how
-    often they have come back because somebody failed to handle them, as far as that is known.
+    often they have come back because somebody failed to handle them, as far as that is known. ``priority`` is the level of the queue that
+    they are of; 0 where it has none.
     """
 
     first: int
@@ -98,6 +100,7 @@ class ReceivedMessages(NamedTuple):
     possibly_replayed: bool
     published: Published | None = None
     failures: int = 0
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ class ReservationCommitted:
 class FetchedMessages:
     """Reserved or stored messages at the positions from ``position`` on, with the queue's numbers from ``first`` on.
 
-    ``published`` is as of `ReceivedMessages`.
+    ``published`` and ``priority`` are as of `ReceivedMessages`.
     """
 
     position: int
@@ -150,11 +153,12 @@ class FetchedMessages:
     delivery_count: int
     possibly_replayed: bool
     published: Published | None = None
+    priority: int = 0
 
     def split(self, count: int) -> tuple[FetchedMessages, FetchedMessages]:
         """The first ``count`` messages and the others, neither of which may be none."""
         head, tail = self.batch.slice(0, count), self.batch.slice(count, len(self.batch))
-        facts = self.enqueued_us, self.delivery_count, self.possibly_replayed, self.published
+        facts = self.enqueued_us, self.delivery_count, self.possibly_replayed, self.published, self.priority
         return (
             FetchedMessages(self.position, self.first, head, *facts),
             FetchedMessages(self.position + count, self.first + count, tail, *facts),
@@ -285,6 +289,7 @@ Reply: TypeAlias = (
     | Superseded
     | ReceiverAttached
     | DemandLimited
+    | TurnChanged
     | ReceivedMessages
     | SubscriptionOpened
     | MessagesReserved

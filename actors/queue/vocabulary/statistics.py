@@ -97,6 +97,7 @@ class QueueStatistics:
         held_ms: the greatest ``held_ms`` of its connections.
         total_deduplicated: messages that were confirmed and not stored, for others with their ids were.
         deduplication_ids: how many ids are remembered.
+        next_due_us: when the next message that waits for a delay is due, about, microseconds since the epoch; None where none waits.
         passed_over: of ``ready``, messages that wait behind others of their groups; nobody looks on past ``MAX_LOOKED_PAST`` of them.
     """
 
@@ -138,3 +139,4 @@ class QueueStatistics:
     total_deduplicated: int = 0
     deduplication_ids: int = 0
     passed_over: int = 0
+    next_due_us: int | None = None

@@ -201,14 +201,14 @@ def test_a_queue_is_created_with_every_setting_and_they_are_listed(broker: Broke
         "--expires": "1h",
     }
     arguments = [text for option in options.items() for text in option]
-    assert broker.run("queue create", queue, *arguments, "--exclusive", "--no-durable", "--single-active-consumer") == (
+    assert broker.run("queue create", queue, *arguments, "--exclusive", "--no-durable") == (
         0,
         f"queue {queue} created at {broker.sending}\n".encode(),
         "",
     )
     (row,) = [line for line in broker.run("queue list", "--wide")[1].decode().splitlines() if line.startswith(queue)]
     settings = ["1,000", "1 MiB", "2 min", "reject", "5", "failed", "1 s", "1 h", "yes", "2,000", "2 MiB", "1 d", "no"]
-    settings += ["-", "-", "1 h", "yes", "0 s", "1 min", "no", "-", "-", "1,000,000", "no"]
+    settings += ["-", "-", "1 h", "no", "0 s", "1 min", "no", "-", "-", "1,000,000", "no"]
     assert re.split("  +", row)[-len(settings) :] == settings
     code, _, err = broker.run("queue create", queue, *arguments)
     assert code == 1

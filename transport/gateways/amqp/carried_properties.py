@@ -53,6 +53,8 @@ SMALL_BYTES: Final = MAX_TABLE_BYTES // 4 // (MAX_HEADERS_PER_MESSAGE + MORE_HEA
 _MAX_INT: Final = 2**31 - 1
 _MOST_DIGITS: Final = 18
 
+_PRIORITY_FLAG: Final = 0x08
+"""In the first byte of properties: they say a priority."""
 _KINDS: Final = dict(PROPERTIES)
 _packed: dict[bytes, bytes] = {NO_PROPERTIES: b""}
 _unpacked: dict[bytes, bytes] = {b"": NO_PROPERTIES}
@@ -82,11 +84,9 @@ def delivered_properties(messages: ReceivedMessages, shown: Callable[[str], str]
         messages: these.
         shown: what a queue or an exchange of the broker's is called in their consumer's virtual host.
     """
-    if messages.failures:
+    if messages.failures or messages.priority:
         # Of few messages: the others go on without a step for each.
-        return [
-            _with_failures(raw, messages.failures) for raw in delivered_properties(messages._replace(failures=0), shown)
-        ]
+        return _with_facts(delivered_properties(messages._replace(failures=0, priority=0), shown), messages)
     batch, published = messages.batch, messages.published
     if batch.headers is None:
         return list(repeat(NO_PROPERTIES, len(batch)))
@@ -107,12 +107,35 @@ def delivered_properties(messages: ReceivedMessages, shown: Callable[[str], str]
     ]
 
 
+def _with_facts(properties: list[bytes], messages: ReceivedMessages) -> list[bytes]:
+    """Properties with what the queue says of these messages: their level, and how often they have failed."""
+    level, failures = messages.priority, messages.failures
+    if level:
+        # What a client of AMQP has published says it itself, as it was published.
+        first = properties[0]
+        if properties.count(first) == len(properties):
+            properties = [_with_priority(first, level)] * len(properties)
+        else:
+            properties = [_with_priority(raw, level) for raw in properties]
+    return [_with_failures(raw, failures) for raw in properties] if failures else properties
+
+
 def _with_failures(raw: bytes, failures: int) -> bytes:
     """The properties of a message that has failed so often; where its own headers leave no room for that, nothing is said of it."""
     properties = Properties(raw)
     entries = [entry for entry in properties.headers or () if entry.name != DELIVERY_COUNT]
     try:
         return properties.replaced(headers=Table([*entries, Entry(DELIVERY_COUNT, "l", failures)])).raw
+    except LocalProtocolError:
+        return raw
+
+
+def _with_priority(raw: bytes, level: int) -> bytes:
+    """The properties of a message of this level; where they say a priority already, or have no room for it, as they are."""
+    if raw[0] & _PRIORITY_FLAG:
+        return raw
+    try:
+        return Properties(raw).replaced(priority=level).raw
     except LocalProtocolError:
         return raw
 

@@ -71,6 +71,7 @@ BROWSED: Final = record(
             ),
             exchange=TEXT,
             routing_key=TEXT,
+            priority=COUNT,
         )
     ),
     next=maybe(COUNT),
@@ -102,6 +103,7 @@ _SCHEDULE: Final = {
     "routing_key": TEXT,
     "key": TEXT,
     "ttl_ms": maybe(COUNT),
+    "priority": COUNT,
     "missed": {"enum": list(MISSED)},
     "payload_bytes": COUNT,
     "paused": FLAG,
@@ -279,6 +281,7 @@ TAKEN: Final = record(
             headers_base64=BASE64,
             exchange=TEXT,
             routing_key=TEXT,
+            priority=COUNT,
         )
     )
 )

@@ -110,6 +110,7 @@ PUBLISH_QUERY: Final = {
     "deliver_at": Field("string", "likewise: seconds since 1970, or RFC 3339"),
     "ttl": Field(_DURATION, "likewise", limits=seconds_to(MAX_TTL_SECONDS)),
     "priority": Field("integer", "likewise", limits=_PRIORITY),
+    "group": Field("string", "likewise, of a queue with groups", limits=_GROUP),
     "key": Field("string", "of the message, where the body is its bytes"),
     "deduplication_id": Field("string", "likewise", limits=_DEDUPLICATION_ID),
 }

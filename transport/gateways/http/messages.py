@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from actors import BatchError, MessageBatch
 from actors.batch import ID_BYTES, Message
 from actors.limits import (
+    GROUP_HEADER,
     MAX_DELAY_SECONDS,
     MAX_VISIBILITY_SECONDS,
 )
@@ -19,7 +20,7 @@ from actors.queue.vocabulary.takes import MAX_TAKE_MESSAGES, MAX_TAKE_WAIT_SECON
 from transport.broker.asked_to_publish import Piece
 from transport.broker.served import RefusalError
 from transport.clients.json_messages import Given, json_of, kind_of, message_of
-from transport.clients.sender_batches import check_deduplication_id
+from transport.clients.sender_batches import check_deduplication_id, check_group
 from transport.errors import ImpossibleTimeError, LocalProtocolError
 from transport.gateways.http import described, requests
 from transport.gateways.http import receipts as names
@@ -152,6 +153,8 @@ def _rows(receipts: Receipts, taker: Taker, taken: tuple[ReceivedMessages, ...])
             }
             if each.published is not None:
                 row |= {"exchange": each.published.exchange, "routing_key": each.published.key_of(key)}
+            if each.priority:
+                row["priority"] = each.priority
             yield row
 
 
@@ -250,12 +253,15 @@ async def pieces_of(call: Call, given: Given = Given()) -> list[Piece]:  # noqa:
             requests.whole_in_query(query.get("priority"), "priority", PUBLISH_QUERY["priority"]),
             None if (at := query.get("deliver_at")) is None else parse_time(at),
         )
+        if (group := query.get("group")) is not None:
+            given = given._replace(headers={GROUP_HEADER: check_group(group)})
         if request.content_type != requests.JSON:
             key, deduplication_id = query.get("key"), query.get("deduplication_id")
             if deduplication_id is not None:
                 check_deduplication_id(deduplication_id)
-            message = Message(body, None if key is None else key.encode(), deduplication_id=deduplication_id)
-            plain = key is None and deduplication_id is None
+            named = None if key is None else key.encode()
+            message = Message(body, named, given.headers or None, deduplication_id=deduplication_id)
+            plain = key is None and deduplication_id is None and not given.headers
             batch = MessageBatch.from_payloads([body]) if plain else MessageBatch.from_messages([message])
             return [Piece(batch, timing.delay_by(until), timing.ttl, timing.priority or 0)]
         found = _messages_of(await requests.parsed_aside(call, body))

@@ -7,6 +7,7 @@ from base64 import b64decode, b64encode
 from typing import Final
 
 from actors.exchanges.limits import MAX_ROUTING_KEY_BYTES
+from actors.limits import MAX_PRIORITY
 from actors.scheduling.limits import MAX_EXPRESSION_BYTES, MAX_SCHEDULED_KEY_BYTES
 from actors.scheduling.schedule import MISSED
 from transport.clients.json_messages import payload_fields, payload_of
@@ -38,7 +39,10 @@ DECLARE: Final = {
     "payload_base64": Field("string", "the same, where it is any bytes", limits=BASE64),
     "headers": Field("object", "of each message", limits=by_name({"type": "string"})),
     "key": Field("string", "of each message", limits={"maxLength": MAX_SCHEDULED_KEY_BYTES}),
-    "ttl_ms": Field("integer", "after which a message is of no use", limits={"minimum": 1, "maximum": MAX_TTL_MS}),
+    "ttl_ms": Field("integer", "after which a message is of no use", limits={"minimum": 0, "maximum": MAX_TTL_MS}),
+    "priority": Field(
+        "integer", "of each message, where its queue has levels", limits={"minimum": 0, "maximum": MAX_PRIORITY}
+    ),
     "missed": Field("string", "what is done about missed times; skip unless told", limits={"enum": list(MISSED)}),
     "replace": Field("boolean", "whether it takes the place of one that says something else"),
 }

@@ -10,7 +10,11 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
+from actors.batch import Message, MessageBatch
+from actors.queue.vocabulary.replies import ReceivedMessages
 from tests.transport.gateways.amqp.conftest import AmqpBroker
+from transport.gateways.amqp.carried_properties import delivered_properties
+from transport.gateways.amqp.properties import Properties
 
 Named = Callable[[str], str]
 
@@ -156,3 +160,33 @@ def test_a_queue_is_declared_again_with_the_levels_that_it_has(channel: Blocking
     declared(channel, queue, 5)
     with pytest.raises(ChannelClosedByBroker, match="inequivalent arg 'x-max-priority'"):
         declared(channel, queue, 6)
+
+
+def test_a_consumer_is_told_the_priority_that_the_publisher_said_and_not_the_level(
+    channel: BlockingChannel, queue: str
+) -> None:
+    for priority, body in MIXED:
+        publish(channel, queue, body, priority)
+    said = {body: priority for priority, body in MIXED}
+    for body in IN_ORDER:
+        method, properties, found = channel.basic_get(queue, auto_ack=True)
+        assert method is not None
+        assert (found, properties.priority) == (body, said[body])
+
+
+def told(messages: list[Message], level: int) -> list[int | None]:
+    """The property as a client is told it of natively sent messages that are of a level."""
+    found = delivered_properties(ReceivedMessages(1, MessageBatch.from_messages(messages), 0, 1, False, priority=level))
+    return [Properties(raw).priority for raw in found]
+
+
+def test_what_was_sent_natively_has_its_level_as_its_priority() -> None:
+    assert told([Message(b"a"), Message(b"b")], 3) == [3, 3]
+    assert told([Message(b"a"), Message(b"b")], 0) == [None, None]
+    mixed = [Message(b"a", headers={"own": "1"}), Message(b"b", headers={"amqp.priority": "200"}), Message(b"c")]
+    assert told(mixed, 5) == [5, 200, 5], "but for what says one itself"
+    kept = delivered_properties(
+        ReceivedMessages(1, MessageBatch.from_messages([mixed[0]]), 0, 1, False, failures=2, priority=5)
+    )
+    assert [Properties(raw).priority for raw in kept] == [5], "with its own headers, and what a queue says of it"
+    assert [entry.name for entry in Properties(kept[0]).headers or ()] == ["own", "x-delivery-count"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from actors.queue.queue_state import QueueState
 from actors.storage.table import JournalEntryTable
 from streams import Sink, Source
 from transport import Administration, Message, Receiver, Sender
+from transport.cli import _written as written
+from transport.cli._queue_page import page as page_of
 from transport.gateways.http import connections
 from transport.picture import families
 from transport.picture.metrics import AT_ONCE
@@ -338,6 +341,30 @@ def test_a_first_message_that_is_on_the_disk_alone_is_read_once_and_a_deleted_qu
             # What reading says where the queue was deleted since the count began.
             monkeypatch.setattr(QueueState, "oldest_ms", gone)
             assert (await scraped(http, "/metrics/queues"))[key] == 0
+
+    run(main)
+
+
+def test_the_next_due_time_of_a_queue_is_told_where_something_waits_for_its_time(
+    run: Any, api: Any, tmp_path: Path
+) -> None:
+    key = "penstock_queue_next_due_timestamp_seconds", (("queue", "orders"),)
+
+    async def main() -> None:
+        async with api(directory=str(tmp_path / "data")) as http:
+            await http.publish("now")
+            assert (await http.queue())["next_due_us"] is None
+            assert key not in await scraped(http, "/metrics/queues")
+            # One in the calendar on the disk, and a sooner one in the queue.
+            for delay in (7200, 40):
+                before = time.time()
+                path = f"/api/v1/queues/orders/messages?delay={delay}"
+                assert (await http.ask("POST", path, {"payload": "later"}))[0] == 201
+                due = (await http.queue())["next_due_us"] / 1e6
+                assert before + delay <= due + 0.01 <= time.time() + delay + 1
+                assert abs((await scraped(http, "/metrics/queues"))[key] - due) < 0.1
+            page = page_of(await http.queue(), [], [], None, [])
+            assert f"  next due   {written.instant(round(due * 1e6))}" in page
 
     run(main)
 

@@ -32,6 +32,28 @@ def test_a_take_has_several_of_a_group_and_the_next_take_none_before_they_are_se
     run(main)
 
 
+def test_the_query_says_the_group_of_messages_that_say_none(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            await http.ask("POST", "/api/v1/queues", {"name": "orders", "groups": True})
+            path = f"{Q}/messages?group=ann"
+            assert (await http.ask("POST", path, {"messages": [{"payload": "a"}, {"payload": "b", "group": "bob"}]}))[
+                0
+            ] == 201
+            assert (await http.ask("POST", path, data=b"c"))[0] == 201
+            found = await http.take(messages=5)
+            assert [(each["payload"], each["headers"]["group-id"]) for each in found] == [
+                ("a", "ann"),
+                ("b", "bob"),
+                ("c", "ann"),
+            ]
+            for wrong in ("", "g" * 256):
+                status, problem = await http.ask("POST", f"{Q}/messages?group={wrong}", data=b"x")
+                assert (status, problem["code"]) == (400, "protocol-error")
+
+    run(main)
+
+
 def test_a_group_that_cannot_be_is_refused(run: Any, api: Any) -> None:
     async def main() -> None:
         async with api() as http:

@@ -51,6 +51,17 @@ def test_schedules_are_declared_shown_paused_and_deleted(run: Any, api: Any) -> 
     run(main)
 
 
+def test_a_schedule_says_a_priority_and_a_time_to_live_of_nothing(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            status, made = await http.ask("PUT", PATH, SAID | {"ttl_ms": 0, "priority": 9})
+            assert (status, made["ttl_ms"], made["priority"]) == (201, 0, 9)
+            status, problem = await http.ask("PUT", PATH, SAID | {"priority": 256, "replace": True})
+            assert (status, problem["code"]) == (400, "protocol-error")
+
+    run(main)
+
+
 def test_a_payload_that_is_no_text_is_said_and_shown_in_base64(run: Any, api: Any) -> None:
     async def main() -> None:
         async with api() as http:
