@@ -20,9 +20,11 @@ from typing import Any, Final
 from unittest import mock
 
 from actors.batch import Message, MessageBatch
+from actors.errors import StorageError
 from actors.queue.operations import calendar
 from actors.queue.vocabulary import commands, moves, replies
 from actors.queue.vocabulary.settings import DROP_HEAD, REJECT_DEAD_LETTER, QueueSettings
+from actors.runtime.loop_registry import LoopActorRegistry
 from actors.scheduling.schedule import TIME_HEADER, Schedule
 from actors.storage import Storage, verify_storage
 from actors.storage.snapshot import StoredQueue
@@ -32,7 +34,7 @@ from tests.actors.letters_bench import Letters
 from tests.actors.publishing_bench import Client
 from tests.actors.stored_queues import Ref, turns
 from tests.fault.disk import ROOT, SimulatedDisk
-from tests.fault.faulty_files import WRITING
+from tests.fault.faulty_files import WRITING, Fault, FaultyFiles
 from tests.fault.history import HistoryError
 from tests.fault.features_model import (
     COPY,
@@ -211,7 +213,8 @@ class FeaturesProgram:
         await self._declare()
         for _ in range(steps):
             await self._step()
-            require(not self.bench.failures, f"nothing was wrong, and it failed: {self.bench.failures}")
+            if self.bench.failures:
+                raise self.bench.failures[0]
         if last:
             await self._drain()
         if closes:
@@ -582,6 +585,40 @@ def left_by(seed: int, names: Sequence[str] = (), steps: int = 120, *, closed: b
     async def main() -> None:
         await program.live(disk, steps, closes=closed)
         found.append(Left(disk.restart(), program.facts, program.wall_us, program.over_us, program.names, closed))
+
+    run_in_virtual_time(main())
+    return found[0]
+
+
+async def failing(seed: int, fault: Fault, steps: int) -> bool:
+    """One life on a disk that fails, and what it leaves; returns whether it came to that."""
+    program, disk = FeaturesProgram(seed), SimulatedDisk()
+    files = FaultyFiles(disk, fault)
+    failed = False
+    try:
+        await program.live(files, steps)
+    except StorageError:
+        failed = True
+        for picture in (disk.restart(), disk.crash(program.random)):
+            look(picture, program.facts, program.wall_us, program.over_us)
+        # Nobody has heard anything since, and whoever waits is told so.
+        program.bench.storage._journal.abandon()
+        for queue in program.bench.queues.values():
+            await queue.stop(block=False)
+        program.bench.queues.schedules.end()
+        await elapse(1.0)
+        await asyncio.gather(*(ref.stop(block=False) for ref in LoopActorRegistry.get_all()))
+    require(failed or not files.struck or fault.operation == "unlink", f"{fault}: it went on")
+    return failed
+
+
+def verify_fails_for_good(seed: int, fault: Fault, steps: int = 60) -> bool:
+    """A disk that fails ends the broker, and the next start finds all that was told; returns whether it came to that."""
+    found: list[bool] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        found.append(await failing(seed, fault, steps))
 
     run_in_virtual_time(main())
     return found[0]
