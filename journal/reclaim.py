@@ -93,6 +93,8 @@ def plan_combination(
             and wanted < limit
             and total + wanted <= options.segment_bytes - SEGMENT_HEADER_BYTES
             and len(run) < MOST_SOURCES
+            # Repairs have left segments whose records lie between others': copied one behind the other they would not be found.
+            and not (run and segment.header.first_lsn < run[-1].stop_lsn)
         )
         if not fits:
             if _worth_it(run, total):

@@ -6,7 +6,6 @@ whole, before anything takes its place, and each step leaves a directory that re
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -22,7 +21,6 @@ from journal.format import (
     FIRST_LSN,
     LOG,
     SEGMENT_HEADER_BYTES,
-    VERSION,
     Checkpoint,
     SegmentFacts,
     SegmentHeader,
@@ -34,15 +32,14 @@ from journal.judgement import Expected, Finding, expectations, judge
 from journal.names import ASIDE, ENCOUNTERED, NEWEST, checkpoint_name, index_name, segment_name, stem_of
 from journal.newest import Newest, write_newest
 from journal.salt import header_from_records
+from journal.salvage import MAX_FILLED, FoundAgain, Salvaged, contents_of, gap_of, runs_of, salvage, spans_of
 from journal.scan import ScannedRecord, SegmentScan
 from journal.segment import new_header
-from journal.survey import Contents, Hole, SegmentFile, Survey, look, pieces, read_contents
+from journal.survey import Contents, Hole, SegmentFile, Survey, look, pieces
 from journal.verify import findings
 
 COPY_BYTES = 1 << 20
 """Bytes copied, or gathered for a write, at a time."""
-MAX_FILLED = 1 << 24
-"""Lost records that are replaced by empty ones in one place, 28 bytes each; what lies behind a wider gap is set aside."""
 DAMAGED = "damaged"
 """What the name of an original begins with that something else has replaced."""
 SUPERSEDED = "superseded"
@@ -115,8 +112,7 @@ class _Repair:
         self._epoch = 0
         self._next_segment = 1
         self._start = FIRST_LSN
-        self._found_again: dict[int, ScannedRecord] = {}
-        self._found_version = VERSION
+        self._again = FoundAgain()
         self.said: list[str] = []
 
     def run(self) -> list[str]:
@@ -141,7 +137,8 @@ class _Repair:
             return survey.base.lsn
         headers = [file.header for file in survey.segments if file.header is not None]
         logs = [header.first_lsn for header in headers if header.kind == LOG]
-        stops = (stop for file in survey.segments if file.header is not None for _, stop in self._lsns(file))
+        there = (contents_of(file, self._files) for file in survey.segments if file.header is not None)
+        stops = (contents.stop_lsn for contents in there if contents is not None)
         return min(logs) if logs else max(stops, default=FIRST_LSN)
 
     # Headers.
@@ -174,11 +171,11 @@ class _Repair:
         self.said += (
             f"{path}: the file is gone, and what it held is lost unless another file holds it" for path in survey.gone
         )
-        in_use += self._salvage([file for file in survey.segments if file not in in_use], in_use)
+        listed = {facts.segment_id: facts for facts in survey.base.segments} if survey.base else {}
+        in_use += self._salvage([file for file in survey.segments if file not in in_use], in_use, listed)
         in_use.sort(key=lambda file: (file.first_lsn, file.segment_id))
         headers: list[SegmentHeader] = []
         facts: dict[int, SegmentFacts] = {}
-        listed = {facts.segment_id: facts for facts in survey.base.segments} if survey.base else {}
 
         def enter(header: SegmentHeader, stop_lsn: int, end: int) -> None:
             headers.append(header)
@@ -214,56 +211,47 @@ class _Repair:
             enter(*self._fill(max(ends, default=self._start), self._start))
         return headers, facts
 
-    def _salvage(self, unused: list[SegmentFile], in_use: list[SegmentFile]) -> list[SegmentFile]:
+    def _salvage(
+        self, unused: list[SegmentFile], in_use: list[SegmentFile], listed: dict[int, SegmentFacts]
+    ) -> list[SegmentFile]:
         """The combined segments that no checkpoint lists and that alone hold some record: they come into use, without the others.
 
-        That is so when a checkpoint is lost that listed them: the one before lists what they were made from, which is gone. Of
-        those behind the checkpoint a record takes its old place in the log again.
+        That is so when a checkpoint is lost that listed them: the one before lists what they were made from, which is gone. What is of
+        the place of a segment in use, or behind the checkpoint, takes its old place again.
         """
         unused = [file for file in unused if file.header is not None and file.header.kind == COMPACTED]
-        held = sorted(span for file in in_use for span in self._lsns(file)) if unused else []
-        starts = [first for first, _ in held]
-        adopted = []
-        for file in unused:
-            alone: list[ScannedRecord] = []
-            others = 0
-            with SegmentScan(self._files, file.path) as scan:
-                for piece in pieces(scan):
-                    if isinstance(piece, Hole):
-                        continue
-                    at = bisect_right(starts, piece.lsn) - 1
-                    if (at >= 0 and piece.lsn < held[at][1]) or piece.lsn in self._found_again:
-                        others += 1
-                    elif piece.lsn < self._start:
-                        alone.append(piece)
-                    else:
-                        others += 1
-                        self._found_again[piece.lsn] = piece
-                        self._found_version = max(self._found_version, scan.header.version)
-                header = scan.header
-            if alone:
-                held = sorted([*held, *((record.lsn, record.lsn + 1) for record in alone)])
-                starts = [first for first, _ in held]
-                if others:
-                    self._keep_copy(file.path)
-                    self._write_segment(
-                        file.path, chain([pack_segment_header(header)], (_pack(header, record) for record in alone))
-                    )
-                    self._files.sync_directory(self._directory)
-                adopted.append(file)
-                self.said.append(f"{file.path}: in use again, for {len(alone)} records that no other file holds")
-        return adopted
+        if not unused:
+            return []
+        held, places = spans_of(in_use, listed, self._start, self._files)
+        found = list(salvage(unused, held, places, self._start, self._again, self._files))
+        gap = gap_of(places)
+        if len(found) == 1 and len({gap(lsn) for lsn in (found[0].file.first_lsn, *_lsns(found[0]))}) == 1:
+            return [self._adopt(found[0])]
+        runs = runs_of(found, places)
+        for each in found:
+            self.said.append(f"{each.file.path}: {len(each.alone)} records that no other file holds are taken from it")
+        return [self._write_run(run, max(each.version for each in found)) for run in runs]
 
-    def _lsns(self, file: SegmentFile) -> Iterator[tuple[int, int]]:
-        """The lsns that a segment holds, as (first, stop)."""
-        contents = self._contents(file)
-        if contents is None:
-            return
-        first = file.first_lsn
-        for hole in contents.holes:
-            yield first, hole.lsn
-            first = hole.stop_lsn
-        yield first, contents.stop_lsn
+    def _adopt(self, found: Salvaged) -> SegmentFile:
+        """Have a segment in use as it is, or without what others hold."""
+        file, header = found.file, found.file.header
+        assert header is not None
+        if found.others:
+            self._keep_copy(file.path)
+            records = (_pack(header, record) for record in found.alone)
+            self._write_segment(file.path, chain([pack_segment_header(header)], records))
+            self._files.sync_directory(self._directory)
+        self.said.append(f"{file.path}: in use again, for {len(found.alone)} records that no other file holds")
+        return file
+
+    def _write_run(self, run: list[ScannedRecord], version: int) -> SegmentFile:
+        """A segment of records that were found, between those that there are."""
+        header = new_header(self._next_segment, run[0].lsn, COMPACTED, version)
+        self._next_segment += 1
+        path = self._directory / segment_name(stem_of(header.first_lsn, header.segment_id))
+        self._write_segment(path, chain([pack_segment_header(header)], (_pack(header, record) for record in run)))
+        self._files.sync_directory(self._directory)
+        return SegmentFile(path, header.first_lsn, header.segment_id, header, "")
 
     def _mend_segment(self, file: SegmentFile, known: Expected) -> Contents | None:
         """Write a segment again without its damage, if it has any. None where it had to be set aside."""
@@ -286,9 +274,12 @@ class _Repair:
         )
         is_log = file.header is not None and file.header.kind == LOG
         stop = known.stop_lsn
-        if is_log and stop is not None and contents.stop_lsn < stop <= contents.stop_lsn + MAX_FILLED:
-            contents.stop_lsn = stop
+        if stop is not None and contents.stop_lsn < stop <= contents.stop_lsn + MAX_FILLED:
+            behind = [record.lsn + 1 for record in self._again.between(contents.stop_lsn, stop)]
+            contents.stop_lsn = stop if is_log else max(behind, default=contents.stop_lsn)
         end = self._write_segment(file.path, self._whole(file.path, contents))
+        if back := self._again.between(file.first_lsn, contents.stop_lsn):
+            self.said.append(f"{file.path}: {len(back)} records of it that another file holds are in their place again")
         self._files.sync_directory(self._directory)
         self._drop(file.path.with_name(index_name(file.path.stem)))
         contents.end = end
@@ -298,22 +289,20 @@ class _Repair:
         """A segment's bytes without its damage, empty records in the place of lost ones."""
         misshapen = {offset for offset, _ in contents.misshapen}
         with SegmentScan(self._files, path) as scan:
-            header = self._for_found_again(scan.header)
+            header = self._again.header(scan.header, contents.stop_lsn)
             yield pack_segment_header(header)
             following = header.first_lsn
             for piece in pieces(scan):
                 if isinstance(piece, Hole) or piece.offset in misshapen:
                     continue
-                if header.kind == LOG:
-                    yield from self._instead(header, following, piece.lsn)
+                yield from self._instead(header, following, piece.lsn)
                 following = piece.lsn + 1
                 yield _pack(header, piece)
-            if header.kind == LOG:
-                yield from self._instead(header, following, contents.stop_lsn)
+            yield from self._instead(header, following, contents.stop_lsn)
 
     def _fill(self, first_lsn: int, stop_lsn: int) -> tuple[SegmentHeader, int, int]:
         """A segment of empty records in the place of one that is gone."""
-        header = self._for_found_again(new_header(self._next_segment, first_lsn))
+        header = self._again.header(new_header(self._next_segment, first_lsn), stop_lsn)
         self._next_segment += 1
         path = self._directory / segment_name(stem_of(first_lsn, header.segment_id))
         end = self._write_segment(
@@ -326,14 +315,13 @@ class _Repair:
             )
         return header, stop_lsn, end
 
-    def _for_found_again(self, header: SegmentHeader) -> SegmentHeader:
-        """The same, of the version that records from other files ask for which may be put into the segment."""
-        return header._replace(version=max(header.version, self._found_version)) if header.kind == LOG else header
-
     def _instead(self, header: SegmentHeader, first_lsn: int, stop_lsn: int) -> Iterator[bytes]:
-        """Records in the place of lost ones: the same from another file, or empty ones."""
+        """Records in the place of lost ones: the same from another file, or in the log empty ones."""
+        if header.kind != LOG:
+            yield from (_pack(header, again) for again in self._again.between(first_lsn, stop_lsn))
+            return
         for lsn in range(first_lsn, stop_lsn):
-            again = self._found_again.get(lsn)
+            again = self._again.records.get(lsn)
             yield _pack(header, again) if again else pack_record(header, lsn, self._epoch, CLOSED, 0, 0, b"")
 
     # The checkpoint.
@@ -376,13 +364,6 @@ class _Repair:
                 )
 
     # Files.
-
-    def _contents(self, file: SegmentFile) -> Contents | None:
-        try:
-            with SegmentScan(self._files, file.path) as scan:
-                return read_contents(scan)
-        except JournalDamagedError:
-            return None
 
     def _write_segment(self, path: Path, parts: Iterable[bytes]) -> int:
         """Have ``path`` hold these bytes, durable; returns how many they are. They are written as they come."""
@@ -440,6 +421,10 @@ class _Repair:
         if path.name in self._files.names(self._directory):
             self._files.unlink(path)
             self._files.sync_directory(self._directory)
+
+
+def _lsns(found: Salvaged) -> Iterator[int]:
+    return (record.lsn for record in found.alone)
 
 
 def _pack(header: SegmentHeader, record: ScannedRecord) -> bytes:

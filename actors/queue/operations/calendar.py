@@ -177,6 +177,10 @@ def feed(core: QueueCore, now: float) -> None:
     if calendar is None or streams is None or not calendar.messages:
         feeder.clear()
         return
+    if core.clocks.time_us(now) < feeder.opened_us - NEAR_SECONDS * US_PER_SECOND:
+        # The time of day was set back: what was about to move waits where it is, and not in memory until it has come again.
+        feeder.clear()
+        feeder.opened_us, feeder.at = 0, now
     try:
         if feeder.groups:
             _move_groups(core, feeder, now)
@@ -231,7 +235,7 @@ def _open(core: QueueCore, feeder: Feeder, calendar: Calendar, now: float) -> bo
     slot = min(open_slots, key=lambda each: (each.start_us, -each.width))
     # What comes to it from now on is for the next time.
     feeder.stream, feeder.position, feeder.stop = slot.stream, slot.gone.reach(0), slot.next
-    feeder.reading = True
+    feeder.reading, feeder.opened_us = True, wall_us
     feeder.begin_piece()
     return True
 
@@ -285,14 +289,16 @@ def _group(core: QueueCore, feeder: Feeder, calendar: Calendar, now: float) -> N
     """Go on with putting what was sorted into groups that move together; behind all of it the first of them is last."""
     slot, wall_us = calendar.streams[feeder.stream], core.clocks.time_us(now)
     width, feeder.at = slot.width, now
+    # Only where a repair has lost what left it the slot has what is due behind it.
+    stop_us = (slot.index + 1) * WIDTHS_US[0] if not width else 0
     quantum_us = QUANTUM_US if slot.messages < MANY_PIECES * PIECE_MESSAGES else WIDTHS_US[0] // QUANTA
     groups, filled = feeder.forming, feeder.filled
     end = feeder.grouped + GROUPED_RUNS
     for run in feeder.runs[feeder.grouped : end]:
         batch, due_us = run.batch, run.due_us
         where, ends = (-1, max(due_us, wall_us) // quantum_us), run.end_us
-        if width:
-            where, ends = slot_for(due_us, wall_us, width - 1), None if ends is None else 0
+        if width or due_us >= stop_us:
+            where, ends = slot_for(due_us, wall_us, width - 1 if width else WIDEST), None if ends is None else 0
         key = (where, run.level, ends, run.published, batch.ids is None, batch.keys is None, batch.headers is None)
         count = run.stop - run.start
         size = batch.nbytes * count // len(batch)

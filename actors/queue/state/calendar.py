@@ -48,8 +48,11 @@ class Slot:
 
     @property
     def start_us(self) -> int:
-        """Nothing in it is due before, but what came late."""
-        return self.index * WIDTHS_US[self.width]
+        """Nothing in it is due before.
+
+        Where a repair has lost what left it, it may have got the messages of another slot since.
+        """
+        return min(self.index * WIDTHS_US[self.width], self.first_due_us)
 
     def row(self) -> tuple[tuple[int, ...], FrozenRanges]:
         """What a checkpoint has of it."""
@@ -130,7 +133,8 @@ class Calendar:
         slot.next = first + count
         slot.messages += count
         slot.bytes += size
-        slot.first_due_us = min(slot.first_due_us, due_us)
+        if due_us < slot.first_due_us:
+            slot.first_due_us, self._first = due_us, None
         self.messages += count
         self.bytes += size
         return True

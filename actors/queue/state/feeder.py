@@ -49,6 +49,7 @@ class Feeder:
         stream: the stream of the slot of which a piece is read, or was last.
         position: how far it is read, of what is below ``stop``.
         reading: whether a piece is begun, and not sorted into groups.
+        opened_us: the time of day at which it was begun.
         runs: what was read of it and has not moved; ``messages`` and ``bytes`` are how much that is.
         sorted: whether that is a whole piece, by when it is due, of which ``grouped`` runs are in groups.
         forming: the groups of it, the first first; ``filled`` has the one of each kind that is being filled, with its messages and bytes.
@@ -65,6 +66,7 @@ class Feeder:
         "grouped",
         "groups",
         "messages",
+        "opened_us",
         "position",
         "reading",
         "runs",
@@ -78,7 +80,7 @@ class Feeder:
         self.came: set[int] = set()
         self.stream = 0
         self.reading = False
-        self.position = self.stop = 0
+        self.position = self.stop = self.opened_us = 0
         self.groups: list[Group] = []
         self.begin_piece()
 

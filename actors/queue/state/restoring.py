@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from actors.queue.state.entries import spans_of, stored_entry
@@ -10,6 +11,7 @@ from actors.queue.state.leveled_log import LeveledLog
 from actors.queue.state.leveled_ready import LeveledReady
 from actors.queue.state.ready import ReadyRanges, unheld
 from actors.queue.structures.deadlines import US_PER_SECOND
+from actors.queue.vocabulary.calendar import NEAR_SECONDS
 from actors.queue.vocabulary.settings import REJECTED_FAILURES
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def remembered(
         # Somebody had what is to be tried again, whether or not anybody counts that.
         *((each, 1) for each in _remaining_retries(log, clocks, now)),
         # What was sent with a delay may have been delivered before a time of day that came twice.
-        *((each, 0) for each in _remaining_delays(log, clocks, now)),
+        *((each, 0) for each in _remaining_delays(log, clocks, now, settings)),
     )
     for (start, stop, due), least in waiting:
         for part in ready.carve(start, stop):
@@ -80,7 +82,9 @@ def _remaining_retries(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[
     return remaining
 
 
-def _remaining_delays(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[int, int, float]]:
+def _remaining_delays(
+    log: QueueLog, clocks: Clocks, now: float, settings: QueueSettings
+) -> list[tuple[int, int, float]]:
     """The batches whose delay is not over, each with when it is; never longer than the delay was."""
     remaining: list[tuple[int, float]] = []
     for first, (_, due_us) in sorted(log.delayed.items()):
@@ -89,14 +93,19 @@ def _remaining_delays(log: QueueLog, clocks: Clocks, now: float) -> list[tuple[i
             log.delay_ended(first)
         else:
             remaining.append((first, due))
-    # Only where the time of day went back can more be left of a delay than there was, and then the newest batch shows it. In all
-    # other cases each batch need not be read for when it was stored.
-    if remaining and clocks.due(remaining[-1][0], stored_us(log.table, remaining[-1][0])) > now:
-        remaining = [
-            (first, min(due, now + (log.delayed[first][1] - stored_us(log.table, first)) / US_PER_SECOND))
-            for first, due in remaining
-        ]
+    # Only where the time of day went back can more be left of a delay than there was, and then the newest batch shows it, or where there
+    # is a calendar more is left than waits in the queue. In all other cases each batch need not be read for when it was stored.
+    went_back = bool(remaining) and clocks.due(remaining[-1][0], stored_us(log.table, remaining[-1][0])) > now
+    most = now + NEAR_SECONDS if log.table.calendar is not None and not settings.exclusive else inf
+    remaining = [
+        (first, _left_of(log, first, due, now) if went_back or due > most else due) for first, due in remaining
+    ]
     return [(first, log.delayed[first][0], due) for first, due in remaining]
+
+
+def _left_of(log: QueueLog, first: int, due: float, now: float) -> float:
+    """When a delay is over, by when its batch was stored."""
+    return min(due, now + (log.delayed[first][1] - stored_us(log.table, first)) / US_PER_SECOND)
 
 
 def stored_us(table: EntryTable, first: int) -> int:

@@ -1,0 +1,74 @@
+"""Ids, calendars, levels, groups, limits that drop, retries and dead letters through deaths and losses of power at any call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from actors.queue.state.calendar import Calendar
+from actors.queue.state.log import QueueLog
+from actors.queue.vocabulary.events import MessagesAdded, MessagesScheduled
+from tests.fault.features_program import QUEUES, verify_features_survive
+from tests.fault.history import HistoryError
+
+SEEDS = 5
+ALONE = 20
+"""Steps of the runs in which a queue of each kind is the only one."""
+
+
+def test_what_was_told_of_any_feature_survives_deaths_and_losses_of_power_at_any_call() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        seen += verify_features_survive(seed)
+    wanted = {"purged", "moved", "failed", "deleted with a calendar", "looked at"}
+    assert wanted <= seen.keys()
+    assert {"write", "sync", "sync_directory", "rename", "unlink", "create"} <= seen.keys()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", sorted(QUEUES))
+def test_each_feature_alone_survives_a_death_at_every_call(name: str) -> None:
+    for seed in range(4):
+        verify_features_survive(seed, [name, "plain"], share=1.0)
+
+
+def broken_within(seeds: range, names: list[str]) -> bool:
+    """Whether a run finds something."""
+    for seed in seeds:
+        try:
+            verify_features_survive(seed, names)
+        except HistoryError:
+            return True
+    return False
+
+
+def test_a_calendar_that_forgets_what_has_left_it_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a start: it counts and moves what has come into the queue already."""
+    apply = QueueLog.apply
+
+    def forgetful(log: QueueLog, event: Any, number: int = 0) -> None:
+        if type(event) is MessagesScheduled and number and event.scheduled.left and event.first % 3 == 0:
+            event = replace(event, scheduled=event.scheduled._replace(left=()))
+        apply(log, event, number)
+
+    monkeypatch.setattr(QueueLog, "apply", forgetful)
+    assert broken_within(range(10), ["plain", "levels"])
+
+
+def test_a_checkpoint_without_a_calendar_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Calendar, "rows", lambda _: [])
+    assert broken_within(range(10), ["plain", "levels"])
+
+
+def test_ids_that_a_start_forgets_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    apply = QueueLog.apply
+
+    def forgetful(log: QueueLog, event: Any, number: int = 0) -> None:
+        apply(log, replace(event, ids_until_us=0) if type(event) is MessagesAdded else event, number)
+
+    monkeypatch.setattr(QueueLog, "apply", forgetful)
+    assert broken_within(range(10), ["ids", "plain"])
