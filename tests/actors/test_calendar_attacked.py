@@ -172,7 +172,7 @@ def test_a_limit_that_is_lower_than_what_waits_lets_all_of_it_come_and_takes_not
 @in_loop
 def test_very_much_that_is_due_in_one_second_comes_and_the_memory_holds_some_of_it() -> None:
     """As ten million would: more pieces of a slot than are taken at a time, and more groups than may wait."""
-    small = {"PIECE_MESSAGES": 64, "GROUP_MESSAGES": 8, "MAX_DELAYED": 20, "MANY_PIECES": 4}
+    small = {"PIECE_MESSAGES": 64, "GROUP_MESSAGES": 8, "MOVED_BATCHES": 20, "MANY_PIECES": 4}
     with mock.patch.multiple(calendar, **small):
         life = CalendarLife()
         for number in range(250):
