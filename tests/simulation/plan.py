@@ -19,6 +19,7 @@ from tests.simulation.programs import (
     TakerPlan,
     WriterPlan,
 )
+from tests.simulation.task_plan import TASK_FEATURES, draw_tasks
 
 __all__ = [
     "FEATURES",
@@ -39,7 +40,9 @@ __all__ = [
 
 QUEUE_FEATURES: Final = frozenset({"reject", "exclusive", "delay", "ttl", "dead letters"})
 """What queues may be declared to do beyond limits and timeouts."""
-FEATURES: Final = QUEUE_FEATURES | {"transactions", "map", "moves", "takes", "exchanges", "single", "priorities"}
+FEATURES: Final = (
+    QUEUE_FEATURES | TASK_FEATURES | {"transactions", "map", "moves", "takes", "exchanges", "single", "priorities"}
+)
 """With what programs, and gateways in the broker, may do beyond sending and receiving."""
 FEATURE_CHANCE: Final = 0.15
 """Each feature's, in each queue: most runs have one or two, and some queues have none."""
@@ -89,6 +92,9 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
     who = Random(f"who receives {seed}")
     queues = [_single(who, queue, features) if queue.name in names else queue for queue in queues]
     consumers = [_ranked(who, consumer, features) for consumer in consumers]
+    tasks = draw_tasks(seed, durable, features, queues, producers, consumers, takers)
+    queues, producers, consumers = tasks.queues, tasks.producers, tasks.consumers
+    timed = timed or tasks.timed
     exchanges = None
     if "exchanges" in features and Random(f"any exchanges {seed}").random() < EXCHANGES_CHANCE:
         exchanges = draw_exchanges(seed)
@@ -113,6 +119,7 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
         deletes=takes.choice((None, 0.3, 3.0)) if takers else None,
         remembers=Random(f"map {seed}").choice((None, 0.05, 0.5)) if "map" in features else None,
         exchanges=exchanges,
+        leaps=tasks.leaps,
     )
 
 
