@@ -18,7 +18,7 @@ from tests.simulation.wall import Wall
 
 UNTRIED: Final = "CANCEL, and what it held was not tried"
 """Why a connection ends whose client has touched nothing of what it still has."""
-UNCOUNTED: Final = frozenset({UNTRIED, "ERROR shutting-down"})
+UNCOUNTED: Final = frozenset({UNTRIED, "ERROR shutting-down", "the taker ends"})
 UNKNOWN: Final = 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""Sets the time of day forward, now and then: to where something is due, nearly, so that what waits for a year comes in a run of a minute."""
+"""Sets the time of day forward, now and then: to about when something is due, so that what waits for a year comes in a minute."""
 
 from __future__ import annotations
 
@@ -47,8 +47,10 @@ class Leaps:
 
     async def until(self, done: Callable[[], bool]) -> None:
         """Leap, with a broker that ends now and then, until that is so: what waits may leave no room for others."""
+        steps = 0
         while not done():
-            await self._step(done)
+            steps += 1
+            await self._step(done, last=steps > MOST_STEPS and steps % 2 == 0)
 
     async def to_the_end(self) -> None:
         """Leap until all that waits is due."""
@@ -57,11 +59,11 @@ class Leaps:
             steps += 1
             if steps > MOST_STEPS:
                 self._forward(max(self._due) - self._wall_clock())
-            await self._step(lambda: False)
+            await self._step(lambda: False, last=False)
 
     # Inside
 
-    async def _step(self, done: Callable[[], bool]) -> None:
+    async def _step(self, done: Callable[[], bool], *, last: bool) -> None:
         for _ in range(self._random.randint(1, int(BEHIND))):
             await elapse(1.0)
             if done():
@@ -69,7 +71,7 @@ class Leaps:
         if self._random.random() < 0.25:
             await self._restart()
         else:
-            self._leap()
+            self._leap(last=last)
 
     async def _restart(self) -> None:
         """End the broker, and leap while it is down or not."""
@@ -102,11 +104,13 @@ class Leaps:
         self._due = sorted(due for due in self._due if due > now)
         return self._due
 
-    def _leap(self) -> None:
+    def _leap(self, *, last: bool = False) -> None:
         waiting = self._waiting()
         if not waiting:
             return
         due = waiting[0] if self._random.random() < 0.5 else self._random.choice(waiting)
+        if last:
+            due = waiting[-1]
         self._forward(due - self._wall_clock() - self._random.choice((-0.5, 0.0, self._random.uniform(0, BEFORE))))
 
     def _forward(self, seconds: float) -> None:

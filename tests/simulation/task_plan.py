@@ -143,6 +143,11 @@ def _retries(tasks: Tasks, name: str, random: Random) -> Tasks:
     tasks = _altered(tasks, name, settings, drops=True)
     if not drops_failed:
         tasks = _with_dead(tasks, name)
+    # Now somebody else receives from it.
+    queues = [
+        replace(each, rules=replace(each.rules, taken_only=False)) if each.name == name else each
+        for each in tasks.queues
+    ]
     fails = ConsumerPlan(
         f"{name}-consumer-who-fails",
         name,
@@ -153,15 +158,16 @@ def _retries(tasks: Tasks, name: str, random: Random) -> Tasks:
         extended=0.0,
         stays=random.choice((1.0, 8.0)),
     )
-    return replace(tasks, consumers=[*tasks.consumers, fails], timed=True)
+    return replace(tasks, queues=queues, consumers=[*tasks.consumers, fails], timed=True)
 
 
 def _calendar(tasks: Tasks, name: str, random: Random, durable: bool) -> Tasks:
     # In an exclusive queue, as in memory, all of it is in memory, and goes by the clock that nobody sets.
     far = durable and not _settings_of(tasks, name).exclusive
     times = random.choice(((0.0, 0.0, *NEAR), NEAR, (0.0, *NEAR, *FAR), FAR) if far else ((0.0, *NEAR),))
+    room = _settings_of(tasks, name).max_messages or MAX_LATER
     producers = [
-        replace(each, later=times, timed=random.random() < 0.5, total=min(each.total, MAX_LATER))
+        replace(each, later=times, timed=random.random() < 0.5, total=min(each.total, MAX_LATER, 2 * room))
         if each.queue == name
         else each
         for each in tasks.producers

@@ -32,7 +32,7 @@ class TaskProducer(Producer):
             priority = self.random.choice(self.plan.priorities) if self.plan.priorities else None
             self._next = number + 1
             # One that waits gets its number later; of the others those of one level stay in their order.
-            whose = f"{self.name} {number}" if later else f"{self.name} {min(priority or 0, self._levels)}"
+            whose = f"{self.name} waits {number}" if later else f"{self.name} {min(priority or 0, self._levels)}"
             self._history.add(Offered(self._loop.time(), self.plan.queue, whose, number, (name_of(payload),)))
             await offered(running, self._timed(payload, later, priority))
 
