@@ -1,4 +1,4 @@
-"""Levels, limits that drop, failures that count and the calendar are drawn often enough; and a broker that breaks one of them is found out."""
+"""Levels, limits that drop, failures that count and the calendar are drawn often enough, and a broker that breaks one is found out."""
 
 from __future__ import annotations
 
