@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from tests.simulation.history import Crashed, Delivered, Event, Released, Returned, Started, Taken
 from tests.simulation.judged import PASSED, TOLERANCE, Finding, QueueState, Stored, Timing
+from tests.simulation.wall import START, Wall
 
 Place: TypeAlias = tuple[int, int]
 """(minus level, number): the lower it is, the earlier it is to go."""
@@ -58,6 +59,7 @@ class OrderRules:
         findings: where to put what is found.
         level: the level of a message in a queue, by their names.
         waits: whether a message of a queue was sent to wait, or is there by other ways than a sender's.
+        wall: the time of day.
     """
 
     def __init__(
@@ -67,7 +69,9 @@ class OrderRules:
         findings: list[Finding],
         level: Callable[[str, str], int],
         waits: Callable[[str, str], bool],
+        wall: Wall,
     ) -> None:
+        self._wall = wall
         self._queues = queues
         self._timing = timing
         self._findings = findings
@@ -162,6 +166,9 @@ class OrderRules:
         is_first = stored is None or (event.delivery_count == 1 and stored.holder is None)
         if not is_first or (stored is not None and stored.went_back is not None):
             return None
+        if isinstance(event, Delivered) and queue.rules.tasks is not None and queue.rules.tasks.dead_of is not None:
+            # A dead letter says itself since when it is there.
+            return max(self._wall.first(event.stored_us / 1e6 - START), self._started)
         if self._waits(event.queue, message):
             return None
         confirmed = queue.confirmed.get(message)

@@ -38,7 +38,7 @@ class TaskChecks:
         self._timing = timing
         self._findings = findings
         self._failures = FailureRules(queues, timing, findings, self.wall)
-        self._order = OrderRules(queues, timing, findings, self._level_there, self._waits)
+        self._order = OrderRules(queues, timing, findings, self._level_there, self._waits, self.wall)
         # Of each queue when its messages came, and when those were dropped of which that is known.
         self._came: dict[str, dict[str, float]] = {}
         self._full: dict[str, dict[str, float]] = {}

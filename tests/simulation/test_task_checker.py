@@ -175,6 +175,17 @@ def test_a_delay_is_over_when_the_time_of_day_says_so(arrived: dict[str, float])
     assert kinds([*start, Leapt(1, DAY / 2), Leapt(2, DAY / 2), *end], TaskRules()) == []
 
 
+def test_dead_letters_go_by_the_level_that_they_had() -> None:
+    letters = [buried(6, 0, "low", "maxlen", 1.0), buried(7, 1, "high", "maxlen", 2.0), done(8, 0, 2, "dead", by=2)]
+    rules = {
+        "q": QueueRules(visibility=10.0, drops=True, tasks=replace(DROPS, room=None, max_priority=9)),
+        "dead": QueueRules(visibility=10.0, fed_by=("q",), tasks=TaskRules(dead_of="q", max_priority=9)),
+    }
+    assert [found.kind for found in check([*TWO_LEVELS, *letters], rules, TIMING)].count(PASSED) == 1
+    alike = rules | {"dead": replace(rules["dead"], tasks=TaskRules(dead_of="q"))}
+    assert [found.kind for found in check([*TWO_LEVELS, *letters], alike, TIMING)].count(PASSED) == 0
+
+
 def test_the_time_of_day_is_found_again_by_what_it_shows() -> None:
     wall = Wall()
     wall.leapt(10.0, 100.0)
