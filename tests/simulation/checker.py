@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from tests.simulation.history import (
     Acknowledged,
     Arrived,
-    CommitAnswered,
-    CommitAsked,
     Confirmed,
     Crashed,
     Deleted,
@@ -28,7 +25,6 @@ from tests.simulation.history import (
     Refused,
     Released,
     Returned,
-    Staged,
     Taken,
 )
 from tests.simulation.judged import (
@@ -54,6 +50,8 @@ from tests.simulation.judged import (
     Timing,
 )
 from tests.simulation.take_checker import TakeRules
+from tests.simulation.task_checker import TaskChecks
+from tests.simulation.transaction_checker import TransactionRules
 
 __all__ = [
     "BEYOND",
@@ -78,14 +76,6 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True)
-class _Transaction:
-    """A writer's version: the sets of messages that commits were asked for with, and when one was answered."""
-
-    asked: list[dict[tuple[str, str], None]] = field(default_factory=list)
-    answered: float | None = None
-
-
 class Checker:
     """Follows one history.
 
@@ -97,19 +87,21 @@ class Checker:
         self.findings: list[Finding] = []
         self._queues = {name: QueueState(rule) for name, rule in rules.items()}
         self._timing = timing
-        self._transactions: dict[tuple[str, int], _Transaction] = {}
-        self._staged: dict[tuple[str, str], _Transaction] = {}
+        self._transactions = TransactionRules(self._queues, self.findings, self._came)
         self._gone: dict[int, None] = {}
+        self._tasks = TaskChecks(self._queues, timing, self.findings)
         self._takes = TakeRules(self._queues, timing, self.findings)
         self._latest: dict[int, tuple[float, list[Stored]]] = {}
 
     def check(self, events: Sequence[Event]) -> list[Finding]:
         """Judge a whole history."""
         for event in events:
+            self._tasks.before(event)
             self._follow(event)
-        self._check_transactions(events[-1].time if events else 0.0)
+        self._transactions.check(events[-1].time if events else 0.0)
         for name, queue in self._queues.items():
             self._check_nothing_lost(name, queue, events[-1].time if events else 0.0)
+        self._tasks.check(events[-1].time if events else 0.0)
         return self.findings
 
     def _follow(self, event: Event) -> None:
@@ -118,19 +110,6 @@ class Checker:
                 queue = self._queues[event.queue]
                 for index, message in enumerate(event.messages):
                     queue.offered[message] = (event.producer, event.number + index)
-            case Staged():
-                queue = self._queues[event.queue]
-                transaction = self._transactions.setdefault((event.writer, event.version), _Transaction())
-                for index, message in enumerate(event.messages):
-                    queue.offered[message] = (event.stage, event.number + index)
-                    self._staged[event.queue, message] = transaction
-            case CommitAsked():
-                transaction = self._transactions.setdefault((event.writer, event.version), _Transaction())
-                transaction.asked.append(dict.fromkeys(event.messages))
-            case CommitAnswered():
-                transaction = self._transactions.setdefault((event.writer, event.version), _Transaction())
-                if transaction.answered is None:
-                    transaction.answered = event.time
             case Arrived():
                 for message in event.messages:
                     self._queues[event.queue].arrivals.setdefault(message, []).append(event)
@@ -171,6 +150,7 @@ class Checker:
                     STUCK, event.time, f"{event.stored} messages of {event.queue} were never delivered to the end"
                 )
             case _:
+                self._transactions.follow(event)
                 self._takes.follow(event)
 
     # Deliveries
@@ -221,17 +201,19 @@ class Checker:
             self._find(PHANTOM, event.time, f"{event.queue}/{sequence} is {message}, which nobody sent")
             return False
         for name in (event.queue, *queue.rules.fed_by):
-            transaction = self._staged.get((name, message))
-            if transaction is not None and not any((name, message) in asked for asked in transaction.asked):
+            if self._transactions.is_uncommitted(name, message):
                 self._find(UNCOMMITTED, event.time, f"{event.queue}/{sequence} {message} was staged and not committed")
                 return False
-        if any(message in origin.refused for origin in origins):
+        refused = [name for name in (event.queue, *queue.rules.fed_by) if message in self._queues[name].refused]
+        if any(not self._tasks.was_refused(event.queue, name) for name in refused):
             self._find(PHANTOM, event.time, f"{event.queue}/{sequence} is {message}, which was refused")
             return False
         stored = queue.stored.get(sequence)
         if stored is not None and stored.message != message:
             self._find(PHANTOM, event.time, f"{event.queue}/{sequence} was {stored.message} and is {message} now")
             return False
+        if self._tasks.came_again(event.queue, message):
+            return True
         for name in (event.queue, *queue.rules.fed_by):
             if (elsewhere := self._fed_from(name, message)) not in (None, event.queue):
                 self._find(DUPLICATED, event.time, f"{event.queue}/{sequence} {message} is in {elsewhere} already")
@@ -256,15 +238,18 @@ class Checker:
     def _check_first_delivery(self, queue: QueueState, event: Delivered | Taken, sequence: int, stored: Stored) -> None:
         rules, message = queue.rules, stored.message
         arrivals = queue.arrivals.get(message, [])
-        delays = [rules.delay if arrived.delay is None else arrived.delay for arrived in arrivals]
-        if not rules.delay and not any(delays) and (event.queue, message) not in self._staged:
+        delays = [arrived.at or arrived.delay for arrived in arrivals]
+        if not rules.delay and not any(delays) and not self._transactions.is_staged(event.queue, message):
             # With delays a message that comes later may be ready sooner, and a transaction has its place from before its commit.
+            level = self._tasks.level(event.queue, message)
             for whose in (event.connection, "anyone") if rules.in_order else (event.connection,):
                 since = self._takes.overtaken_since(stored)
-                if (other := queue.overtaker(whose, sequence, event.time, since)) is not None:
+                if (
+                    other := queue.overtaker(whose if level is None else (whose, level), sequence, event.time, since)
+                ) is not None:
                     self._find(REORDERED, event.time, f"{event.queue}/{sequence} {message} after {other}, to {whose}")
-        ready = [arrived.time + delay for arrived, delay in zip(arrivals, delays, strict=True)]
-        if ready and event.time < min(ready) - TOLERANCE:
+        ready = self._tasks.ready_at(event.queue, message)
+        if ready and self._tasks.wall.at(event.time) < min(ready) - TOLERANCE:
             self._find(EARLY, event.time, f"{event.queue}/{sequence} {message}, delayed until {min(ready):.6f}")
         expiries = [
             arrived.time + min(ttl for ttl in (rules.ttl, arrived.ttl) if ttl is not None)
@@ -390,22 +375,6 @@ class Checker:
 
     # The end
 
-    def _check_transactions(self, end: float) -> None:
-        """Each transaction is there whole or not at all: if any of it came, or it was answered, all of it is as good as confirmed."""
-        for (writer, version), transaction in self._transactions.items():
-            came = {key for key, whose in self._staged.items() if whose is transaction and self._came(*key)}
-            if not came and transaction.answered is None:
-                continue
-            whole = [asked for asked in transaction.asked if came <= asked.keys()]
-            if not whole:
-                text = f"version {version} of {writer} came as parts of commits that were asked for one after the other"
-                self._find(UNCOMMITTED, end, text)
-                continue
-            when = end if transaction.answered is None else transaction.answered
-            # What was asked for last is what it is, where several have all that came: it was not refused.
-            for queue, message in whole[-1]:
-                self._queues[queue].confirmed[message] = when
-
     def _came(self, queue: str, message: str) -> bool:
         """Whether a message was delivered, from its queue or from one that it feeds."""
         return message in self._queues[queue].sequence_of or self._fed_from(queue, message) is not None
@@ -417,11 +386,13 @@ class Checker:
                 continue
             if queue.doomed:
                 continue
+            if sequence is None and self._tasks.is_missing(name):
+                continue
             if sequence is None:
                 self._find(LOST, end, f"{message} of {name} was confirmed at {when:.6f} and never delivered")
                 continue
             stored = queue.stored[sequence]
-            if stored.acknowledged_at is None and not stored.maybe_acknowledged:
+            if stored.acknowledged_at is None and not stored.maybe_acknowledged and not self._tasks.is_missing(name):
                 self._find(LOST, end, f"{name}/{sequence} {message} was confirmed, delivered, and never acknowledged")
 
     def _is_gone_elsewhere(self, name: str, queue: QueueState, message: str) -> bool:

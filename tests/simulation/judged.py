@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.simulation.history import Arrived
+from tests.simulation.task_rules import TaskRules
 
 TOLERANCE = 0.002
 """Seconds: times on the wire are whole milliseconds."""
@@ -22,6 +23,9 @@ BEYOND = "beyond-what-was-asked"
 COUNTED = "counted-wrongly"
 OLD_RECEIPT = "settled-by-an-old-receipt"
 GOOD_RECEIPT = "a-good-receipt-refused"
+PASSED = "passed-what-goes-first"
+DROPPED = "dropped-wrongly"
+BURIED = "a-dead-letter-that-cannot-be"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class QueueRules:
         moves: whether a program moves messages out of it. An acknowledgement that comes too late may find its message under way, where it
             does not count; the message is back if the other queue is full.
         fed_by: the queues whose messages may come here, as dead letters or because a program moves them; none goes back.
+        tasks: what it was declared to do with levels, limits that drop, and failures; None where nobody looks at that.
         taken_only: whether nobody but takers gets anything from it before the end, so that each of its deliveries is in the history.
     """
 
@@ -69,6 +74,7 @@ class QueueRules:
     longest: float | None = None
     taken_only: bool = False
     single: bool = False
+    tasks: TaskRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
