@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from tests.simulation.history import (
     Acknowledged,
     Arrived,
-    CommitAnswered,
-    CommitAsked,
     Confirmed,
     Crashed,
     Deleted,
@@ -28,7 +25,6 @@ from tests.simulation.history import (
     Refused,
     Released,
     Returned,
-    Staged,
     Taken,
 )
 from tests.simulation.judged import (
@@ -54,6 +50,7 @@ from tests.simulation.judged import (
     Timing,
 )
 from tests.simulation.take_checker import TakeRules
+from tests.simulation.transaction_checker import TransactionRules
 
 __all__ = [
     "BEYOND",
@@ -78,14 +75,6 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True)
-class _Transaction:
-    """A writer's version: the sets of messages that commits were asked for with, and when one was answered."""
-
-    asked: list[dict[tuple[str, str], None]] = field(default_factory=list)
-    answered: float | None = None
-
-
 class Checker:
     """Follows one history.
 
@@ -97,8 +86,7 @@ class Checker:
         self.findings: list[Finding] = []
         self._queues = {name: QueueState(rule) for name, rule in rules.items()}
         self._timing = timing
-        self._transactions: dict[tuple[str, int], _Transaction] = {}
-        self._staged: dict[tuple[str, str], _Transaction] = {}
+        self._transactions = TransactionRules(self._queues, self.findings, self._came)
         self._gone: dict[int, None] = {}
         self._takes = TakeRules(self._queues, timing, self.findings)
         self._latest: dict[int, tuple[float, list[Stored]]] = {}
@@ -107,7 +95,7 @@ class Checker:
         """Judge a whole history."""
         for event in events:
             self._follow(event)
-        self._check_transactions(events[-1].time if events else 0.0)
+        self._transactions.check(events[-1].time if events else 0.0)
         for name, queue in self._queues.items():
             self._check_nothing_lost(name, queue, events[-1].time if events else 0.0)
         return self.findings
@@ -118,19 +106,6 @@ class Checker:
                 queue = self._queues[event.queue]
                 for index, message in enumerate(event.messages):
                     queue.offered[message] = (event.producer, event.number + index)
-            case Staged():
-                queue = self._queues[event.queue]
-                transaction = self._transactions.setdefault((event.writer, event.version), _Transaction())
-                for index, message in enumerate(event.messages):
-                    queue.offered[message] = (event.stage, event.number + index)
-                    self._staged[event.queue, message] = transaction
-            case CommitAsked():
-                transaction = self._transactions.setdefault((event.writer, event.version), _Transaction())
-                transaction.asked.append(dict.fromkeys(event.messages))
-            case CommitAnswered():
-                transaction = self._transactions.setdefault((event.writer, event.version), _Transaction())
-                if transaction.answered is None:
-                    transaction.answered = event.time
             case Arrived():
                 for message in event.messages:
                     self._queues[event.queue].arrivals.setdefault(message, []).append(event)
@@ -171,6 +146,7 @@ class Checker:
                     STUCK, event.time, f"{event.stored} messages of {event.queue} were never delivered to the end"
                 )
             case _:
+                self._transactions.follow(event)
                 self._takes.follow(event)
 
     # Deliveries
@@ -221,8 +197,7 @@ class Checker:
             self._find(PHANTOM, event.time, f"{event.queue}/{sequence} is {message}, which nobody sent")
             return False
         for name in (event.queue, *queue.rules.fed_by):
-            transaction = self._staged.get((name, message))
-            if transaction is not None and not any((name, message) in asked for asked in transaction.asked):
+            if self._transactions.is_uncommitted(name, message):
                 self._find(UNCOMMITTED, event.time, f"{event.queue}/{sequence} {message} was staged and not committed")
                 return False
         if any(message in origin.refused for origin in origins):
@@ -257,7 +232,7 @@ class Checker:
         rules, message = queue.rules, stored.message
         arrivals = queue.arrivals.get(message, [])
         delays = [rules.delay if arrived.delay is None else arrived.delay for arrived in arrivals]
-        if not rules.delay and not any(delays) and (event.queue, message) not in self._staged:
+        if not rules.delay and not any(delays) and not self._transactions.is_staged(event.queue, message):
             # With delays a message that comes later may be ready sooner, and a transaction has its place from before its commit.
             for whose in (event.connection, "anyone") if rules.in_order else (event.connection,):
                 since = self._takes.overtaken_since(stored)
@@ -389,22 +364,6 @@ class Checker:
             stored.lease_until = min(stored.lease_until, late[2])
 
     # The end
-
-    def _check_transactions(self, end: float) -> None:
-        """Each transaction is there whole or not at all: if any of it came, or it was answered, all of it is as good as confirmed."""
-        for (writer, version), transaction in self._transactions.items():
-            came = {key for key, whose in self._staged.items() if whose is transaction and self._came(*key)}
-            if not came and transaction.answered is None:
-                continue
-            whole = [asked for asked in transaction.asked if came <= asked.keys()]
-            if not whole:
-                text = f"version {version} of {writer} came as parts of commits that were asked for one after the other"
-                self._find(UNCOMMITTED, end, text)
-                continue
-            when = end if transaction.answered is None else transaction.answered
-            # What was asked for last is what it is, where several have all that came: it was not refused.
-            for queue, message in whole[-1]:
-                self._queues[queue].confirmed[message] = when
 
     def _came(self, queue: str, message: str) -> bool:
         """Whether a message was delivered, from its queue or from one that it feeds."""

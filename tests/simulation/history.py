@@ -10,7 +10,75 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+from tests.simulation.exchange_history import (
+    CameBack,
+    CommandAnswered,
+    CommandHeard,
+    Defined,
+    Found,
+    PublishConfirmed,
+    Published,
+)
+from tests.simulation.take_history import (
+    Counted,
+    Deleted,
+    Made,
+    ReceiptTold,
+    Seen,
+    Settled,
+    Settling,
+    TakeAnswered,
+    Taken,
+    Unseen,
+)
+
+__all__ = [
+    "SEPARATOR",
+    "Acknowledged",
+    "Arrived",
+    "CameBack",
+    "CommandAnswered",
+    "CommandHeard",
+    "CommitAnswered",
+    "CommitAsked",
+    "Confirmed",
+    "Counted",
+    "Crashed",
+    "Defined",
+    "Deleted",
+    "Delivered",
+    "Drained",
+    "Event",
+    "Extended",
+    "Found",
+    "Handled",
+    "History",
+    "Made",
+    "Moved",
+    "Noted",
+    "Offered",
+    "PublishConfirmed",
+    "Published",
+    "Put",
+    "PutConfirmed",
+    "Ranges",
+    "ReceiptTold",
+    "Refused",
+    "Released",
+    "Remembered",
+    "Returned",
+    "Seen",
+    "Settled",
+    "Settling",
+    "Staged",
+    "Started",
+    "TakeAnswered",
+    "Taken",
+    "Unseen",
+    "name_of",
+]
 
 SEPARATOR = b"|"
 """Ends the readable part of a payload."""
@@ -218,202 +286,6 @@ class Drained:
     time: float
     queue: str
     stored: int
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A queue that the plan does not name is there, under a name of this run's: the next one of its name in the broker has another."""
-
-    time: float
-    queue: str
-
-
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    """A queue is deleted: nothing is promised of it any more, but that nothing comes of it."""
-
-    time: float
-    queue: str
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """The queue gave messages to a taker, ``connection``, for a request; ``visibility`` in seconds where the request said so."""
-
-    time: float
-    connection: int
-    queue: str
-    first: int
-    messages: tuple[str, ...]
-    delivery_count: int
-    possibly_replayed: bool
-    visibility: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class TakeAnswered:
-    """The queue answered a request to take with ``count`` messages of ``size`` bytes; the others are what was asked, and when."""
-
-    time: float
-    connection: int
-    queue: str
-    count: int
-    size: int
-    messages: int
-    bytes: int
-    asked_at: float
-    wait: float
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What was taken reached who asked for it: ``messages``, ``again`` of them not for the first time."""
-
-    time: float
-    connection: int
-    queue: str
-    messages: int
-    again: int
-
-
-@dataclass(frozen=True, slots=True)
-class Unseen:
-    """What was taken reached nobody, and goes back: the number of each message, and of its delivery."""
-
-    time: float
-    connection: int
-    queue: str
-    taken: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Settling:
-    """A taker's queue is told what became of deliveries; ``seconds`` of a delay, or an extension."""
-
-    time: float
-    connection: int
-    queue: str
-    request: int
-    how: str
-    taken: tuple[tuple[int, int], ...]
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The queue has said of which of these it was too late."""
-
-    time: float
-    connection: int
-    queue: str
-    request: int
-    lost: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiptTold:
-    """A program was told what became of a receipt in the queue where it gave it.
-
-    Attributes:
-        life: of the broker that made it.
-        made_in: the queue that it was made for.
-        code: why it was refused; None where it was settled.
-    """
-
-    time: float
-    queue: str
-    number: int
-    delivery: int
-    life: int
-    made_in: str
-    how: str
-    code: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """What a queue says of itself while nothing happens to it."""
-
-    time: float
-    queue: str
-    total_in: int
-    total_out: int
-    total_redelivered: int
-    total_gone: int
-    stored: int
-    in_parts: int
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A program gave messages to its sender, for an exchange; ``number`` is the publisher's of the first."""
-
-    time: float
-    producer: str
-    exchange: str
-    number: int
-    messages: tuple[str, ...]
-    keys: tuple[str, ...]
-    headers: tuple[tuple[tuple[str, str], ...], ...]
-    mandatory: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PublishConfirmed:
-    """A program was told that what it published is stored wherever it went."""
-
-    time: float
-    producer: str
-    messages: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CameBack:
-    """A program was told that no queue takes a message."""
-
-    time: float
-    producer: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class CommandHeard:
-    """The broker was given a command about exchanges, bindings or queues; its arguments are sorted."""
-
-    time: float
-    connection: int
-    request: int
-    name: str
-    arguments: tuple[tuple[str, Any], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CommandAnswered:
-    """The broker wrote the answer to a command: ``code`` is None where it was carried out."""
-
-    time: float
-    connection: int
-    request: int
-    code: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Defined:
-    """What a start found of exchanges, bindings and queues, before anybody was connected."""
-
-    time: float
-    exchanges: tuple[str, ...]
-    bindings: tuple[tuple[Any, ...], ...]
-    queues: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The messages that a start found in a queue, in order."""
-
-    time: float
-    queue: str
-    messages: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
