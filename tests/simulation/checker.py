@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 
+from tests.simulation.group_checker import GroupRules
 from tests.simulation.history import (
     Acknowledged,
     Arrived,
@@ -27,6 +28,7 @@ from tests.simulation.history import (
     Returned,
     Taken,
 )
+from tests.simulation.id_checker import IdRules
 from tests.simulation.judged import (
     BEYOND,
     COUNTED,
@@ -34,6 +36,7 @@ from tests.simulation.judged import (
     EARLY,
     EXPIRED,
     GOOD_RECEIPT,
+    GROUP_SHARED,
     LOST,
     OLD_RECEIPT,
     PHANTOM,
@@ -59,6 +62,7 @@ __all__ = [
     "EARLY",
     "EXPIRED",
     "GOOD_RECEIPT",
+    "GROUP_SHARED",
     "LOST",
     "OLD_RECEIPT",
     "PHANTOM",
@@ -89,13 +93,18 @@ class Checker:
         self._transactions = TransactionRules(self._queues, self.findings, self._came)
         self._gone: dict[int, None] = {}
         self._takes = TakeRules(self._queues, timing, self.findings)
+        self._groups = GroupRules(self._queues, timing, self.findings)
+        self._ids = IdRules(self._queues, self.findings)
         self._latest: dict[int, tuple[float, list[Stored]]] = {}
 
     def check(self, events: Sequence[Event]) -> list[Finding]:
         """Judge a whole history."""
         for event in events:
+            self._groups.follow(event)
+            self._ids.follow(event)
             self._follow(event)
         self._transactions.check(events[-1].time if events else 0.0)
+        self._ids.check(events[-1].time if events else 0.0)
         for name, queue in self._queues.items():
             self._check_nothing_lost(name, queue, events[-1].time if events else 0.0)
         return self.findings
@@ -175,6 +184,9 @@ class Checker:
             if not flagged:
                 self._check_first_delivery(queue, event, sequence, stored)
             self._check_times(event, sequence, stored)
+            if is_held and queue.rules.groups:
+                own_time = self._has_its_own_time(queue, event.queue, message)
+                self._groups.delivered(event.queue, stored, event, sequence, has_its_own_time=own_time)
             self._takes.delivered(queue, stored, event, sequence)
             self._queues[event.queue].let_go(sequence, stored, event.time)
             if not is_held:
@@ -232,8 +244,8 @@ class Checker:
         rules, message = queue.rules, stored.message
         arrivals = queue.arrivals.get(message, [])
         delays = [rules.delay if arrived.delay is None else arrived.delay for arrived in arrivals]
-        if not rules.delay and not any(delays) and not self._transactions.is_staged(event.queue, message):
-            # With delays a message that comes later may be ready sooner, and a transaction has its place from before its commit.
+        if not rules.groups and not self._has_its_own_time(queue, event.queue, message):
+            # In a group each has its order. With delays what comes later may be ready sooner, and a transaction has its place from before its commit.
             for whose in (event.connection, "anyone") if rules.in_order else (event.connection,):
                 since = self._takes.overtaken_since(stored)
                 if (other := queue.overtaker(whose, sequence, event.time, since)) is not None:
@@ -248,6 +260,12 @@ class Checker:
         ]
         if expiries and len(expiries) == len(arrivals) and event.time > max(expiries) + self._timing.commit + TOLERANCE:
             self._find(EXPIRED, event.time, f"{event.queue}/{sequence} {message} expired at {max(expiries):.6f}")
+
+    def _has_its_own_time(self, queue: QueueState, name: str, message: str) -> bool:
+        """Whether others that came behind it may be ready before."""
+        delays = (arrived.delay for arrived in queue.arrivals.get(message, ()))
+        delayed = any(queue.rules.delay if delay is None else delay for delay in delays)
+        return bool(queue.rules.delay) or delayed or self._transactions.is_staged(name, message)
 
     def _check_times(self, event: Delivered | Taken, sequence: int, stored: Stored) -> None:
         at, now = f"{event.queue}/{sequence} {stored.message}", event.time
@@ -375,6 +393,8 @@ class Checker:
             if self._is_gone_elsewhere(name, queue, message):
                 continue
             if queue.doomed:
+                continue
+            if sequence is None and self._ids.is_duplicate(name, message):
                 continue
             if sequence is None:
                 self._find(LOST, end, f"{message} of {name} was confirmed at {when:.6f} and never delivered")

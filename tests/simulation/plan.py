@@ -19,6 +19,7 @@ from tests.simulation.programs import (
     TakerPlan,
     WriterPlan,
 )
+from tests.simulation.said_plan import draw_said, say, stage
 
 __all__ = [
     "FEATURES",
@@ -39,7 +40,17 @@ __all__ = [
 
 QUEUE_FEATURES: Final = frozenset({"reject", "exclusive", "delay", "ttl", "dead letters"})
 """What queues may be declared to do beyond limits and timeouts."""
-FEATURES: Final = QUEUE_FEATURES | {"transactions", "map", "moves", "takes", "exchanges", "single", "priorities"}
+FEATURES: Final = QUEUE_FEATURES | {
+    "transactions",
+    "map",
+    "moves",
+    "takes",
+    "exchanges",
+    "single",
+    "priorities",
+    "groups",
+    "ids",
+}
 """With what programs, and gateways in the broker, may do beyond sending and receiving."""
 FEATURE_CHANCE: Final = 0.15
 """Each feature's, in each queue: most runs have one or two, and some queues have none."""
@@ -89,6 +100,10 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
     who = Random(f"who receives {seed}")
     queues = [_single(who, queue, features) if queue.name in names else queue for queue in queues]
     consumers = [_ranked(who, consumer, features) for consumer in consumers]
+    # Behind all that a queue is declared with: what has groups cannot have everything else.
+    queues, said = draw_said(seed, queues, names, features)
+    producers, writers = say(producers, said), stage(writers, said, queues)
+    timed = timed or any(queue.settings.deduplication_window for queue in queues)
     exchanges = None
     if "exchanges" in features and Random(f"any exchanges {seed}").random() < EXCHANGES_CHANCE:
         exchanges = draw_exchanges(seed)

@@ -23,7 +23,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The queue gave messages to a taker, ``connection``, for a request; ``visibility`` in seconds where the request said so."""
+    """The queue gave messages to a taker, ``connection``, for its request of this number; ``visibility`` in seconds where that said so."""
 
     time: float
     connection: int
@@ -33,6 +33,7 @@ class Taken:
     delivery_count: int
     possibly_replayed: bool
     visibility: float | None
+    request: int = 0
 
 
 @dataclass(frozen=True, slots=True)
