@@ -245,7 +245,7 @@ class Checker:
         arrivals = queue.arrivals.get(message, [])
         delays = [rules.delay if arrived.delay is None else arrived.delay for arrived in arrivals]
         if not rules.groups and not self._has_its_own_time(queue, event.queue, message):
-            # In a group each has its order. With delays what comes later may be ready sooner, and a transaction has its place from before its commit.
+            # With delays what comes later may be ready sooner, and a transaction has its place from before its commit.
             for whose in (event.connection, "anyone") if rules.in_order else (event.connection,):
                 since = self._takes.overtaken_since(stored)
                 if (other := queue.overtaker(whose, sequence, event.time, since)) is not None:

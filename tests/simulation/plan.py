@@ -8,6 +8,7 @@ from typing import Final
 
 from actors import QueueSettings
 from tests.simulation.checker import QueueRules
+from tests.simulation.delayed_plan import with_delayed
 from tests.simulation.exchange_plan import EXCHANGES_CHANCE, ExchangesPlan, draw_exchanges
 from tests.simulation.programs import (
     ConsumerPlan,
@@ -50,6 +51,7 @@ FEATURES: Final = QUEUE_FEATURES | {
     "priorities",
     "groups",
     "ids",
+    "delayed exchanges",
 }
 """With what programs, and gateways in the broker, may do beyond sending and receiving."""
 FEATURE_CHANCE: Final = 0.15
@@ -106,10 +108,10 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
     timed = timed or any(queue.settings.deduplication_window for queue in queues)
     exchanges = None
     if "exchanges" in features and Random(f"any exchanges {seed}").random() < EXCHANGES_CHANCE:
-        exchanges = draw_exchanges(seed)
+        exchanges = _exchanges(seed, features)
         own, takes_from = _of_exchanges(seed, exchanges)
         queues, consumers = [*queues, *own], [*consumers, *takes_from]
-        timed = timed or any(queue.settings.delay or queue.settings.ttl for queue in own)
+        timed = timed or exchanges.delayed or any(queue.settings.delay or queue.settings.ttl for queue in own)
     return Plan(
         seed,
         tuple(queues),
@@ -134,9 +136,9 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
 def draw_exchanges_alone(seed: int, durable: bool = True) -> Plan:
     """A plan of a seed that has nothing but what has to do with exchanges."""
     random = Random(f"exchanges alone {seed}")
-    exchanges = draw_exchanges(seed)
+    exchanges = _exchanges(seed, FEATURES)
     queues, consumers = _of_exchanges(seed, exchanges)
-    timed = any(queue.settings.delay or queue.settings.ttl for queue in queues)
+    timed = exchanges.delayed or any(queue.settings.delay or queue.settings.ttl for queue in queues)
     return Plan(
         seed,
         tuple(queues),
@@ -150,6 +152,11 @@ def draw_exchanges_alone(seed: int, durable: bool = True) -> Plan:
         pause=random.choice((0.0, 0.1, 0.3)),
         exchanges=exchanges,
     )
+
+
+def _exchanges(seed: int, features: frozenset[str]) -> ExchangesPlan:
+    found = draw_exchanges(seed)
+    return with_delayed(seed, found) if "delayed exchanges" in features else found
 
 
 def _of_exchanges(seed: int, exchanges: ExchangesPlan) -> tuple[list[QueuePlan], list[ConsumerPlan]]:
