@@ -53,6 +53,7 @@ from tests.simulation.judged import (
     Timing,
 )
 from tests.simulation.take_checker import TakeRules
+from tests.simulation.task_checker import TaskChecks
 from tests.simulation.transaction_checker import TransactionRules
 
 __all__ = [
@@ -92,6 +93,7 @@ class Checker:
         self._timing = timing
         self._transactions = TransactionRules(self._queues, self.findings, self._came)
         self._gone: dict[int, None] = {}
+        self._tasks = TaskChecks(self._queues, timing, self.findings)
         self._takes = TakeRules(self._queues, timing, self.findings)
         self._groups = GroupRules(self._queues, timing, self.findings)
         self._ids = IdRules(self._queues, self.findings)
@@ -102,11 +104,13 @@ class Checker:
         for event in events:
             self._groups.follow(event)
             self._ids.follow(event)
+            self._tasks.before(event)
             self._follow(event)
         self._transactions.check(events[-1].time if events else 0.0)
         self._ids.check(events[-1].time if events else 0.0)
         for name, queue in self._queues.items():
             self._check_nothing_lost(name, queue, events[-1].time if events else 0.0)
+        self._tasks.check(events[-1].time if events else 0.0)
         return self.findings
 
     def _follow(self, event: Event) -> None:
@@ -212,13 +216,16 @@ class Checker:
             if self._transactions.is_uncommitted(name, message):
                 self._find(UNCOMMITTED, event.time, f"{event.queue}/{sequence} {message} was staged and not committed")
                 return False
-        if any(message in origin.refused for origin in origins):
+        refused = [name for name in (event.queue, *queue.rules.fed_by) if message in self._queues[name].refused]
+        if any(not self._tasks.was_refused(event.queue, name) for name in refused):
             self._find(PHANTOM, event.time, f"{event.queue}/{sequence} is {message}, which was refused")
             return False
         stored = queue.stored.get(sequence)
         if stored is not None and stored.message != message:
             self._find(PHANTOM, event.time, f"{event.queue}/{sequence} was {stored.message} and is {message} now")
             return False
+        if self._tasks.came_again(event.queue, message):
+            return True
         for name in (event.queue, *queue.rules.fed_by):
             if (elsewhere := self._fed_from(name, message)) not in (None, event.queue):
                 self._find(DUPLICATED, event.time, f"{event.queue}/{sequence} {message} is in {elsewhere} already")
@@ -243,15 +250,17 @@ class Checker:
     def _check_first_delivery(self, queue: QueueState, event: Delivered | Taken, sequence: int, stored: Stored) -> None:
         rules, message = queue.rules, stored.message
         arrivals = queue.arrivals.get(message, [])
-        delays = [rules.delay if arrived.delay is None else arrived.delay for arrived in arrivals]
         if not rules.groups and not self._has_its_own_time(queue, event.queue, message):
             # With delays what comes later may be ready sooner, and a transaction has its place from before its commit.
+            level = self._tasks.level(event.queue, message)
             for whose in (event.connection, "anyone") if rules.in_order else (event.connection,):
                 since = self._takes.overtaken_since(stored)
-                if (other := queue.overtaker(whose, sequence, event.time, since)) is not None:
+                if (
+                    other := queue.overtaker(whose if level is None else (whose, level), sequence, event.time, since)
+                ) is not None:
                     self._find(REORDERED, event.time, f"{event.queue}/{sequence} {message} after {other}, to {whose}")
-        ready = [arrived.time + delay for arrived, delay in zip(arrivals, delays, strict=True)]
-        if ready and event.time < min(ready) - TOLERANCE:
+        ready = self._tasks.ready_at(event.queue, message)
+        if ready and self._tasks.wall.at(event.time) < min(ready) - TOLERANCE:
             self._find(EARLY, event.time, f"{event.queue}/{sequence} {message}, delayed until {min(ready):.6f}")
         expiries = [
             arrived.time + min(ttl for ttl in (rules.ttl, arrived.ttl) if ttl is not None)
@@ -263,7 +272,7 @@ class Checker:
 
     def _has_its_own_time(self, queue: QueueState, name: str, message: str) -> bool:
         """Whether others that came behind it may be ready before."""
-        delays = (arrived.delay for arrived in queue.arrivals.get(message, ()))
+        delays = [arrived.at or arrived.delay for arrived in queue.arrivals.get(message, ())]
         delayed = any(queue.rules.delay if delay is None else delay for delay in delays)
         return bool(queue.rules.delay) or delayed or self._transactions.is_staged(name, message)
 
@@ -394,13 +403,13 @@ class Checker:
                 continue
             if queue.doomed:
                 continue
-            if sequence is None and self._ids.is_duplicate(name, message):
+            if sequence is None and (self._ids.is_duplicate(name, message) or self._tasks.is_missing(name)):
                 continue
             if sequence is None:
                 self._find(LOST, end, f"{message} of {name} was confirmed at {when:.6f} and never delivered")
                 continue
             stored = queue.stored[sequence]
-            if stored.acknowledged_at is None and not stored.maybe_acknowledged:
+            if stored.acknowledged_at is None and not stored.maybe_acknowledged and not self._tasks.is_missing(name):
                 self._find(LOST, end, f"{name}/{sequence} {message} was confirmed, delivered, and never acknowledged")
 
     def _is_gone_elsewhere(self, name: str, queue: QueueState, message: str) -> bool:

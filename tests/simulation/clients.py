@@ -103,13 +103,15 @@ class Producer(Client):
         )
         running = Source.queue(1).via(sender).to(Sink.foreach(self._confirm)).run()
         while self._next < plan.total:
-            batch = self._batch(min(self.random.randint(1, plan.largest_batch), plan.total - self._next))
-            await offered(running, batch)
+            await self._offer(running, min(self.random.randint(1, plan.largest_batch), plan.total - self._next))
             if plan.pause:
                 await elapse(self.random.expovariate(1 / plan.pause))
         running.value.complete()
         await running
         self.finished.set_result(None)
+
+    async def _offer(self, running: Any, count: int) -> None:
+        await offered(running, self._batch(count))
 
     def _batch(self, count: int) -> MessageBatch:
         first, self._next = self._next, self._next + count
@@ -196,7 +198,7 @@ class Drainer(Client):
         delivery.acknowledge()
 
 
-async def offered(running: Any, batch: MessageBatch) -> None:
+async def offered(running: Any, batch: Any) -> None:
     """Give a batch to a sender; raises what its stream has ended with, if it has."""
     try:
         await running.value.offer_wait(batch)

@@ -15,7 +15,7 @@ from tests.simulation.clients import RECEIVE_ADDRESS, SEND_ADDRESS
 from tests.simulation.defined import note_defined
 from tests.simulation.delayed_plan import LATER
 from tests.simulation.gateway import note_remembered, use_map
-from tests.simulation.history import Counted, Crashed, History, Started
+from tests.simulation.history import Counted, Crashed, DroppedInAll, History, Started
 from tests.simulation.storage import DIRECTORY, Disk
 from tests.simulation.taking import Taking
 from tests.simulation.way_in import WayIn
@@ -135,6 +135,10 @@ class BrokerHost:
         return Counted(
             self._loop.time(), queue, of.total_in, of.total_out, of.total_redelivered, gone, of.stored_messages, parts
         )
+
+    async def dropped(self, queue: str) -> DroppedInAll:
+        """How many messages a queue has dropped."""
+        return DroppedInAll(self._loop.time(), queue, (await self._statistics(queue)).total_dropped)
 
     async def _statistics(self, queue: str) -> Any:
         assert self.broker is not None

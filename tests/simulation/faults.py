@@ -37,6 +37,11 @@ class WallClock:
         """As ``time.time``."""
         return self._offset + self._loop.time()
 
+    @property
+    def ahead(self) -> float:
+        """Seconds since the epoch when the loop's clock began."""
+        return self._offset
+
     def jump(self, seconds: float) -> None:
         """Be set."""
         self._offset += seconds

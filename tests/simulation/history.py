@@ -33,6 +33,7 @@ from tests.simulation.take_history import (
     Taken,
     Unseen,
 )
+from tests.simulation.task_history import DroppedInAll, Leapt
 
 __all__ = [
     "SEPARATOR",
@@ -50,11 +51,13 @@ __all__ = [
     "Deleted",
     "Delivered",
     "Drained",
+    "DroppedInAll",
     "Event",
     "Extended",
     "Found",
     "Handled",
     "History",
+    "Leapt",
     "Made",
     "Moved",
     "Noted",
@@ -166,7 +169,11 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """The broker was given messages by a sender; ``delay`` and ``ttl`` in seconds where the sender said so."""
+    """The broker was given messages by a sender; ``delay`` and ``ttl`` in seconds where the sender said so.
+
+    Attributes:
+        at: the time of day, in seconds since the epoch, that the sender said in place of a delay.
+    """
 
     time: float
     connection: int
@@ -174,11 +181,19 @@ class Arrived:
     messages: tuple[str, ...]
     delay: float | None = None
     ttl: float | None = None
+    priority: int = 0
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The broker wrote messages to a receiver."""
+    """The broker wrote messages to a receiver.
+
+    Attributes:
+        failures: how often they have failed, as it says.
+        stored_us: when the queue has stored them, in microseconds since the epoch.
+        deaths: of dead letters, each message's last: the reason, and the queue.
+    """
 
     time: float
     connection: int
@@ -187,6 +202,9 @@ class Delivered:
     messages: tuple[str, ...]
     delivery_count: int
     possibly_replayed: bool
+    failures: int = 0
+    stored_us: int = 0
+    deaths: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +238,7 @@ class Returned:
     queue: str
     ranges: Ranges
     delay: float
+    failed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +354,8 @@ Event: TypeAlias = (
     | Defined
     | Found
     | Noted
+    | Leapt
+    | DroppedInAll
 )
 
 
@@ -345,11 +366,13 @@ class History:
     Attributes:
         events: in order.
         takers: the queues of those who take by request, each of which has its place for a number.
+        told: programs whose messages are confirmed when the broker says so: they cannot tell which it means.
         on_confirmed: called when a program is told that messages are stored, or a transaction committed, or a command carried out.
     """
 
     events: list[Event] = field(default_factory=list)
     takers: list[str] = field(default_factory=list)
+    told: set[str] = field(default_factory=set)
     on_confirmed: Callable[[], object] | None = None
 
     def add(self, event: Event) -> None:

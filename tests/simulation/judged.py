@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.simulation.history import Arrived
+from tests.simulation.task_rules import TaskRules
 
 TOLERANCE = 0.002
 """Seconds: times on the wire are whole milliseconds."""
@@ -23,6 +24,9 @@ COUNTED = "counted-wrongly"
 OLD_RECEIPT = "settled-by-an-old-receipt"
 GOOD_RECEIPT = "a-good-receipt-refused"
 GROUP_SHARED = "a-group-of-two-receivers"
+PASSED = "passed-what-goes-first"
+DROPPED = "dropped-wrongly"
+BURIED = "a-dead-letter-that-cannot-be"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ class QueueRules:
         moves: whether a program moves messages out of it. An acknowledgement that comes too late may find its message under way, where it
             does not count; the message is back if the other queue is full.
         fed_by: the queues whose messages may come here, as dead letters or because a program moves them; none goes back.
+        tasks: what it was declared to do with levels, limits that drop, and failures; None where nobody looks at that.
         taken_only: whether nobody but takers gets anything from it before the end, so that each of its deliveries is in the history.
         groups: whether the messages of a group go to one receiver at a time, in order, and others pass them.
         window: seconds in which one message with an id is stored; None where nobody looks at ids.
@@ -76,6 +81,7 @@ class QueueRules:
     groups: bool = False
     window: float | None = None
     most_ids: int | None = None
+    tasks: TaskRules | None = None
 
 
 @dataclass(frozen=True, slots=True)

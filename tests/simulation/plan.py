@@ -21,6 +21,7 @@ from tests.simulation.programs import (
     WriterPlan,
 )
 from tests.simulation.said_plan import draw_said, say, stage
+from tests.simulation.task_plan import TASK_FEATURES, draw_tasks
 
 __all__ = [
     "FEATURES",
@@ -41,18 +42,12 @@ __all__ = [
 
 QUEUE_FEATURES: Final = frozenset({"reject", "exclusive", "delay", "ttl", "dead letters"})
 """What queues may be declared to do beyond limits and timeouts."""
-FEATURES: Final = QUEUE_FEATURES | {
-    "transactions",
-    "map",
-    "moves",
-    "takes",
-    "exchanges",
-    "single",
-    "priorities",
-    "groups",
-    "ids",
-    "delayed exchanges",
-}
+FEATURES: Final = (
+    QUEUE_FEATURES
+    | TASK_FEATURES
+    | {"transactions", "map", "moves", "takes", "exchanges", "single", "priorities"}
+    | {"groups", "ids", "delayed exchanges"}
+)
 """With what programs, and gateways in the broker, may do beyond sending and receiving."""
 FEATURE_CHANCE: Final = 0.15
 """Each feature's, in each queue: most runs have one or two, and some queues have none."""
@@ -102,8 +97,12 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
     who = Random(f"who receives {seed}")
     queues = [_single(who, queue, features) if queue.name in names else queue for queue in queues]
     consumers = [_ranked(who, consumer, features) for consumer in consumers]
-    # Behind all that a queue is declared with: what has groups cannot have everything else.
-    queues, said = draw_said(seed, queues, names, features)
+    tasks = draw_tasks(seed, durable, features, queues, producers, consumers, takers)
+    queues, producers, consumers = tasks.queues, tasks.producers, tasks.consumers
+    timed = timed or tasks.timed
+    # Behind all that a queue is declared with: what has groups, or looks at ids, cannot have everything else.
+    features_said = features if tasks.leaps is None else features - {"ids"}
+    queues, said = draw_said(seed, queues, names, features_said)
     producers, writers = say(producers, said), stage(writers, said, queues)
     timed = timed or any(queue.settings.deduplication_window for queue in queues)
     exchanges = None
@@ -130,6 +129,7 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
         deletes=takes.choice((None, 0.3, 3.0)) if takers else None,
         remembers=Random(f"map {seed}").choice((None, 0.05, 0.5)) if "map" in features else None,
         exchanges=exchanges,
+        leaps=tasks.leaps,
     )
 
 

@@ -34,6 +34,9 @@ class ProducerPlan:
         ttl: likewise.
         drops: whether it lets go of what the queue rejects.
         says: what its messages say.
+        priorities: one of these for each message; none for messages without.
+        later: one of these for each message, the seconds until it is due; none for what ``delay`` says.
+        timed: whether it says a time of day in place of such a delay.
     """
 
     name: str
@@ -48,6 +51,9 @@ class ProducerPlan:
     ttl: float | None = None
     drops: bool = False
     says: Says = NOTHING
+    priorities: tuple[int, ...] = ()
+    later: tuple[float, ...] = ()
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +182,7 @@ class Plan:
         deletes: mean seconds that a queue of the takers' own lives until it is deleted and made anew; None where there is none.
         remembers: mean seconds between the changes that a gateway makes of the map beside the queues; None where there is no gateway.
         exchanges: what is published to exchanges, and by whom; None where there are none.
+        leaps: mean seconds between two times at which the time of day is set forward; None where it never is.
         rush: how often a turn of the loop takes so long that more arrives meanwhile.
         pause: how often something that is ready lets a turn pass.
     """
@@ -197,3 +204,4 @@ class Plan:
     takers: tuple[TakerPlan, ...] = ()
     deletes: float | None = None
     exchanges: ExchangesPlan | None = None
+    leaps: float | None = None

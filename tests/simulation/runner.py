@@ -21,22 +21,24 @@ from tests.simulation.delayed_plan import LATER
 from tests.simulation.exchange_checker import ExchangeChecker
 from tests.simulation.faults import Nemesis, WallClock
 from tests.simulation.history import CommandHeard, Drained, Event, History, Made, Noted
+from tests.simulation.leaps import Leaps
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.map_checker import check_map
 from tests.simulation.mover import Mover
 from tests.simulation.network import Network
-from tests.simulation.plan import FEATURES, ConsumerPlan, Plan, draw
+from tests.simulation.plan import FEATURES, ConsumerPlan, Plan, ProducerPlan, draw
 from tests.simulation.publishing import BriefConsumer, Definer, Publisher
 from tests.simulation.schedule import Schedule
 from tests.simulation.storage import LAZY_DELAY
 from tests.simulation.taking import TEMPORARY
+from tests.simulation.tasking import TaskProducer
+from tests.simulation.wall import START
 from tests.simulation.wiretap import Wiretap
 from tests.simulation.writer import Writer
 
-WALL_CLOCK_START = 1_700_000_000.0
 PRODUCE_DEADLINE = 600.0
 """Virtual seconds that producers have once nothing goes wrong any more."""
-DRAIN_DEADLINE = 120.0
+DRAIN_DEADLINE = 300.0
 """Virtual seconds to get what is left: the longest lease, delay and heartbeat many times over."""
 DRAIN_STEP = 1.0
 SETTLING = 0.5
@@ -83,7 +85,7 @@ class Run:
         """Work under faults, mend, drain, stop."""
         plan, loop, history = self._plan, self._loop, self.history
         await self._host.start()
-        producers: list[Client] = [Producer(each, plan.seed, history) for each in plan.producers]
+        producers: list[Client] = [self._producer(each) for each in plan.producers]
         producers += [Writer(each, plan.seed, history) for each in plan.writers]
         if plan.exchanges is not None:
             producers += [Publisher(each, plan.seed, history) for each in plan.exchanges.publishers]
@@ -95,10 +97,16 @@ class Run:
             clients += [Definer(each, plan.seed, history) for each in plan.exchanges.definers]
         for client in clients:
             client.start(loop.process(client.name), self._failed)
+        leaps = Leaps(plan.seed, loop, self._wall_clock, self._host, history)
+        if plan.leaps is not None:
+            leaping = loop.create_task(leaps.meanwhile(plan.leaps))
         faults = Random(f"faults {plan.seed}")
         await Nemesis(
             plan, faults, loop, self._network, self._host, clients, history, self._wall_clock, self._failed
         ).run()
+        if plan.leaps is not None:
+            leaps.over = True
+            leaping.cancel()
         history.add(Noted(loop.time(), "everything is mended, and the consumers are gone"))
         self._kill(clients[len(producers) :])
         self._host.end_takers()
@@ -112,16 +120,29 @@ class Run:
         drainers = [Drainer(name, plan.seed, history) for name in (*(queue.name for queue in plan.queues), *briefly)]
         for drainer in drainers:
             drainer.start(loop.process(drainer.name), self._failed)
-        _, late = await asyncio.wait([each.finished for each in producers], timeout=PRODUCE_DEADLINE)
+        late = await self._finished(producers, leaps)
         if late:
             names = [each.name for each in producers if each.finished in late]
             self._find("stuck", f"{', '.join(names)} could not send everything")
+        if plan.leaps is not None:
+            await leaps.to_the_end()
         await self._drain(briefly)
+        for queue in plan.queues:
+            if queue.rules.tasks is not None and queue.rules.tasks.vanishes:
+                history.add(await self._host.dropped(queue.name))
         self._kill([*producers, *drainers])
         await elapse(LINGERING)
         await self._host.stop()
         await elapse(LINGERING)
         self._look_for_leaks()
+
+    async def _finished(self, producers: Sequence[Client], leaps: Leaps) -> set[asyncio.Future[None]]:
+        """Those of the producers that have not finished in time."""
+        finished, deadline = [each.finished for each in producers], self._loop.time() + PRODUCE_DEADLINE
+        if self._plan.leaps is not None:
+            await leaps.until(lambda: all(each.done() for each in finished) or self._loop.time() > deadline)
+        _, late = await asyncio.wait(finished, timeout=deadline - self._loop.time())
+        return late
 
     def _kill(self, clients: Iterable[Client]) -> None:
         for client in clients:
@@ -129,6 +150,12 @@ class Run:
                 self._network.kill(client.process, silent=False)
                 self._loop.kill(client.process)
                 client.process = None
+
+    def _producer(self, plan: ProducerPlan) -> Producer:
+        if not plan.priorities and not plan.later:
+            return Producer(plan, self._plan.seed, self.history)
+        settings = next(each.settings for each in self._plan.queues if each.name == plan.queue)
+        return TaskProducer(plan, self._plan.seed, self.history, settings.max_priority or 0)
 
     def _consumer(self, plan: ConsumerPlan) -> Consumer:
         exchanges = self._plan.exchanges
@@ -200,7 +227,7 @@ def _uncollected() -> Iterator[None]:
 def run_plan(plan: Plan) -> Outcome:
     """Run a plan and judge what happened."""
     loop = SimulatedLoop(Schedule(Random(f"schedule {plan.seed}"), plan.rush, plan.pause))
-    wall_clock = WallClock(loop, WALL_CLOCK_START)
+    wall_clock = WallClock(loop, START)
     entropy = Random(f"entropy {plan.seed}")
     with (
         _uncollected(),

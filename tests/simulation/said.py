@@ -96,14 +96,15 @@ def id_of(message: str) -> str | None:
     return None if found is None else found[2]
 
 
+def message_of(payload: bytes) -> Message:
+    """A message whose headers are what its payload says."""
+    found = SAYS.match(payload[:LONGEST_SAID].decode("utf-8", "replace"))
+    return Message(payload) if found is None else Message(payload, group=found[1], deduplication_id=found[2])
+
+
 def batch_of(payloads: Sequence[bytes]) -> MessageBatch:
-    """A batch of messages whose headers are what their payloads say."""
-    said = [SAYS.match(payload[:LONGEST_SAID].decode("utf-8", "replace")) for payload in payloads]
-    if not any(each is not None and each[0] for each in said):
+    """A batch of such messages; of bare payloads where none says anything."""
+    messages = [message_of(payload) for payload in payloads]
+    if not any(each.group or each.deduplication_id for each in messages):
         return MessageBatch.from_payloads(payloads)
-    return MessageBatch.from_messages(
-        [
-            Message(payload, group=each and each[1], deduplication_id=each and each[2])
-            for payload, each in zip(payloads, said, strict=True)
-        ]
-    )
+    return MessageBatch.from_messages(messages)

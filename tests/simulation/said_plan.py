@@ -47,7 +47,10 @@ def _draw(random: Random, queue: QueuePlan, features: frozenset[str]) -> tuple[Q
     if grouped and "groups" in features and not settings.exclusive and settings.max_priority is None:
         settings, rules = replace(settings, groups=True), replace(rules, groups=True)
         says = replace(says, groups=groups, free=free)
-    if identified and "ids" in features:
+    tasks = rules.tasks
+    # What is dropped, or refused and sent again, has left its id, and nobody has seen whether it was stored.
+    seen = tasks is None or not (tasks.vanishes or tasks.drops_head or tasks.refused_die)
+    if identified and seen and "ids" in features:
         settings = replace(settings, deduplication_window=window, max_deduplication_ids=most)
         rules = replace(rules, window=window, most_ids=most)
         says = replace(says, again=again, shared=shared, nameless=nameless)

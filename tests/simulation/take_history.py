@@ -33,6 +33,7 @@ class Taken:
     delivery_count: int
     possibly_replayed: bool
     visibility: float | None
+    failures: int = 0
     request: int = 0
 
 

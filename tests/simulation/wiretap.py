@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import msgpack
 
+from tests.simulation.failure_checker import UNTRIED
 from tests.simulation.history import (
     Acknowledged,
     Arrived,
     CommandAnswered,
     CommandHeard,
+    Confirmed,
     Delivered,
     Extended,
     History,
@@ -21,9 +24,10 @@ from tests.simulation.history import (
     Returned,
     name_of,
 )
+from transport.clients.deaths import deaths_in
 from transport.wire.codec import decode
 from transport.wire.frames import RawFrame
-from transport.wire.messages import Ack, Cancel, Command, Deliver, Error, Extend, Hello, Nack, Result, Send
+from transport.wire.messages import Ack, Cancel, Command, Deliver, Error, Extend, Hello, Nack, Result, Send, Sent
 
 PREFIX = struct.Struct(">IH")
 DEFINING = frozenset(
@@ -65,6 +69,7 @@ class Wiretap:
         self._over = False
         self._publishes = False
         self._asked: list[int] = []
+        self._unanswered: deque[tuple[str, ...]] = deque()
 
     def received(self, data: bytes) -> None:
         """The broker is about to be given these bytes."""
@@ -85,8 +90,13 @@ class Wiretap:
                         tuple(map(name_of, frame.batch.payloads.tolist())),
                         frame.delivery_count,
                         frame.possibly_replayed,
+                        frame.failures,
+                        frame.enqueued_us,
+                        _deaths(frame),
                     )
                 )
+            elif isinstance(frame, Sent):
+                self._sent(frame)
             elif isinstance(frame, Result) and frame.request in self._asked:
                 self._answered(frame.request, None)
             elif isinstance(frame, Error) and frame.close:
@@ -99,6 +109,14 @@ class Wiretap:
         if not self._over:
             self._over = True
             self._history.add(Released(self._clock(), self._number, reason))
+
+    def _sent(self, frame: Sent) -> None:
+        """A batch is answered for, each in order."""
+        if not self._unanswered:
+            return
+        messages = self._unanswered.popleft()
+        if frame.rejected is None and messages and messages[0].partition("/")[0] in self._history.told:
+            self._history.add(Confirmed(self._clock(), self._queue, messages))
 
     def _answered(self, request: int, code: str | None) -> None:
         self._asked.remove(request)
@@ -115,22 +133,32 @@ class Wiretap:
         elif isinstance(frame, Send) and not self._publishes:
             properties = frame.properties or {}
             messages = tuple(map(name_of, frame.batch.payloads.tolist()))
-            delay, ttl = (_seconds(properties.get(name)) for name in ("delay_ms", "ttl_ms"))
-            add(Arrived(now, number, queue, messages, delay, ttl))
+            delay, ttl, at = (_seconds(properties.get(name)) for name in ("delay_ms", "ttl_ms", "deliver_at_ms"))
+            self._unanswered.append(messages)
+            add(Arrived(now, number, queue, messages, delay, ttl, properties.get("priority", 0), at))
         elif isinstance(frame, Ack):
             add(Acknowledged(now, number, queue, _ranges(frame.ranges)))
         elif isinstance(frame, Nack):
-            add(Returned(now, number, queue, _ranges(frame.ranges), frame.delay_ms / 1000))
+            add(Returned(now, number, queue, _ranges(frame.ranges), frame.delay_ms / 1000, frame.failed))
         elif isinstance(frame, Extend):
             add(Extended(now, number, queue, _ranges(frame.ranges), frame.ms / 1000))
         elif isinstance(frame, Cancel):
-            self.ended("CANCEL")
+            self.ended("CANCEL" if frame.failed else UNTRIED)
         elif isinstance(frame, Error):
             self.ended("ERROR from the client")
 
 
 def _ranges(pairs: Any) -> Ranges:
     return tuple((int(first), int(count)) for first, count in pairs)
+
+
+def _deaths(frame: Deliver) -> tuple[tuple[str, str], ...]:
+    """Of each message how it died last; empty where none of them did."""
+    batch = frame.batch
+    if batch.headers is None:
+        return ()
+    found = [deaths_in(batch.message(index).headers) for index in range(len(batch))]
+    return tuple((each[0].reason, each[0].queue) if each else ("", "") for each in found) if any(found) else ()
 
 
 def _seconds(ms: int | None) -> float | None:
