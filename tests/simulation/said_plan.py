@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from tests.simulation.programs import ProducerPlan, QueuePlan, WriterPlan
 
-GROUPS_CHANCE: Final = 0.15
+GROUPS_CHANCE: Final = 0.17
 """That a queue has groups, of those that can have them;"""
-IDS_CHANCE: Final = 0.12
-"""and that it looks at ids."""
+IDS_CHANCE: Final = 0.2
+"""and that it looks at ids, likewise: each comes to a bit more than a tenth of all."""
 WINDOWS: Final = ((0.5, 8), (1.0, 20), (2.0, 40), (0.5, 1_000_000), (5.0, 1_000_000), (60.0, 1_000_000))
 """Seconds of the window, and how many ids there may be: so many, and so long, that a run's messages pass in some minutes."""
 MANY_IDS: Final = 1_000

@@ -47,7 +47,7 @@ def given(time: float, number: int, message: str, to: int = 1, count: int = 1) -
 
 
 def taken(time: float, number: int, message: str, request: int) -> Taken:
-    return Taken(time, TAKER, "q", number, (message,), 1, False, None, request)
+    return Taken(time, TAKER, "q", number, (message,), 1, False, None, request=request)
 
 
 def in_vain(asked_at: float, time: float) -> TakeAnswered:
