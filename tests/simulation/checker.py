@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from tests.simulation.group_checker import GroupRules
 from tests.simulation.history import (
@@ -397,13 +398,14 @@ class Checker:
         return message in self._queues[queue].sequence_of or self._fed_from(queue, message) is not None
 
     def _check_nothing_lost(self, name: str, queue: QueueState, end: float) -> None:
+        gone, is_duplicate = partial(self._is_gone_elsewhere, name, queue), self._ids.is_duplicate
         for message, when in queue.confirmed.items():
             sequence = queue.sequence_of.get(message)
             if self._is_gone_elsewhere(name, queue, message):
                 continue
             if queue.doomed:
                 continue
-            if sequence is None and (self._ids.is_duplicate(name, message) or self._tasks.is_missing(name)):
+            if sequence is None and (is_duplicate(name, message, gone) or self._tasks.is_missing(name)):
                 continue
             if sequence is None:
                 self._find(LOST, end, f"{message} of {name} was confirmed at {when:.6f} and never delivered")

@@ -6,7 +6,7 @@ arrival and its confirmation, or its delivery. What may have been right in that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -90,8 +90,12 @@ class IdRules:
         if (found := self._ids[queue].of(message)) is not None:
             found.since = min(found.since, now)
 
-    def is_duplicate(self, queue: str, message: str) -> bool:
-        """Whether a message that was confirmed may have been left out, for another with its id."""
+    def is_duplicate(self, queue: str, message: str, may_be_gone: Callable[[str], bool]) -> bool:
+        """Whether a message that was confirmed may have been left out, for another with its id.
+
+        Args:
+            may_be_gone: whether a message may have been stored, and gone before anybody saw it: its id stays.
+        """
         ids, said = self._ids.get(queue), id_of(message)
         if ids is None or said is None:
             return False
@@ -100,7 +104,9 @@ class IdRules:
         # Of a transaction, no more is known than that it was committed.
         until = max(of.until, self._queues[queue].confirmed.get(message, of.until)) if of.until == inf else of.until
         return any(
-            other.stored and other.since <= until + TOLERANCE and of.since <= other.until + window + TOLERANCE
+            (other.stored or may_be_gone(name))
+            and other.since <= until + TOLERANCE
+            and of.since <= other.until + window + TOLERANCE
             for name, other in ids.messages[said].items()
             if name != message
         )

@@ -28,7 +28,7 @@ from tests.simulation.history import (
 from tests.simulation.said import Saying, Says, batch_of, group_of, id_of
 
 GROUPED = QueueRules(visibility=10.0, groups=True)
-IDENTIFIED = QueueRules(visibility=10.0, window=5.0, most_ids=2)
+IDENTIFIED = QueueRules(visibility=10.0, drops=True, window=5.0, most_ids=2)
 TIMING = Timing(commit=0.01, acknowledgement=0.1)
 TAKER = -1
 A, B, C, X, FREE = "g1~a", "g1~b", "g1~c", "g2~x", "free"
@@ -241,6 +241,12 @@ GOOD_IDS: dict[str, list[Event]] = {
         given(1, 1, OTHER),
         done(2, 0),
         done(2, 1),
+    ],
+    "the first has expired before anybody got it": [
+        Offered(0.1, "q", "p", 0, (FIRST,)),
+        Arrived(0.1, 0, "q", (FIRST,), ttl=1.0),
+        Confirmed(0.2, "q", (FIRST,)),
+        *sent(AGAIN, time=4),
     ],
     "what is committed counts from then": [
         *sent(FIRST),
