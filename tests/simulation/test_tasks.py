@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -11,11 +12,10 @@ import pytest
 from actors.queue.operations import calendar, dropping
 from actors.queue.state.leveled_ready import LeveledReady
 from actors.queue.state.retries import Retries
-from actors.queue.vocabulary.calendar import Left
 from actors.queue.vocabulary.events import MessagesAcknowledged
 from actors.queue.vocabulary.settings import QueueSettings
 from tests.simulation.checker import BEYOND, COUNTED, DUPLICATED, EARLY, LOST, STUCK, Finding
-from tests.simulation.history import Crashed, Delivered, DroppedInAll, Leapt
+from tests.simulation.history import Crashed, Delivered, DroppedInAll, Event, Leapt
 from tests.simulation.judged import DROPPED, PASSED
 from tests.simulation.plan import FEATURES, draw
 from tests.simulation.programs import FaultPlan, Plan, QueuePlan
@@ -71,14 +71,15 @@ def test_a_seed_without_them_is_what_it_was_before_there_were_any() -> None:
 
 
 def test_the_runs_have_drops_leaps_and_failures_in_them() -> None:
-    found = [
-        event for feature in ("drops", "retries") for plan in with_feature(feature) for event in run_plan(plan).events
-    ]
+    def few(plans: Iterator[Plan], count: int = 3) -> list[Event]:
+        return [event for plan in islice(plans, count) for event in run_plan(plan).events]
+
+    found = [*few(with_feature("drops"), MOST_RUNS), *few(with_feature("retries"))]
     assert any(isinstance(event, DroppedInAll) and event.total for event in found)
     delivered = [event for event in found if isinstance(event, Delivered)]
     assert {reason for event in delivered for reason, _ in event.deaths} == {"maxlen", "max-receives"}
     assert max(event.failures for event in delivered) > 1
-    late = [event for plan in with_feature("calendar", durable=True) for event in run_plan(plan).events]
+    late = few(with_feature("calendar", durable=True))
     assert max(event.seconds for event in late if isinstance(event, Leapt)) > 86_400
     assert any(isinstance(event, Crashed) for event in late)
 
@@ -167,14 +168,15 @@ def test_what_never_comes_out_of_the_calendar_is_found(monkeypatch: pytest.Monke
     assert first_found(STUCK, with_feature("calendar", durable=True))
 
 
-def test_what_comes_out_of_the_calendar_and_also_stays_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    left = calendar._left
+def test_what_comes_out_of_the_calendar_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    move = calendar._move_in
 
-    def most(feeder: Any, runs: Any) -> Left:
-        return left(feeder, runs)._replace(ranges=())
+    def twice(*arguments: Any) -> None:
+        move(*arguments)
+        move(*arguments)
 
-    monkeypatch.setattr(calendar, "_left", most)
-    assert first_found(DUPLICATED, with_feature("calendar", durable=True, faults=RESTARTS))
+    monkeypatch.setattr(calendar, "_move_in", twice)
+    assert first_found(DUPLICATED, with_feature("calendar", durable=True))
 
 
 def test_a_calendar_that_a_crash_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
