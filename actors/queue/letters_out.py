@@ -26,6 +26,7 @@ from actors.errors import InboxOverflowError, QueueError, RecordTooLargeError, T
 from actors.exchanges.errors import ExchangeNotFoundError
 from actors.exchanges.message_tables import further_keys, may_have_further, table_of
 from actors.headers import readable_headers
+from actors.queue.letters_order import placed
 from actors.queue.operations.dead_letters import (
     MOST_BEFORE,
     drop_letters,
@@ -125,7 +126,7 @@ class LettersOut:
         self._state = state
         self._output = output
         self.routes = routes
-        # By the first number of each.
+        # By the first number of each, in the order in which they left.
         self._pending: dict[int, DeadLetter] = {}
         self._step_due = False
         # Whether the next step waits for room, or for the next time that what was not stored is handed over.
@@ -138,14 +139,7 @@ class LettersOut:
 
     def add(self, actor: LoopActor, letters: list[DeadLetter]) -> None:
         """Have these leave; those that come again, since nothing was heard of them, are tried again."""
-        again = False
-        for letter in letters:
-            ((start, stop),) = letter.ranges
-            known = [first for first, one in self._pending.items() if first < stop and start < one.ranges[0][1]]
-            for first in known:
-                del self._pending[first]
-            again = again or bool(known)
-            self._pending[start] = letter
+        self._pending, again = placed(self._pending.values(), letters)
         letters.clear()
         if again or not self._held:
             self._plan(actor)
@@ -156,7 +150,7 @@ class LettersOut:
         self._end_wait()
         if not self._pending or self.routes is None:
             return
-        start = min(self._pending)
+        start = next(iter(self._pending))
         letter, log = self._pending[start], self._state.log
         ((_, stop),) = letter.ranges
         left = log.acknowledged.gaps(start, stop)
@@ -186,7 +180,7 @@ class LettersOut:
         """Exchanges or bindings are others: look again, if the first of those that wait for room go elsewhere."""
         if not self._awaited or self.routes is None or not self._pending:
             return
-        start = min(self._pending)
+        start = next(iter(self._pending))
         letter = self._pending[start]
         for low, _ in self._state.log.acknowledged.gaps(*letter.ranges[0]):
             first = letter.batch.slice(low - start, low - start + 1)

@@ -1,8 +1,8 @@
 """Random operations on queues whose dead letters go from one to the next, and round: what a message says of its deaths is compared.
 
 There are three queues, each with an exchange of its own to which the letters of another go. A letter may come round: by refusals, and by a
-time to live that is over at once, or a limit, of one of the queues; or by these alone, of all of them. RabbitMQ 3 turns round the order of the
-deaths before the last, and so takes some for a circle without a refusal that have one, where two queues let go by themselves.
+time to live that is over at once, or a limit, of one of the queues; or by these alone, of all of them. RabbitMQ 3 turns round the order of
+the deaths before the last, and so takes some for a circle without a refusal that have one, where two queues let go by themselves.
 """
 
 from __future__ import annotations
