@@ -416,6 +416,8 @@ class FedModel(TransactionMachine):
         ended, number = self.ends.pop(0)
         if isinstance(ended, DropStages):
             self.queue.execute(cast("Any", ended), self.now, self.wall_us(self.now))
+            # Others have room by it.
+            assert self.taken() == []
             return
         for key in (*ended.published, *ended.discarded):
             self.absent.pop(key, None)
