@@ -44,6 +44,13 @@ class InboxOverflowError(ActorError):
         self.bound = bound
 
 
+class NextTurnError(ActorError):
+    """An actor's handler raises this where it has done as much as there is to be in one turn, and nothing of this message.
+
+    The message is handled again in the loop's next turn, before all that is behind it in the inbox.
+    """
+
+
 class TooManyTimersError(ActorError):
     """An actor has as many pending timers as it may have.
 

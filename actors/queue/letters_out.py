@@ -17,15 +17,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import groupby, repeat
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pykka
 
 from actors.errors import InboxOverflowError, QueueError, RecordTooLargeError, TooMuchTogetherError
 from actors.exchanges.errors import ExchangeNotFoundError
-from actors.exchanges.message_tables import further_keys, may_have_further, table_of
-from actors.headers import readable_headers
+from actors.exchanges.message_tables import may_have_further
+from actors.queue.letter_parts import Leaving, always, first_of, further, headers_of, over_in, parts_of
 from actors.queue.letters_order import placed
 from actors.queue.operations.dead_letters import (
     MOST_BEFORE,
@@ -36,10 +36,9 @@ from actors.queue.operations.dead_letters import (
     say_before,
     take_back,
 )
-from actors.queue.state.routed import Routed, grouped
+from actors.queue.state.routed import grouped
 from actors.queue.state.senders import joined_batches
 from actors.queue.structures.ranges import merged
-from actors.queue.vocabulary.deaths import history_of
 from actors.queue.vocabulary.distributed import AwaitRoom
 from actors.queue.vocabulary.letters import DeadLettersMoved
 from actors.queue.vocabulary.published import Published
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
     from actors.queue.queue_output import QueueOutput
     from actors.queue.queue_state import QueueState
     from actors.queue.state.routed import Queues as Names
-    from actors.queue.structures.ranges import Range
+    from actors.queue.state.routed import Routed
     from actors.queue.vocabulary.replies import DeadLetter
     from actors.runtime._loop_inbox import Watch
     from actors.runtime.loop_actor import LoopActor
@@ -148,25 +147,25 @@ class LettersOut:
         """Store the first of them, or a part of it."""
         self._step_due = False
         self._end_wait()
-        if not self._pending or self.routes is None:
+        routes, gaps = self.routes, self._state.log.acknowledged.gaps
+        if not self._pending or routes is None:
             return
-        start = next(iter(self._pending))
-        letter, log = self._pending[start], self._state.log
-        ((_, stop),) = letter.ranges
-        left = log.acknowledged.gaps(start, stop)
+        letters = self._next()
+        left = gaps(*letters[0].ranges[0])
         try:
-            full = self._store(actor, self.routes, letter, left)
+            full = self._store(actor, routes, letters[0], self._parts(actor, routes, letters))
         except (QueueError, pykka.ActorDeadError) as error:
             # They are still where they were, and come again.
-            logger.warning("dead letters of %s wait: %s", self._state.name, error)
+            logger.warning("%s wait: %s", self._what(letters[0]), error)
             self._held = True
             return
-        rest = log.acknowledged.gaps(start, stop)
-        if not rest:
-            del self._pending[start]
+        for letter in letters:
+            ((start, stop),) = letter.ranges
+            if not gaps(start, stop):
+                del self._pending[start]
         if full is not None:
             self._await_room(actor, full)
-        elif rest and rest == left:
+        elif left and gaps(*letters[0].ranges[0]) == left:
             self._held = True
         elif self._pending:
             self._plan(actor)
@@ -184,7 +183,7 @@ class LettersOut:
         letter = self._pending[start]
         for low, _ in self._state.log.acknowledged.gaps(*letter.ranges[0]):
             first = letter.batch.slice(low - start, low - start + 1)
-            if next(iter(self.queues_of(self.routes, letter, first, 1, _always))) == self._awaited:
+            if next(iter(self.queues_of(self.routes, letter, first, 1, always))) == self._awaited:
                 self._register(actor)
                 return
             break
@@ -248,17 +247,24 @@ class LettersOut:
 
     # Where they go.
 
-    def _store(self, actor: LoopActor, routes: Routes, letter: DeadLetter, left: Iterable[Range]) -> str | None:
-        """Store what is left of one, or as much as a step does; the name of a queue that has no room for the next."""
-        ((start, _),) = letter.ranges
+    def _parts(self, actor: LoopActor, routes: Routes, letters: list[DeadLetter]) -> list[Routed]:
+        """Where the first of them go, as many as a step routes."""
         parts: list[Routed] = []
-        time_is_up = over_in(actor, ROUTING_SECONDS)
-        for low, high in left:
-            batch = letter.batch.slice(low - start, high - start)
-            taken = sum(len(part.batch) for part in parts)
-            parts += parts_of(self.queues_of(routes, letter, batch, STEP_MESSAGES - taken, time_is_up), batch, low)
-            if taken + len(batch) >= STEP_MESSAGES or time_is_up():
-                break
+        taken, time_is_up = 0, over_in(actor, ROUTING_SECONDS)
+        for letter in letters:
+            ((start, stop),) = letter.ranges
+            for low, high in self._state.log.acknowledged.gaps(start, stop):
+                batch = letter.batch.slice(low - start, high - start)
+                queues = self.queues_of(routes, letter, batch, STEP_MESSAGES - taken, time_is_up)
+                for part in parts_of(queues, batch, low):
+                    parts += self._alike(part, letter)
+                taken += len(batch)
+                if taken >= STEP_MESSAGES or time_is_up():
+                    return parts
+        return parts
+
+    def _store(self, actor: LoopActor, routes: Routes, letter: DeadLetter, parts: list[Routed]) -> str | None:
+        """Store what goes to the same queues, group by group; the name of one that has no room for the next."""
         time_is_up = over_in(actor, STORING_SECONDS)
         for group in grouped(parts)[:STEP_RECORDS]:
             full = self._store_group(actor, routes, letter, group.parts)
@@ -292,9 +298,9 @@ class LettersOut:
         found: dict[tuple[bytes, Names, Names], Names] = {}
         for index in range(min(most, len(batch))):
             key = keys[index] if keys is not None else b""
-            headers = _headers(batch, index) if by_headers or again else None
+            headers = headers_of(batch, index) if by_headers or again else None
             before = expired_before(headers)
-            more = _further(batch, index) if several else ()
+            more = further(batch, index) if several else ()
             queues = None if by_headers else found.get((key, before, more))
             if queues is None:
                 text = key.decode("utf-8", "replace") if key else common
@@ -351,12 +357,11 @@ class LettersOut:
 
     def _store_group(self, actor: LoopActor, routes: Routes, letter: DeadLetter, parts: list[Routed]) -> str | None:
         """Store what goes to the same queues; the name of one that has no room for all of it."""
-        names = parts[0].queues
-        batches = [part.batch for part in parts]
-        batch = batches[0] if len(batches) == 1 else joined_batches(batches)
+        leaving, names, full = self._leaving(letter, parts), parts[0].queues, None
+        batch = leaving.batch
         ranges = merged([(part.up_to - len(part.batch), part.up_to) for part in parts])
-        full: str | None = None
         if names == NOWHERE:
+            self._lose(routes, letter, len(batch))
             drop_letters(self._state, ranges, actor.loop.time(), over_limit=letter.over_limit)
             return None
         if names != OWN:
@@ -365,22 +370,51 @@ class LettersOut:
                 return full
             if count < len(batch):
                 batch, ranges = batch.slice(0, count), first_of(ranges, count)
+        move, event = routes.distributor.move_dead_letters, 0
         try:
             if names != OWN:
-                sent, said = batch, letter.published
-                if letter.routing_key is not None:
-                    sent = readdressed(batch, letter.routing_key, None if said is None else said.routing_key)
-                facts = Published(letter.exchange or "", self.common(letter)), letter.priority
-                event = routes.distributor.move_dead_letters(self._state, ranges, names, sent, *facts)
+                sent = self._addressed(letter, batch)
+                event = move(self._state, ranges, names, sent, leaving.published, leaving.priority, leaving.ttl)
         except (RecordTooLargeError, TooMuchTogetherError) as error:
             names, full = self._own(error.code, str(error)), None
         if names == OWN:
-            name = dead_letter_name(self._state.name)
+            name = dead_letter_name(self._whose(letter))
             routes.own_queue(name)
-            as_ever = letter.published, letter.priority
-            event = routes.distributor.move_dead_letters(self._state, ranges, (name,), batch, *as_ever)
+            event = move(self._state, ranges, (name,), batch, leaving.again, leaving.level)
         self._output.tell(actor.actor_ref, DeadLettersMoved(ranges), event)
         return full
+
+    # What is not the same of what has waited at an exchange: see ``WaitedOut``.
+
+    def _next(self) -> list[DeadLetter]:
+        """Those of which a step is."""
+        return [next(iter(self._pending.values()))]
+
+    def _what(self, _letter: DeadLetter) -> str:
+        return f"dead letters of {self._state.name}"
+
+    def _whose(self, _letter: DeadLetter) -> str:
+        """What has the dead-letter queue where they go in place of where they should."""
+        return self._state.name
+
+    def _alike(self, part: Routed, _letter: DeadLetter) -> Iterable[Routed]:
+        """Parts of a part, of each of which one thing is said."""
+        return (part,)
+
+    def _leaving(self, letter: DeadLetter, parts: list[Routed]) -> Leaving:
+        batches = [part.batch for part in parts]
+        published, level = Published(letter.exchange or "", self.common(letter)), letter.priority
+        batch = batches[0] if len(batches) == 1 else joined_batches(batches)
+        return Leaving(batch, published, level, None, letter.published, level)
+
+    def _addressed(self, letter: DeadLetter, batch: MessageBatch) -> MessageBatch:
+        """They with the routing key that settings say, if they do."""
+        if letter.routing_key is None:
+            return batch
+        return readdressed(batch, letter.routing_key, letter.published and letter.published.routing_key)
+
+    def _lose(self, routes: Routes, letter: DeadLetter, count: int) -> None:
+        """So many are about to go nowhere."""
 
     @staticmethod
     def _room(routes: Routes, names: Names, batch: MessageBatch) -> tuple[int, str | None]:
@@ -398,46 +432,3 @@ class LettersOut:
 
 def _way(settings: Any) -> tuple[str | None, str | None]:
     return settings.dead_letter_exchange, settings.dead_letter_routing_key
-
-
-def over_in(actor: LoopActor, seconds: float) -> Callable[[], bool]:
-    """Whether so much time is over, as of now."""
-    clock = actor.loop.time
-    until = clock() + seconds
-    return lambda: clock() >= until
-
-
-def _always() -> bool:
-    return True
-
-
-def parts_of(queues: Iterable[Names], batch: MessageBatch, first: int) -> Iterator[Routed]:
-    """Neighbours that go to the same queues together, each part with the number behind its last."""
-    start = 0
-    for names, messages in groupby(queues):
-        stop = start + len(list(messages))
-        yield Routed(cast("Any", None), names, batch.slice(start, stop), first + stop)
-        start = stop
-
-
-def first_of(ranges: Iterable[Range], count: int) -> tuple[Range, ...]:
-    """The first ``count`` numbers of ranges."""
-    found = []
-    for start, stop in ranges:
-        if count <= 0:
-            break
-        found.append((start, min(stop, start + count)))
-        count -= stop - start
-    return tuple(found)
-
-
-def _further(batch: MessageBatch, index: int) -> tuple[str, ...]:
-    """The routing keys that a message has beside its own, unless a dead-letter exchange has given it another in place of all."""
-    assert batch.headers is not None, "it was looked at"
-    more = further_keys(batch.headers[index])
-    history = history_of(readable_headers(batch.headers[index]) or {}) if more else None
-    return more if history is None or history.own_keys else ()
-
-
-def _headers(batch: MessageBatch, index: int) -> Table | None:
-    return table_of(batch.headers[index]) if batch.headers is not None else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pykka
 
-from actors.errors import DiskBehindError, InboxOverflowError, QueueError, QueueGoneError, StorageError
+from actors.errors import DiskBehindError, InboxOverflowError, NextTurnError, QueueError, QueueGoneError, StorageError
 from actors.queue.changes import Changes
 from actors.queue.letters_line import LettersStep
 from actors.queue.measures import Measures
@@ -23,7 +23,9 @@ from actors.queue.queue_output import QueueOutput
 from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
 from actors.queue.refused_letters import RefusedLetters
 from actors.queue.structures.deadlines import US_PER_SECOND
+from actors.queue.to_itself import DURABLE, STORE, TICK, Durable, Purge, Store, Tick
 from actors.queue.vocabulary import commands, distributed, letters, moves, replies, takes
+from actors.queue.vocabulary.budgets import IDS_BUDGET
 from actors.queue.vocabulary.commands import Left, OfferBatch
 from actors.queue.vocabulary.distributed import AwaitRoom, BatchRead, RoomMade, RoutesChanged, StoredBeside
 from actors.queue.waited_out import letters_out
@@ -47,38 +49,6 @@ STORE_TURNS = 3
 """Turns of the loop that a batch waits for others to be stored with, while more comes in each of them."""
 
 logger = logging.getLogger("penstock.queue")
-
-
-class _Tick:
-    """To itself: the state's next deadline has come."""
-
-    __slots__ = ()
-
-
-class _Store:
-    """To itself: store what was accepted meanwhile."""
-
-    __slots__ = ()
-
-
-class _Durable:
-    """To itself: more of what happened is durable."""
-
-    __slots__ = ()
-
-
-class _Purge:
-    """To itself: go on with a purge of what was there when it began."""
-
-    __slots__ = ("below", "messages", "reply")
-
-    def __init__(self, reply: LaterReply, below: int, messages: int) -> None:
-        self.reply = reply
-        self.below = below
-        self.messages = messages
-
-
-_TICK, _STORE, _DURABLE = _Tick(), _Store(), _Durable()
 
 
 class QueueActor(LoopActor):
@@ -115,13 +85,14 @@ class QueueActor(LoopActor):
         super().__init__()
         self._changes = Changes() if changes is None else changes
         self._state = state
+        state.ids_left = IDS_BUDGET
         self._wall_clock = wall_clock
         self._storage = storage
         measures = Measures(wall_clock) if measures is None else measures
         self._confirmation = measures.confirmation
         elsewhere = None if routes is None else routes.queues.is_declared_elsewhere
         self._output = QueueOutput(
-            self.actor_ref, state.name, state.number, storage, find_queue, elsewhere, self._unwatch, _DURABLE, measures
+            self.actor_ref, state.name, state.number, storage, find_queue, elsewhere, self._unwatch, DURABLE, measures
         )
         self._moves = MovesOut(state, self._output)
         # Nobody waits for a sync of what a transient queue stores, and its thread least of all.
@@ -153,11 +124,11 @@ class QueueActor(LoopActor):
                 return self._offer(message)
             handler = _HANDLERS.get(kind)
             if handler is not None:
-                if kind is _Store and self._more_comes():
+                if kind is Store and self._more_comes():
                     return None
                 if self._state.incoming:
                     # What was accepted comes first: nothing else may see the queue without it.
-                    self._store(kind is _Store)
+                    self._store(kind is Store)
                 elif self._state.ready.known != self._state.log.next_sequence:
                     self._state.catch_up(self.loop.time())
                 answer = handler(self, message)
@@ -185,9 +156,15 @@ class QueueActor(LoopActor):
             accept(state, message, 0.0)
         except QueueError as error:
             self._refuse(message, error)
+        except NextTurnError:
+            state.ids_left = IDS_BUDGET
+            if state.incoming:
+                self._store(in_turn=False)
+                self._carry_out()
+            raise
         if fresh and state.incoming:
             self._accepted_at = self.loop.time()
-            self.actor_ref.tell(_STORE)
+            self.actor_ref.tell(STORE)
 
     def _execute(self, command: Any) -> Any:
         """Have the state carry out a command, or tell the connection why it does not."""
@@ -300,7 +277,7 @@ class QueueActor(LoopActor):
         if deadline is not None and (self._timer is None or deadline < self._timer.when):
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self.schedule_at(deadline, _TICK)
+            self._timer = self.schedule_at(deadline, TICK)
 
     def _tell_of_room(self) -> None:
         awaited, self._awaited = self._awaited, {}
@@ -359,9 +336,9 @@ class QueueActor(LoopActor):
         return True
 
     def _wake_to_store(self) -> None:
-        self.actor_inbox.offer_beyond_bound(_STORE)
+        self.actor_inbox.offer_beyond_bound(STORE)
 
-    def _stored(self, _message: _Store | StoredBeside) -> None:
+    def _stored(self, _message: Store | StoredBeside) -> None:
         """What was accepted is stored, and what others have stored is noticed, before any message is handled."""
 
     def _wall_us(self) -> int:
@@ -369,11 +346,11 @@ class QueueActor(LoopActor):
         return max(0, int(self._wall_clock() * US_PER_SECOND))
 
     def _purge(self, _message: commands.PurgeQueue) -> LaterReply:
-        purge = _Purge(self._output.promise(), *begin_purge(self._state))
+        purge = Purge(self._output.promise(), *begin_purge(self._state))
         self._purge_on(purge)
         return purge.reply
 
-    def _purge_on(self, purge: _Purge) -> None:
+    def _purge_on(self, purge: Purge) -> None:
         """A step of it; others have their turn between two of them."""
         purged = purge_step(self._state, purge.below)
         purge.messages += purged
@@ -415,13 +392,13 @@ class QueueActor(LoopActor):
     def _statistics(self, message: commands.GetStatistics) -> QueueStatistics:
         return describe(self._state, self.loop.time(), parties=message.parties)
 
-    def _durable(self, _message: _Durable) -> None:
+    def _durable(self, _message: Durable) -> None:
         self._output.release()
 
     def _read(self, _message: BatchRead) -> None:
         self._state.tick(self.loop.time())
 
-    def _tick(self, _message: _Tick) -> None:
+    def _tick(self, _message: Tick) -> None:
         self._timer = None
         self._state.tick(self.loop.time(), self._wall_us())
 
@@ -442,9 +419,9 @@ _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
     LettersStep: QueueActor._letters_step,
     distributed.LettersRefused: QueueActor._refused_step,
     commands.AlterQueue: QueueActor._alter,
-    _Purge: QueueActor._purge_on,
+    Purge: QueueActor._purge_on,
     Move: QueueActor._move_on,
-    _Tick: QueueActor._tick,
-    _Store: QueueActor._stored,
-    _Durable: QueueActor._durable,
+    Tick: QueueActor._tick,
+    Store: QueueActor._stored,
+    Durable: QueueActor._durable,
 }

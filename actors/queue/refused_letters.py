@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 from pykka import ActorDeadError
 
 from actors.errors import QueueError
-from actors.queue.letters_out import NOWHERE, OWN, STEP_MESSAGES, STEP_RECORDS, STORING_SECONDS, over_in, parts_of
+from actors.queue.letter_parts import over_in, parts_of
+from actors.queue.letters_out import NOWHERE, OWN, STEP_MESSAGES, STEP_RECORDS, STORING_SECONDS
 from actors.queue.operations.dead_letters import readdressed, room_for_letters
 from actors.queue.state.routed import grouped
 from actors.queue.state.senders import JOINED_BYTES, JOINED_MESSAGES, joined_batches

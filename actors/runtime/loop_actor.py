@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import pykka
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
 
-from actors.errors import ActorError, AsyncHandlerError, NoEventLoopError, StorageError, TooManyTimersError
+from actors.errors import (
+    ActorError,
+    AsyncHandlerError,
+    NextTurnError,
+    NoEventLoopError,
+    StorageError,
+    TooManyTimersError,
+)
 from actors.runtime._loop_inbox import DEFAULT_MAX_INBOX, LoopInbox, Watch, Watched
 from actors.runtime._loop_timer import TimerHandle
 from actors.runtime._pykka import ActorStop, Envelope
@@ -227,7 +234,8 @@ class LoopActor(pykka.Actor):
                 break
             message = take()
             if type(message) in special:
-                self._handle_special(message)
+                if self._handle_special(message):
+                    break
                 if inbox.closed:
                     return
                 continue
@@ -236,6 +244,9 @@ class LoopActor(pykka.Actor):
                 result = self.on_receive(message)
                 if result is not None:
                     _refuse_coroutine(self, result)
+            except NextTurnError:
+                queue.appendleft(message)
+                break
             except BaseException as error:  # noqa: BLE001  # the policy decides; what ends the program is re-raised
                 self._supervise(error)
                 if inbox.closed:
@@ -251,21 +262,35 @@ class LoopActor(pykka.Actor):
             result = self.on_receive(message)
             if result is not None:
                 _refuse_coroutine(self, result)
+        except NextTurnError:
+            self.actor_inbox.queue.appendleft(message)
         except BaseException as error:  # noqa: BLE001  # as in _drain
             self._supervise(error)
 
-    def _handle_special(self, message: Any) -> None:
-        """Handle what is not a plain tell: an ask, a stop, a proxy's call, the end of a watched actor."""
+    def _handle_special(self, message: Any) -> bool:
+        """Handle what is not a plain tell: an ask, a stop, a proxy's call, the end of a watched actor.
+
+        Returns:
+            whether it is to be handled again, before all others, and no more in this turn.
+        """
         if type(message) is Envelope and message.reply_to is not None:
-            self._answer(message.message, message.reply_to)
-            return
+            try:
+                self._answer(message.message, message.reply_to)
+            except NextTurnError:
+                self.actor_inbox.queue.appendleft(message)
+                return True
+            return False
         try:
             if type(message) is Watched:
                 self._end_watch(message)
             else:
                 self._refuse_or_return(message)
+        except NextTurnError:
+            self.actor_inbox.queue.appendleft(message)
+            return True
         except BaseException as error:  # noqa: BLE001  # as in _drain
             self._supervise(error)
+        return False
 
     def _answer(self, message: Any, reply_to: pykka.Future[Any]) -> None:
         self.asked = True
@@ -283,6 +308,8 @@ class LoopActor(pykka.Actor):
             failure = ActorError(f"the handler of {self} read a result that was cancelled")
             failure.__cause__ = error
             reply_to.set_exception((ActorError, failure, error.__traceback__))
+        except NextTurnError:
+            raise
         except BaseException:  # the caller gets it, whatever it is
             logger.info("exception returned from %s to its caller", self, exc_info=True)
             reply_to.set_exception()

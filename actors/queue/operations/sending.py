@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from actors.errors import (
     InvalidRequestError,
+    NextTurnError,
     QueueError,
     QueueLimitError,
     SequenceGapError,
@@ -304,12 +305,16 @@ def _store_dropping(core: QueueCore, added: MessagesAdded) -> None:
 def _check(
     core: QueueCore, batch: MessageBatch, stage: StageKey | None, delay: float | None, ttl: float | None
 ) -> None:
-    """Raise the QueueError for which nothing, or not this, can be staged, or its ids cannot be."""
+    """Raise the QueueError for which nothing, or not this, can be staged, or its ids cannot be; NextTurnError for too many ids at once."""
     if stage is not None and core.is_committed(stage):
         raise TransactionCommittedError(stage.writer, stage.version)
     if stage is not None and (delay is not None or ttl is not None):
         raise InvalidRequestError(NO_TIMING)
     if core.log.accepted is not None:
+        if core.ids_left is not None:
+            if core.ids_left <= 0:
+                raise NextTurnError
+            core.ids_left -= batch.count
         check_ids(core, core.log.accepted, batch, stage)
 
 

@@ -103,6 +103,7 @@ class QueueCore:
         ttl_below: messages from this number on have no time to live.
         arrived_from: messages from here on have come since a dispatch ended: those with a time to live of 0 can still be delivered.
         takes_all: whether a batch is stored whatever room there is, and can be received at once, where its sender asks for nothing else.
+        ids_left: of how many messages more the ids are looked at before others have their turn; None for any number.
         batch_overhead: bytes that each stored batch counts for beside its size.
         rejects: whether the queue refuses what it has no room for, rather than granting nothing.
         drops: whether it takes everything, and drops its oldest instead.
@@ -158,6 +159,7 @@ class QueueCore:
     rejects: bool
     drops: bool
     takes_all: bool
+    ids_left: int | None
     batch_overhead: int
     total_out: int
     total_redelivered: int
@@ -193,7 +195,7 @@ class QueueCore:
         self.last_event = self.barrier = 0
         self.total_out = self.total_redelivered = self.total_rejected = self.total_deduplicated = 0
         self.batch_overhead = log.table.overhead
-        self.paused, self.parcels = None, {}
+        self.paused, self.parcels, self.ids_left = None, {}, None
         self.use = use or Use()
         self.wall_us = wall_us
         # What the messages from before the start have for a time to live is known only when they are read.

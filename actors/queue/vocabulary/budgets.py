@@ -21,3 +21,5 @@ PURGE_BUDGET = 256
 """Batches, or parts of batches that are left of them, that a purge drops in one go: some milliseconds of work."""
 JUDGE_BUDGET = 512
 """Parts of batches that other settings have a queue judge anew in one go: some milliseconds of work."""
+IDS_BUDGET = 1_024
+"""Messages that a queue which remembers ids accepts from its senders in one go, but for one batch: each may have an id to be looked at."""
