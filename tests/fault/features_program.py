@@ -1,7 +1,7 @@
 """A broker's queues with everything that they can be told, step by step from a seed, watched at each call that changes the disk.
 
 Queues remember ids, have levels or groups, count failures and wait before they try again, drop or refuse what is over their limit, and have
-dead letters. What is sent to them is due at once, within a minute, or in months; some of it waits at an exchange; a schedule stores its own.
+dead letters. What is sent to them is due at once, within a minute, or in months; some waits at an exchange; a schedule stores its own.
 Queues are purged, deleted, declared anew, altered, and their messages moved. Checkpoints are made in slices between all that. The time of
 day goes on by months in one instant, or back.
 
@@ -26,16 +26,15 @@ from actors.queue.vocabulary import commands, moves, replies
 from actors.queue.vocabulary.settings import DROP_HEAD, REJECT_DEAD_LETTER, QueueSettings
 from actors.runtime.loop_registry import LoopActorRegistry
 from actors.scheduling.schedule import TIME_HEADER, Schedule
-from actors.storage import Storage, verify_storage
+from actors.storage import Storage
 from actors.storage.snapshot import StoredQueue
 from journal import JournalOptions, ManualCommitter
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.letters_bench import Letters
 from tests.actors.publishing_bench import Client
-from tests.actors.stored_queues import Ref, turns
-from tests.fault.disk import ROOT, SimulatedDisk
+from tests.actors.stored_queues import turns
+from tests.fault.disk import SimulatedDisk
 from tests.fault.faulty_files import WRITING, Fault, FaultyFiles
-from tests.fault.history import HistoryError
 from tests.fault.features_model import (
     COPY,
     LATER,
@@ -43,7 +42,6 @@ from tests.fault.features_model import (
     TICKS,
     WINDOW_US,
     Fact,
-    Known,
     Sent,
     compare,
     compare_ids,
@@ -51,8 +49,9 @@ from tests.fault.features_model import (
     places_of,
     require,
 )
+from tests.fault.history import HistoryError
+from tests.fault.store_program import DATA, complaints
 
-DATA: Final = ROOT / "data"
 LARGE: Final = 10**9
 US: Final = 1_000_000
 DAY: Final = 86_400.0
@@ -92,7 +91,23 @@ LETTERS: Final = (("letters-a", "letters-b"), ("refused",), ("levels.dead",), ("
 """Where dead letters go: those of an exchange to two queues, by one record."""
 KEPT: Final = {COPY, TICKS, PLACE, *(name for names in LETTERS for name in names)}
 """Queues that nobody receives from."""
-DELAYS: Final = (None, None, None, 0.0, 0.5, 20.0, 59.0, 60.0, 60.001, 61.0, 300.0, 3_000.0, 3 * DAY, 40 * DAY, 366 * DAY)
+DELAYS: Final = (
+    None,
+    None,
+    None,
+    0.0,
+    0.5,
+    20.0,
+    59.0,
+    60.0,
+    60.001,
+    61.0,
+    300.0,
+    3_000.0,
+    3 * DAY,
+    40 * DAY,
+    366 * DAY,
+)
 IDS: Final = (None, "a", "b", "c", "d")
 GROUPS: Final = (None, "x", "y")
 
@@ -202,6 +217,8 @@ class FeaturesProgram:
         return max(self.highest_us, self.wall_us) + (round(400 * DAY) * US if self.leeway_us else 0)
 
     # --- a life
+
+    bench: Broker
 
     async def live(self, files: Any, steps: int, *, last: bool = False, closes: bool = False) -> None:
         """One process: it opens, looks at what it finds, takes some steps, and is gone; the last one receives all that there is."""
@@ -321,7 +338,9 @@ class FeaturesProgram:
     def _number(self, name: str) -> tuple[str, int]:
         return name, self.bench.queues.number_of(name)
 
-    def _batch(self, name: str, delay: float | None, ttl: float | None, **facts: Any) -> tuple[MessageBatch, list[bytes]]:
+    def _batch(
+        self, name: str, delay: float | None, ttl: float | None, **facts: Any
+    ) -> tuple[MessageBatch, list[bytes]]:
         """A batch of messages, which are noted as sent."""
         settings, now_us = self.bench.queues.settings_of(name), self.wall_us
         messages, payloads = [], []
@@ -371,7 +390,9 @@ class FeaturesProgram:
         delay, name = self.random.choice((0.5, 20.0, 61.0, 300.0, 40 * DAY)), self.names[0]
         await self._publish(LATER, "", *self._batch(name, delay, None, later=True))
 
-    async def _publish(self, exchange: str, key: str, batch: MessageBatch, payloads: list[bytes], **timing: Any) -> None:
+    async def _publish(
+        self, exchange: str, key: str, batch: MessageBatch, payloads: list[bytes], **timing: Any
+    ) -> None:
         client = self.clients.get(exchange + key)
         if client is None:
             made = Client(self.bench, exchange, key)
@@ -524,7 +545,7 @@ async def _awaited(future: Any) -> Any:
 
 def look(disk: SimulatedDisk, facts: Iterable[Fact], wall_us: int, over_us: int) -> None:
     """What a start finds on a disk is what was told; HistoryError where it is not."""
-    damaged = [str(finding) for finding in verify_storage(DATA, disk.restart()) if finding.fatal]
+    damaged = complaints(disk)
     require(not damaged, f"nothing is damaged, and verify says: {damaged}")
     storage = Storage.open(DATA, SMALL, files=disk, committer=ManualCommitter())
     places = places_of(storage.queues)
@@ -534,7 +555,9 @@ def look(disk: SimulatedDisk, facts: Iterable[Fact], wall_us: int, over_us: int)
     storage._journal.abandon()
 
 
-async def lives(seed: int, names: Sequence[str] = (), share: float = 0.06, steps: int = 120, most: int = 4) -> Counter[str]:
+async def lives(
+    seed: int, names: Sequence[str] = (), share: float = 0.06, steps: int = 120, most: int = 4
+) -> Counter[str]:
     """Several lives on one disk; returns what was seen, and HistoryError where a promise is broken."""
     program = FeaturesProgram(seed, names)
     disk, loop = SimulatedDisk(), asyncio.get_running_loop()
@@ -597,18 +620,21 @@ async def failing(seed: int, fault: Fault, steps: int) -> bool:
     failed = False
     try:
         await program.live(files, steps)
-    except StorageError:
+    except Exception as error:
+        # Whatever the queues say when the broker is about to end.
+        ends = isinstance(error, StorageError) or program.bench.failures
+        if isinstance(error, HistoryError) or not ends:
+            raise
         failed = True
         for picture in (disk.restart(), disk.crash(program.random)):
             look(picture, program.facts, program.wall_us, program.over_us)
-        # Nobody has heard anything since, and whoever waits is told so.
-        program.bench.storage._journal.abandon()
-        for queue in program.bench.queues.values():
-            await queue.stop(block=False)
-        program.bench.queues.schedules.end()
+        if hasattr(program, "bench"):
+            await program.bench.die()
+            program.bench.queues.schedules.end()
         await elapse(1.0)
         await asyncio.gather(*(ref.stop(block=False) for ref in LoopActorRegistry.get_all()))
-    require(failed or not files.struck or fault.operation == "unlink", f"{fault}: it went on")
+    told = failed or program.bench.failures or program.bench.storage._journal.failure
+    require(told or not files.struck or fault.operation == "unlink", f"{fault}: it went on")
     return failed
 
 
