@@ -26,7 +26,7 @@ DAMAGED = 0.03
 def test_what_was_told_of_any_feature_survives_deaths_and_losses_of_power_at_any_call() -> None:
     seen: Counter[str] = Counter()
     for seed in range(SEEDS):
-        seen += verify_features_survive(seed)
+        seen += verify_features_survive(seed, share=0.04, steps=80)
     wanted = {"purged", "moved", "failed", "deleted with a calendar", "looked at"}
     assert wanted <= seen.keys()
     assert {"write", "sync", "sync_directory", "rename", "unlink", "create"} <= seen.keys()
