@@ -12,7 +12,8 @@ import sys
 import traceback
 
 from tests.fault.faulty_files import WRITING, Fault, Kind
-from tests.fault.features_program import QUEUES, verify_fails_for_good, verify_features_survive
+from tests.fault.features_lives import verify_fails_for_good, verify_features_survive
+from tests.fault.features_program import QUEUES
 from tests.fault.power_loss import seeds
 
 FAILING = [operation for operation in WRITING if operation not in ("make_directory", "remove_directory")]

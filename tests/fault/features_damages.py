@@ -32,8 +32,10 @@ from streams.testkit import elapse, run_in_virtual_time
 from tests.fault.damaged_files import flip, targets
 from tests.fault.damages import Held, fail
 from tests.fault.disk import SimulatedDisk
+from tests.fault.features_lives import Left, left_by
 from tests.fault.features_model import COPY, Known, instances, known, places_of, require
-from tests.fault.features_program import DATA, LETTERS, SMALL, Left, left_by
+from tests.fault.features_program import LETTERS, SMALL
+from tests.fault.store_program import DATA
 
 PAYLOAD: Final = re.compile(rb"m\d+:")
 DECLARING: Final = {codec.QUEUE_DECLARED, codec.STORE_CREATED}

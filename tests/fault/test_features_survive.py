@@ -14,7 +14,8 @@ from actors.queue.vocabulary.events import MessagesAdded, MessagesScheduled
 from tests.fault import features
 from tests.fault.features import faults
 from tests.fault.features_damages import verify_store
-from tests.fault.features_program import QUEUES, verify_fails_for_good, verify_features_survive
+from tests.fault.features_lives import verify_fails_for_good, verify_features_survive
+from tests.fault.features_program import QUEUES
 from tests.fault.history import HistoryError
 
 SEEDS = 3
