@@ -84,8 +84,11 @@ def plan_combination(
     """
     limit = options.compact_below * options.segment_bytes
     run: list[Segment] = []
-    total = 0
+    total = reached = 0
     for segment, wanted in [*weighed, (None, 0)]:
+        # Repairs once left segments whose records lie between those of others: copied one behind the other they would not be found.
+        between = segment is not None and segment.header.first_lsn < reached
+        reached = reached if segment is None else max(reached, segment.stop_lsn)
         fits = (
             segment is not None
             and not segment.busy
@@ -93,8 +96,7 @@ def plan_combination(
             and wanted < limit
             and total + wanted <= options.segment_bytes - SEGMENT_HEADER_BYTES
             and len(run) < MOST_SOURCES
-            # Repairs have left segments whose records lie between others': copied one behind the other they would not be found.
-            and not (run and segment.header.first_lsn < run[-1].stop_lsn)
+            and not between
         )
         if not fits:
             if _worth_it(run, total):
@@ -102,7 +104,7 @@ def plan_combination(
                 if found is not None:
                     return found
             run, total = [], 0
-            if segment is None or segment.busy or segment.stuck or wanted >= limit:
+            if segment is None or between or segment.busy or segment.stuck or wanted >= limit:
                 continue
         assert segment is not None
         run.append(segment)

@@ -32,7 +32,7 @@ from journal.judgement import Expected, Finding, expectations, judge
 from journal.names import ASIDE, ENCOUNTERED, NEWEST, checkpoint_name, index_name, segment_name, stem_of
 from journal.newest import Newest, write_newest
 from journal.salt import header_from_records
-from journal.salvage import MAX_FILLED, FoundAgain, Salvaged, contents_of, gap_of, runs_of, salvage, spans_of
+from journal.salvage import MAX_FILLED, FoundAgain, Salvaged, contents_of, fits_between, runs_of, salvage, spans_of
 from journal.scan import ScannedRecord, SegmentScan
 from journal.segment import new_header
 from journal.survey import Contents, Hole, SegmentFile, Survey, look, pieces
@@ -224,8 +224,7 @@ class _Repair:
             return []
         held, places = spans_of(in_use, listed, self._start, self._files)
         found = list(salvage(unused, held, places, self._start, self._again, self._files))
-        gap = gap_of(places)
-        if len(found) == 1 and len({gap(lsn) for lsn in (found[0].file.first_lsn, *_lsns(found[0]))}) == 1:
+        if len(found) == 1 and fits_between(found[0], places):
             return [self._adopt(found[0])]
         runs = runs_of(found, places)
         for each in found:
@@ -421,10 +420,6 @@ class _Repair:
         if path.name in self._files.names(self._directory):
             self._files.unlink(path)
             self._files.sync_directory(self._directory)
-
-
-def _lsns(found: Salvaged) -> Iterator[int]:
-    return (record.lsn for record in found.alone)
 
 
 def _pack(header: SegmentHeader, record: ScannedRecord) -> bytes:

@@ -7,7 +7,7 @@ record goes back into the segment whose place it is of, where that has a hole, o
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -120,14 +120,20 @@ def _within(spans: list[Span], starts: list[int], lsn: int) -> bool:
     return at >= 0 and lsn < spans[at][1]
 
 
-def gap_of(places: list[Span]) -> Callable[[int], int]:
-    """Between which segments an lsn is, as a number."""
+def gap_of(places: list[Span], lsn: int) -> int:
+    """Between which segments an lsn is, as a number; -1 of one that is in a segment's place."""
     starts = [first for first, _ in places]
-    return lambda lsn: bisect_right(starts, lsn)
+    return -1 if _within(places, starts, lsn) else bisect_right(starts, lsn)
+
+
+def fits_between(found: Salvaged, places: list[Span]) -> bool:
+    """Whether no segment lies between what one begins with, as its name says, and the last that it alone holds."""
+    lsns = (found.file.first_lsn, *(record.lsn for record in found.alone))
+    gaps = {gap_of(places, lsn) for lsn in lsns}
+    return len(gaps) == 1 and gaps != {-1}
 
 
 def runs_of(found: Sequence[Salvaged], places: list[Span]) -> list[list[ScannedRecord]]:
     """All that is held alone, in order, cut where a segment lies between two of them."""
-    gap = gap_of(places)
     records = sorted((record for each in found for record in each.alone), key=lambda record: record.lsn)
-    return [list(run) for _, run in groupby(records, key=lambda record: gap(record.lsn))]
+    return [list(run) for _, run in groupby(records, key=lambda record: gap_of(places, record.lsn))]

@@ -11,18 +11,23 @@ import pytest
 from actors.queue.state.calendar import Calendar
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.events import MessagesAdded, MessagesScheduled
-from tests.fault.features_program import QUEUES, verify_features_survive
+from tests.fault import features
+from tests.fault.features import faults
+from tests.fault.features_damages import verify_store
+from tests.fault.features_lives import verify_fails_for_good, verify_features_survive
+from tests.fault.features_program import QUEUES
 from tests.fault.history import HistoryError
 
-SEEDS = 5
-ALONE = 20
-"""Steps of the runs in which a queue of each kind is the only one."""
+SEEDS = 3
+"""Of the program's own; `make soak` runs three hundred."""
+DAMAGED = 0.03
+"""Of the damages of two stores; `make soak` does half of those of forty."""
 
 
 def test_what_was_told_of_any_feature_survives_deaths_and_losses_of_power_at_any_call() -> None:
     seen: Counter[str] = Counter()
     for seed in range(SEEDS):
-        seen += verify_features_survive(seed)
+        seen += verify_features_survive(seed, share=0.04, steps=80)
     wanted = {"purged", "moved", "failed", "deleted with a calendar", "looked at"}
     assert wanted <= seen.keys()
     assert {"write", "sync", "sync_directory", "rename", "unlink", "create"} <= seen.keys()
@@ -34,6 +39,36 @@ def test_what_was_told_of_any_feature_survives_deaths_and_losses_of_power_at_any
 def test_each_feature_alone_survives_a_death_at_every_call(name: str) -> None:
     for seed in range(4):
         verify_features_survive(seed, [name, "plain"], share=1.0)
+
+
+def test_a_disk_that_fails_at_a_call_ends_the_broker_and_the_next_start_finds_what_was_told() -> None:
+    failed = [verify_fails_for_good(seed, fault) for seed in range(3) for fault in faults(seed)]
+    assert sum(failed) > 3
+
+
+def test_a_directory_damaged_in_a_record_of_any_feature_is_repaired_and_loses_nothing_else() -> None:
+    outcomes: Counter[str] = Counter()
+    for seed, names in ((0, ("all", "plain", "levels")), (1, ("all in groups", "drops", "ids"))):
+        came, broken = verify_store(seed, DAMAGED, names)
+        assert not broken, broken[0]
+        outcomes += came
+    assert any("some lost" in outcome for outcome in outcomes)
+    assert outcomes.total() > 10
+
+
+def test_the_command_names_the_seed_that_fails_and_how_to_see_it_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(seed: int, names: list[str], share: float) -> None:
+        if seed == 4:
+            raise HistoryError(f"of {names}, {share:g}")
+
+    monkeypatch.setattr(features, "verify_features_survive", broken)
+    assert features.main(["--seeds", "3:6", "--kind", "all in groups"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == "3 seeds, 1 broken\n"
+    assert "of ['all in groups', 'plain'], 0.06" in captured.err
+    assert 'again: python -m tests.fault.features --seeds 4 --share 0.06 --kind "all in groups"\n' in captured.err
 
 
 def broken_within(seeds: range, names: list[str]) -> bool:
