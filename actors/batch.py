@@ -24,8 +24,7 @@ OFFSET_BYTES = 4
 MAX_COLUMN_BYTES = 2**31 - 1
 """Offsets are int32, so no column can be larger."""
 COMPACT_SLACK, COMPACT_SHARE = 1024, 2
-"""A batch is copied to be kept where it holds more memory than its own by so many bytes, and by this factor: what a queue counts for each
-batch covers the first, and a copy of most of a buffer would save little."""
+"""A batch is copied to be kept where it holds more memory than its own by so many bytes, which a queue counts for it, and by this factor."""
 MAX_HEADERS_PER_MESSAGE = 64
 """Enough for tracing and routing; headers are not a second payload."""
 MORE_HEADERS = 8
@@ -96,11 +95,9 @@ class BinaryColumn:
     def from_values(cls, values: Sequence[Buffer], *, own: bool = False) -> BinaryColumn:
         """Join ``values``; raises BatchError above ``MAX_COLUMN_BYTES``. One that is its ``own``, nobody else's, is not copied."""
         try:
-            if len(values) == 1:
-                # What comes alone. Bytes are not copied in any case.
-                (value,) = values
-                offsets = array("i", (0, len(value)))
-                return cls(memoryview(offsets), memoryview(value if own or type(value) is bytes else bytes(value)))
+            if len(values) == 1:  # What comes alone. Bytes are not copied in any case.
+                value = values[0] if own or type(values[0]) is bytes else bytes(values[0])
+                return cls(memoryview(array("i", (0, len(value)))), memoryview(value))
             # Through a list: array takes twice as long to grow from an iterator.
             offsets = array("i", list(accumulate(map(len, values), initial=0)))
         except OverflowError:

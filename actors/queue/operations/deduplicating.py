@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
-from actors.errors import TransactionTooLargeError
+from actors.errors import NextTurnError, TransactionTooLargeError
 from actors.queue.operations.refusing import NoRoom
 from actors.queue.state.accepted_ids import check_lengths, ids_of
 from actors.queue.state.deduplication import IdsDue
@@ -94,6 +94,15 @@ def check_ids(core: QueueCore, accepted: AcceptedIds, batch: MessageBatch, stage
     count, most = core.log.staged_ids + len(ids) - ids.count(None), min(accepted.limit, MAX_STAGED_IDS)
     if count > most:
         raise TransactionTooLargeError(core.name, stage.writer, stage.version, "MAX_STAGED_IDS", most, count)
+
+
+def check_ids_in_turn(core: QueueCore, accepted: AcceptedIds, batch: MessageBatch, stage: StageKey | None) -> None:
+    """The same for a sender's batch, which counts in this turn of the queue; raises NextTurnError behind so many ids."""
+    if core.ids_left is not None:
+        if core.ids_left <= 0:
+            raise NextTurnError
+        core.ids_left -= batch.count
+    check_ids(core, accepted, batch, stage)
 
 
 def judged_beside(core: QueueCore, batch: MessageBatch, wall_us: int, stage: StageKey | None) -> Judged:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from actors.errors import (
     InvalidRequestError,
-    NextTurnError,
     QueueError,
     QueueLimitError,
     SequenceGapError,
@@ -15,7 +14,14 @@ from actors.errors import (
 )
 from actors.limits import MAX_DELAY_SECONDS, MAX_TTL_SECONDS, time_text
 from actors.queue.operations.calendar import keeps_calendar, schedule, waits_long
-from actors.queue.operations.deduplicating import check_ids, judge, judge_staged, numbered, tell_numbers, why_not
+from actors.queue.operations.deduplicating import (
+    check_ids_in_turn,
+    judge,
+    judge_staged,
+    numbered,
+    tell_numbers,
+    why_not,
+)
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over, in_record, let_go
 from actors.queue.operations.refusing import NoRoom, lets_die, refuse
@@ -311,11 +317,7 @@ def _check(
     if stage is not None and (delay is not None or ttl is not None):
         raise InvalidRequestError(NO_TIMING)
     if core.log.accepted is not None:
-        if core.ids_left is not None:
-            if core.ids_left <= 0:
-                raise NextTurnError
-            core.ids_left -= batch.count
-        check_ids(core, core.log.accepted, batch, stage)
+        check_ids_in_turn(core, core.log.accepted, batch, stage)
 
 
 def _without_committed(core: QueueCore, incoming: list[Incoming]) -> list[Incoming]:
