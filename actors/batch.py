@@ -24,7 +24,7 @@ OFFSET_BYTES = 4
 MAX_COLUMN_BYTES = 2**31 - 1
 """Offsets are int32, so no column can be larger."""
 COMPACT_SLACK, COMPACT_SHARE = 1024, 2
-"""A batch is copied to be kept where it holds more memory than its own by so many bytes, which a queue counts for it, and by this factor."""
+"""A batch is copied to be kept where it holds more than its own by so many bytes, which a queue counts for it, and by this factor."""
 MAX_HEADERS_PER_MESSAGE = 64
 """Enough for tracing and routing; headers are not a second payload."""
 MORE_HEADERS = 8

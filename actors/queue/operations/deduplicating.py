@@ -96,7 +96,7 @@ def check_ids(core: QueueCore, accepted: AcceptedIds, batch: MessageBatch, stage
         raise TransactionTooLargeError(core.name, stage.writer, stage.version, "MAX_STAGED_IDS", most, count)
 
 
-def check_ids_in_turn(core: QueueCore, accepted: AcceptedIds, batch: MessageBatch, stage: StageKey | None) -> None:
+def check_own_ids(core: QueueCore, accepted: AcceptedIds, batch: MessageBatch, stage: StageKey | None) -> None:
     """The same for a sender's batch, which counts in this turn of the queue; raises NextTurnError behind so many ids."""
     if core.ids_left is not None:
         if core.ids_left <= 0:

@@ -5,23 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from actors.errors import (
-    InvalidRequestError,
-    QueueError,
-    QueueLimitError,
-    SequenceGapError,
-    TransactionCommittedError,
-)
+from actors.errors import InvalidRequestError, QueueError, QueueLimitError, SequenceGapError, TransactionCommittedError
 from actors.limits import MAX_DELAY_SECONDS, MAX_TTL_SECONDS, time_text
 from actors.queue.operations.calendar import keeps_calendar, schedule, waits_long
-from actors.queue.operations.deduplicating import (
-    check_ids_in_turn,
-    judge,
-    judge_staged,
-    numbered,
-    tell_numbers,
-    why_not,
-)
+from actors.queue.operations.deduplicating import check_own_ids, judge, judge_staged, numbered, tell_numbers, why_not
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over, in_record, let_go
 from actors.queue.operations.refusing import NoRoom, lets_die, refuse
@@ -317,7 +304,7 @@ def _check(
     if stage is not None and (delay is not None or ttl is not None):
         raise InvalidRequestError(NO_TIMING)
     if core.log.accepted is not None:
-        check_ids_in_turn(core, core.log.accepted, batch, stage)
+        check_own_ids(core, core.log.accepted, batch, stage)
 
 
 def _without_committed(core: QueueCore, incoming: list[Incoming]) -> list[Incoming]:
