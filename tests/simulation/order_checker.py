@@ -86,7 +86,7 @@ class OrderRules:
         """Whether a queue is held to an order: what is moved out of one may come back."""
         queue = self._queues[name]
         rules = queue.rules.tasks
-        return rules is not None and not queue.rules.moves and (rules.max_priority is not None or rules.drops_head)
+        return rules is not None and not queue.rules.moves
 
     def before(self, event: Event) -> None:
         """An event that the checker has not heard of."""
