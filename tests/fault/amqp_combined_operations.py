@@ -83,17 +83,22 @@ class CombinedOperations(Operations):
         arguments = Table.of(self._combined[queue])
         return Operation(SESSIONS[0], CHANNELS[0], entity.QueueDeclare(queue=queue, durable=True, arguments=arguments))
 
-    def _is_limited(self, place: Place, queue: str) -> bool:
-        """Nor is what ``get`` gives held of a queue that drops by level: what a consumer holds beside it would come back by itself."""
-        said = self._combined.get(queue or self._channel(place).last_queue, {})
-        return super()._is_limited(place, queue) or said.keys() >= {"x-max-priority", "x-max-length"}
-
-    def settle(self, place: Place) -> Operation | None:
-        """As before; but one by one is refused what dies of it: RabbitMQ goes by levels and deliveries then, and ours by what is older."""
-        operation = super().settle(place)
-        if operation is not None and isinstance(method := operation.method, basic.BasicNack) and not method.requeue:
-            return operation._replace(method=replace(method, multiple=False))
+    def get(self, place: Place) -> Operation:
+        """As before; of a queue with a limit nothing is held that way: what a consumer holds beside it would come back by itself."""
+        operation = super().get(place)
+        if isinstance(method := operation.method, basic.BasicGet) and self._has_limit(place, method.queue):
+            return operation._replace(method=replace(method, no_ack=True))
         return operation
+
+    def consume(self, place: Place) -> Operation | None:
+        """As before; of a queue with a limit a channel holds what one consumer has, and not what another had besides."""
+        operation = super().consume(place)
+        if operation is not None and isinstance(method := operation.method, basic.BasicConsume):
+            return None if self._channel(place).held and self._has_limit(place, method.queue) else operation
+        return operation
+
+    def _has_limit(self, place: Place, queue: str) -> bool:
+        return "x-max-length" in self._combined.get(queue or self._channel(place).last_queue, {})
 
     def _publish_combined(self, place: Place) -> Operation:
         queue = self._random.choice(sorted(self._combined))

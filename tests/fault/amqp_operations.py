@@ -413,7 +413,8 @@ class Operations:
         settled: Method = self._random.choice(
             [
                 basic.BasicAck(delivery_tag=tag, multiple=multiple),
-                basic.BasicNack(delivery_tag=tag, multiple=multiple, requeue=requeue),
+                # What dies together does so by levels and deliveries with RabbitMQ, and here by what is older.
+                basic.BasicNack(delivery_tag=tag, multiple=multiple and requeue, requeue=requeue),
                 basic.BasicReject(delivery_tag=tag, requeue=requeue),
             ]
         )

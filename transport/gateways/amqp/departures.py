@@ -130,13 +130,14 @@ class Departing:
 
     def _leaving(self, consumers: Sequence[Consumer], others: Sequence[Consumer]) -> Iterator[None]:
         claims = self._link.claims
-        for each in others:
-            claims.getter_leaves(self._left(each))
-            yield
         for each in _in_order(consumers):
             queue = self._left(each)
             if claims.leave(queue, each):
                 drop_unused(self._link, queue, each.number)
+            yield
+        # What these hold would come to a consumer that is about to leave too, and fail a second time.
+        for each in others:
+            claims.getter_leaves(self._left(each))
             yield
 
     def _left(self, consumer: Consumer) -> str:

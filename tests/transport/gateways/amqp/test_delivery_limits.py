@@ -13,6 +13,9 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
 from tests.transport.gateways.amqp.conftest import AmqpBroker
+from tests.transport.gateways.amqp.raw_amqp import CLOSE_CHANNEL, RawClient
+from transport.gateways.amqp import basic_methods as basic
+from transport.gateways.amqp.connection_methods import ChannelCloseOk
 from transport.gateways.amqp.queue_arguments import settings_of
 from transport.gateways.amqp.tables import Table
 
@@ -98,6 +101,30 @@ def test_a_channel_and_a_connection_that_end_count_what_their_client_holds(
         method, properties, _ = got(other.channel(), work)
         assert (method.redelivered, properties.headers) == (True, {"x-delivery-count": 1})
     assert got(channel, dead)[2] == b"poison"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "got"])
+def test_what_a_channel_holds_fails_once_when_it_ends_be_another_of_its_consumers_ready_for_it(
+    broker: AmqpBroker, channel: BlockingChannel, named: Named, how: str
+) -> None:
+    work = named("work")
+    limited(channel, work, 3)
+    channel.basic_publish("", work, b"a")
+    with RawClient(broker.port) as holding:
+        holding.ask(basic.BasicQos(prefetch_count=1), basic.BasicQosOk)
+        if how == "got":
+            holding.say(basic.BasicGet(queue=work))
+            assert isinstance(holding.content().method, basic.BasicGetOk)
+        else:
+            holding.ask(basic.BasicConsume(queue=work, consumer_tag="first"), basic.BasicConsumeOk)
+            assert isinstance(holding.content().method, basic.BasicDeliver)
+            holding.ask(basic.BasicCancel(consumer_tag="first"), basic.BasicCancelOk)
+        holding.ask(basic.BasicConsume(queue=work, consumer_tag="ready"), basic.BasicConsumeOk)
+        # Behind this the queue knows of that.
+        assert holding.declare(work, passive=True).consumer_count == 1
+        holding.ask(CLOSE_CHANNEL, ChannelCloseOk)
+        _, properties, _ = got(channel, work)
+    assert properties.headers == {"x-delivery-count": 1}
 
 
 def test_a_consumer_that_is_cancelled_has_not_failed_on_what_it_holds(channel: BlockingChannel, named: Named) -> None:
