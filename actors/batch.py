@@ -96,13 +96,12 @@ class BinaryColumn:
     def from_values(cls, values: Sequence[Buffer], *, own: bool = False) -> BinaryColumn:
         """Join ``values``; raises BatchError above ``MAX_COLUMN_BYTES``. One that is its ``own``, nobody else's, is not copied."""
         try:
-            if len(values) == 1:
-                # What comes alone. Bytes are not copied in any case.
-                (value,) = values
-                offsets = array("i", (0, len(value)))
-                return cls(memoryview(offsets), memoryview(value if own or type(value) is bytes else bytes(value)))
-            # Through a list: array takes twice as long to grow from an iterator.
-            offsets = array("i", list(accumulate(map(len, values), initial=0)))
+            if len(values) == 1:  # bytes are not copied in any case
+                only = values[0] if own or type(values[0]) is bytes else bytes(values[0])
+                return cls(memoryview(array("i", (0, len(only)))), memoryview(only))
+            offsets = array(
+                "i", list(accumulate(map(len, values), initial=0))
+            )  # an array takes twice as long to grow from an iterator
         except OverflowError:
             total = sum(map(len, values))
             raise BatchError(
