@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
+from tests.simulation.group_checker import GroupRules
 from tests.simulation.history import (
     Acknowledged,
     Arrived,
@@ -27,6 +29,7 @@ from tests.simulation.history import (
     Returned,
     Taken,
 )
+from tests.simulation.id_checker import IdRules
 from tests.simulation.judged import (
     BEYOND,
     COUNTED,
@@ -34,6 +37,7 @@ from tests.simulation.judged import (
     EARLY,
     EXPIRED,
     GOOD_RECEIPT,
+    GROUP_SHARED,
     LOST,
     OLD_RECEIPT,
     PHANTOM,
@@ -60,6 +64,7 @@ __all__ = [
     "EARLY",
     "EXPIRED",
     "GOOD_RECEIPT",
+    "GROUP_SHARED",
     "LOST",
     "OLD_RECEIPT",
     "PHANTOM",
@@ -91,14 +96,19 @@ class Checker:
         self._gone: dict[int, None] = {}
         self._tasks = TaskChecks(self._queues, timing, self.findings)
         self._takes = TakeRules(self._queues, timing, self.findings)
+        self._groups = GroupRules(self._queues, timing, self.findings)
+        self._ids = IdRules(self._queues, self.findings)
         self._latest: dict[int, tuple[float, list[Stored]]] = {}
 
     def check(self, events: Sequence[Event]) -> list[Finding]:
         """Judge a whole history."""
         for event in events:
+            self._groups.follow(event)
+            self._ids.follow(event)
             self._tasks.before(event)
             self._follow(event)
         self._transactions.check(events[-1].time if events else 0.0)
+        self._ids.check(events[-1].time if events else 0.0)
         for name, queue in self._queues.items():
             self._check_nothing_lost(name, queue, events[-1].time if events else 0.0)
         self._tasks.check(events[-1].time if events else 0.0)
@@ -179,6 +189,9 @@ class Checker:
             if not flagged:
                 self._check_first_delivery(queue, event, sequence, stored)
             self._check_times(event, sequence, stored)
+            if is_held and queue.rules.groups:
+                own_time = self._has_its_own_time(queue, event.queue, message)
+                self._groups.delivered(event.queue, stored, event, sequence, has_its_own_time=own_time)
             self._takes.delivered(queue, stored, event, sequence)
             self._queues[event.queue].let_go(sequence, stored, event.time)
             if not is_held:
@@ -238,9 +251,8 @@ class Checker:
     def _check_first_delivery(self, queue: QueueState, event: Delivered | Taken, sequence: int, stored: Stored) -> None:
         rules, message = queue.rules, stored.message
         arrivals = queue.arrivals.get(message, [])
-        delays = [arrived.at or arrived.delay for arrived in arrivals]
-        if not rules.delay and not any(delays) and not self._transactions.is_staged(event.queue, message):
-            # With delays a message that comes later may be ready sooner, and a transaction has its place from before its commit.
+        if not rules.groups and not self._has_its_own_time(queue, event.queue, message):
+            # With delays what comes later may be ready sooner, and a transaction has its place from before its commit.
             level = self._tasks.level(event.queue, message)
             for whose in (event.connection, "anyone") if rules.in_order else (event.connection,):
                 since = self._takes.overtaken_since(stored)
@@ -258,6 +270,12 @@ class Checker:
         ]
         if expiries and len(expiries) == len(arrivals) and event.time > max(expiries) + self._timing.commit + TOLERANCE:
             self._find(EXPIRED, event.time, f"{event.queue}/{sequence} {message} expired at {max(expiries):.6f}")
+
+    def _has_its_own_time(self, queue: QueueState, name: str, message: str) -> bool:
+        """Whether others that came behind it may be ready before."""
+        delays = [arrived.at or arrived.delay for arrived in queue.arrivals.get(message, ())]
+        delayed = any(queue.rules.delay if delay is None else delay for delay in delays)
+        return bool(queue.rules.delay) or delayed or self._transactions.is_staged(name, message)
 
     def _check_times(self, event: Delivered | Taken, sequence: int, stored: Stored) -> None:
         at, now = f"{event.queue}/{sequence} {stored.message}", event.time
@@ -380,13 +398,14 @@ class Checker:
         return message in self._queues[queue].sequence_of or self._fed_from(queue, message) is not None
 
     def _check_nothing_lost(self, name: str, queue: QueueState, end: float) -> None:
+        gone, is_duplicate = partial(self._is_gone_elsewhere, name, queue), self._ids.is_duplicate
         for message, when in queue.confirmed.items():
             sequence = queue.sequence_of.get(message)
             if self._is_gone_elsewhere(name, queue, message):
                 continue
             if queue.doomed:
                 continue
-            if sequence is None and self._tasks.is_missing(name):
+            if sequence is None and (is_duplicate(name, message, gone) or self._tasks.is_missing(name)):
                 continue
             if sequence is None:
                 self._find(LOST, end, f"{message} of {name} was confirmed at {when:.6f} and never delivered")

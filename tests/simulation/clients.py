@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from streams import Sink, Source, StreamClosedError
 from streams.testkit import elapse
 from tests.simulation.history import Confirmed, Handled, History, Noted, Offered, Refused, name_of
+from tests.simulation.said import Saying, batch_of
 from transport import Backoff, BrokerError, Delivery, MessageBatch, Receiver, Sender, TransportError
 from transport.clients.sender_session import Confirmation
 
@@ -83,6 +84,7 @@ class Producer(Client):
         self.plan = plan
         self._next = 0
         self._offered: list[str] = []
+        self._saying = Saying(plan.says, plan.name, seed)
         self._confirmed = 0
 
     async def _live(self) -> None:
@@ -117,10 +119,10 @@ class Producer(Client):
         names = tuple(map(name_of, payloads))
         self._history.add(Offered(self._loop.time(), self.plan.queue, self.name, first, names))
         self._offered += names
-        return MessageBatch.from_payloads(payloads)
+        return batch_of(payloads)
 
     def _payload(self, number: int) -> bytes:
-        return f"{self.name}/{number}|".encode() + self.random.randbytes(
+        return f"{self._saying.label()}{self.name}/{number}|".encode() + self.random.randbytes(
             self.random.randint(0, self.plan.largest_payload)
         )
 

@@ -13,6 +13,7 @@ from actors.storage import Storage
 from journal import JournalOptions
 from tests.simulation.clients import RECEIVE_ADDRESS, SEND_ADDRESS
 from tests.simulation.defined import note_defined
+from tests.simulation.delayed_plan import LATER
 from tests.simulation.gateway import note_remembered, use_map
 from tests.simulation.history import Counted, Crashed, DroppedInAll, History, Started
 from tests.simulation.storage import DIRECTORY, Disk
@@ -111,7 +112,9 @@ class BrokerHost:
         self._crash(power=True)
 
     async def stored(self, queue: str) -> int:
-        """Messages that a queue still has."""
+        """Messages that a queue still has, or that wait at the exchange at which they do."""
+        if self.broker is not None and queue == LATER:
+            return self.broker.queues.exchanges.waiting.at(LATER)
         if self.broker is not None and queue not in self.broker.queues:
             # It comes and goes, and nobody has asked for it yet.
             return 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from actors.exchanges.vocabulary import ALTERNATE
+from actors.exchanges.vocabulary import ALTERNATE, DELAYED, DELAYED_TYPE
 from tests.simulation.history import Defined, Found, History, name_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,10 @@ async def note_defined(queues: QueueDirectory, plan: ExchangesPlan, history: His
     if life == 1:
         for each in plan.exchanges:
             arguments: dict[str, Any] = {} if each.alternate is None else {ALTERNATE: each.alternate}
-            await of.declare(each.name, each.kind, internal=each.internal, arguments=arguments)
+            kind = each.kind
+            if each.delayed:
+                kind, arguments = DELAYED, {**arguments, DELAYED_TYPE: kind}
+            await of.declare(each.name, kind, internal=each.internal, arguments=arguments)
         for bound in plan.bindings:
             arguments = dict(bound.arguments)
             await of.bind(bound.source, bound.destination, bound.key, arguments, to_exchange=bound.to_exchange)

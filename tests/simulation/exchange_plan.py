@@ -42,7 +42,7 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExchangePlan:
-    """One exchange."""
+    """One exchange; of one that is ``delayed`` the kind is the inner one."""
 
     name: str
     kind: str
@@ -50,6 +50,7 @@ class ExchangePlan:
     internal: bool = False
     auto_delete: bool = False
     alternate: str | None = None
+    delayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ class PublisherPlan:
         mandatory: whether it is told of what no queue takes.
         routing_key: of all that has no key of its own; None where each message has one.
         keys: those that its messages have.
+        waits: the milliseconds that its messages say that they wait, each one of these; empty where none says anything.
+        delay: seconds that its sender says for all of them; None where it does not.
     """
 
     name: str
@@ -80,6 +83,8 @@ class PublisherPlan:
     mandatory: bool
     routing_key: str | None
     keys: tuple[str, ...]
+    waits: tuple[int, ...] = ()
+    delay: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,11 @@ class ExchangesPlan:
     def known(self) -> dict[str, ExchangePlan]:
         """Every exchange by its name."""
         return {each.name: each for each in (*self.exchanges, self.passing)}
+
+    @property
+    def delayed(self) -> bool:
+        """Whether messages may wait at one."""
+        return any(each.delayed for each in self.exchanges)
 
 
 def draw_exchanges(seed: int) -> ExchangesPlan:

@@ -23,6 +23,7 @@ BEYOND = "beyond-what-was-asked"
 COUNTED = "counted-wrongly"
 OLD_RECEIPT = "settled-by-an-old-receipt"
 GOOD_RECEIPT = "a-good-receipt-refused"
+GROUP_SHARED = "a-group-of-two-receivers"
 PASSED = "passed-what-goes-first"
 DROPPED = "dropped-wrongly"
 BURIED = "a-dead-letter-that-cannot-be"
@@ -62,6 +63,9 @@ class QueueRules:
         fed_by: the queues whose messages may come here, as dead letters or because a program moves them; none goes back.
         tasks: what it was declared to do with levels, limits that drop, and failures; None where nobody looks at that.
         taken_only: whether nobody but takers gets anything from it before the end, so that each of its deliveries is in the history.
+        groups: whether the messages of a group go to one receiver at a time, in order, and others pass them.
+        window: seconds in which one message with an id is stored; None where nobody looks at ids.
+        most_ids: ids that it remembers at a time.
     """
 
     visibility: float
@@ -74,6 +78,9 @@ class QueueRules:
     longest: float | None = None
     taken_only: bool = False
     single: bool = False
+    groups: bool = False
+    window: float | None = None
+    most_ids: int | None = None
     tasks: TaskRules | None = None
 
 

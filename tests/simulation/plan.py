@@ -8,6 +8,7 @@ from typing import Final
 
 from actors import QueueSettings
 from tests.simulation.checker import QueueRules
+from tests.simulation.delayed_plan import with_delayed
 from tests.simulation.exchange_plan import EXCHANGES_CHANCE, ExchangesPlan, draw_exchanges
 from tests.simulation.programs import (
     ConsumerPlan,
@@ -19,6 +20,7 @@ from tests.simulation.programs import (
     TakerPlan,
     WriterPlan,
 )
+from tests.simulation.said_plan import draw_said, say, stage
 from tests.simulation.task_plan import TASK_FEATURES, draw_tasks
 
 __all__ = [
@@ -41,7 +43,10 @@ __all__ = [
 QUEUE_FEATURES: Final = frozenset({"reject", "exclusive", "delay", "ttl", "dead letters"})
 """What queues may be declared to do beyond limits and timeouts."""
 FEATURES: Final = (
-    QUEUE_FEATURES | TASK_FEATURES | {"transactions", "map", "moves", "takes", "exchanges", "single", "priorities"}
+    QUEUE_FEATURES
+    | TASK_FEATURES
+    | {"transactions", "map", "moves", "takes", "exchanges", "single", "priorities"}
+    | {"groups", "ids", "delayed exchanges"}
 )
 """With what programs, and gateways in the broker, may do beyond sending and receiving."""
 FEATURE_CHANCE: Final = 0.15
@@ -95,12 +100,17 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
     tasks = draw_tasks(seed, durable, features, queues, producers, consumers, takers)
     queues, producers, consumers = tasks.queues, tasks.producers, tasks.consumers
     timed = timed or tasks.timed
+    # Behind all that a queue is declared with: what has groups, or looks at ids, cannot have everything else.
+    features_said = features if tasks.leaps is None else features - {"ids"}
+    queues, said = draw_said(seed, queues, names, features_said)
+    producers, writers = say(producers, said), stage(writers, said, queues)
+    timed = timed or any(queue.settings.deduplication_window for queue in queues)
     exchanges = None
     if "exchanges" in features and Random(f"any exchanges {seed}").random() < EXCHANGES_CHANCE:
-        exchanges = draw_exchanges(seed)
+        exchanges = _exchanges(seed, features)
         own, takes_from = _of_exchanges(seed, exchanges)
         queues, consumers = [*queues, *own], [*consumers, *takes_from]
-        timed = timed or any(queue.settings.delay or queue.settings.ttl for queue in own)
+        timed = timed or exchanges.delayed or any(queue.settings.delay or queue.settings.ttl for queue in own)
     return Plan(
         seed,
         tuple(queues),
@@ -126,9 +136,9 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
 def draw_exchanges_alone(seed: int, durable: bool = True) -> Plan:
     """A plan of a seed that has nothing but what has to do with exchanges."""
     random = Random(f"exchanges alone {seed}")
-    exchanges = draw_exchanges(seed)
+    exchanges = _exchanges(seed, FEATURES)
     queues, consumers = _of_exchanges(seed, exchanges)
-    timed = any(queue.settings.delay or queue.settings.ttl for queue in queues)
+    timed = exchanges.delayed or any(queue.settings.delay or queue.settings.ttl for queue in queues)
     return Plan(
         seed,
         tuple(queues),
@@ -142,6 +152,11 @@ def draw_exchanges_alone(seed: int, durable: bool = True) -> Plan:
         pause=random.choice((0.0, 0.1, 0.3)),
         exchanges=exchanges,
     )
+
+
+def _exchanges(seed: int, features: frozenset[str]) -> ExchangesPlan:
+    found = draw_exchanges(seed)
+    return with_delayed(seed, found) if "delayed exchanges" in features else found
 
 
 def _of_exchanges(seed: int, exchanges: ExchangesPlan) -> tuple[list[QueuePlan], list[ConsumerPlan]]:

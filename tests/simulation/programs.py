@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from actors import QueueSettings
 from tests.simulation.checker import QueueRules
 from tests.simulation.exchange_plan import ExchangesPlan
+from tests.simulation.said import NOTHING, Says
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class ProducerPlan:
         delay: seconds that its sender asks for; None for what the queue declares.
         ttl: likewise.
         drops: whether it lets go of what the queue rejects.
+        says: what its messages say.
         priorities: one of these for each message; none for messages without.
         later: one of these for each message, the seconds until it is due; none for what ``delay`` says.
         timed: whether it says a time of day in place of such a delay.
@@ -48,6 +50,7 @@ class ProducerPlan:
     delay: float | None = None
     ttl: float | None = None
     drops: bool = False
+    says: Says = NOTHING
     priorities: tuple[int, ...] = ()
     later: tuple[float, ...] = ()
     timed: bool = False
@@ -66,6 +69,7 @@ class WriterPlan:
         lingers: how many of those that failed go on sending all the same.
         aborts: how many of its transactions are aborted first, and staged again.
         pause: mean seconds between batches.
+        says: what its messages say, by their queue.
     """
 
     name: str
@@ -78,6 +82,7 @@ class WriterPlan:
     lingers: float
     aborts: float
     pause: float
+    says: tuple[tuple[str, Says], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

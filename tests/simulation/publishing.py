@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from actors.exchanges.delayed import DELAY
 from streams import Sink, Source
 from streams.testkit import elapse
 from tests.simulation.clients import PATIENCE, RECEIVE_ADDRESS, SEND_ADDRESS, Client, Consumer, offered
@@ -43,6 +44,7 @@ class Publisher(Client):
             client_id=plan.name if plan.named else None,
             max_in_flight=plan.max_in_flight,
             reconnect=PATIENCE,
+            delay=plan.delay,
         )
         running = Source.queue(1).via(sender).to(Sink.foreach(self._confirm)).run()
         while self._next < plan.total:
@@ -64,14 +66,23 @@ class Publisher(Client):
             )
             own = None if self.plan.routing_key is not None and self.random.random() < 0.7 else self._key()
             has = {"kind": self.random.choice(KINDS), "size": self.random.choice(SIZES)} if by_headers else {}
+            if self.plan.waits:
+                has |= self._wait()
             messages.append(Message(payload, routing_key=own, headers=has or None))
             keys.append(own or self.plan.routing_key or "")
+            if self.plan.delay is not None:
+                # It goes before what the message says.
+                has = {**has, DELAY: str(round(self.plan.delay * 1000))}
             headers.append(tuple(sorted(has.items())))
         names = tuple(name_of(each.payload) for each in messages)
         said = self.plan.exchange, first, names, tuple(keys), tuple(headers), self.plan.mandatory
         self._history.add(Published(self._loop.time(), self.name, *said))
         self._offered += names
         return MessageBatch.from_messages(messages)
+
+    def _wait(self) -> dict[str, str]:
+        wait = self.random.choice(self.plan.waits)
+        return {DELAY: str(wait)} if wait else {}
 
     def _key(self) -> str:
         return self.random.choice(self.plan.keys)

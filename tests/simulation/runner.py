@@ -17,6 +17,7 @@ from streams.testkit import elapse
 from tests.simulation.checker import Finding, Timing, check
 from tests.simulation.clients import Client, Consumer, Drainer, Producer
 from tests.simulation.cluster import BrokerHost, Complaints
+from tests.simulation.delayed_plan import LATER
 from tests.simulation.exchange_checker import ExchangeChecker
 from tests.simulation.faults import Nemesis, WallClock
 from tests.simulation.history import CommandHeard, Drained, Event, History, Made, Noted
@@ -163,7 +164,10 @@ class Run:
 
     async def _drain(self, briefly: tuple[str, ...]) -> None:
         deadline = self._loop.time() + DRAIN_DEADLINE
-        left = dict.fromkeys((*(queue.name for queue in self._plan.queues), *briefly), 1)
+        exchanges = self._plan.exchanges
+        # What waits is looked at first: it may come to a queue in the moment between.
+        first = (LATER,) if exchanges is not None and exchanges.delayed else ()
+        left = dict.fromkeys((*first, *(queue.name for queue in self._plan.queues), *briefly), 1)
         while any(left.values()) and self._loop.time() < deadline:
             await elapse(DRAIN_STEP)
             left = {name: await self._host.stored(name) for name in left}

@@ -23,7 +23,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The queue gave messages to a taker, ``connection``, for a request; ``visibility`` in seconds where the request said so."""
+    """The queue gave messages to a taker, ``connection``, for its request of this number; ``visibility`` in seconds where that said so."""
 
     time: float
     connection: int
@@ -34,6 +34,7 @@ class Taken:
     possibly_replayed: bool
     visibility: float | None
     failures: int = 0
+    request: int = 0
 
 
 @dataclass(frozen=True, slots=True)

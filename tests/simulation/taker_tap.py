@@ -81,6 +81,7 @@ class TakerTap:
                 for each in reply.ranges:
                     names = tuple(map(name_of, each.batch.payloads.tolist()))
                     facts = names, each.delivery_count, each.possibly_replayed, request.visibility, each.failures
+                    facts = *facts, reply.request
                     self._add(Taken(now, number, queue, each.first, *facts))
                 size = sum(each.batch.nbytes for each in reply.ranges)
                 messages = sum(len(each.batch) for each in reply.ranges)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.clients import Producer, offered
 from tests.simulation.history import History, Offered, name_of
+from tests.simulation.said import message_of
 from transport import Message, Timed
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ class TaskProducer(Producer):
 
     def _timed(self, payload: bytes, later: float, priority: int | None) -> Timed[Message]:
         if not later:
-            return Timed(Message(payload), priority=priority)
+            return Timed(message_of(payload), priority=priority)
         if self.plan.timed:
-            return Timed(Message(payload), priority=priority, deliver_at=time.time() + later)
-        return Timed(Message(payload), priority=priority, delay=later)
+            return Timed(message_of(payload), priority=priority, deliver_at=time.time() + later)
+        return Timed(message_of(payload), priority=priority, delay=later)
 
     def _confirm(self, confirmation: Confirmation) -> None:
         """Of which messages this is is not known here."""

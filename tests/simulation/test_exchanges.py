@@ -17,6 +17,7 @@ from actors.queue.exchange_publishing import ExchangePublishing
 from actors.storage.together import decode_together
 from tests.simulation.__main__ import main
 from tests.simulation.checker import LOST
+from tests.simulation.delayed_plan import LATER
 from tests.simulation.exchange_checker import ASTRAY, DEFINITION, HALF
 from tests.simulation.exchange_plan import ALWAYS, BRIEFLY, DEFAULT
 from tests.simulation.history import CameBack, CommandHeard, Crashed, Delivered, Published
@@ -61,6 +62,7 @@ def test_the_runs_have_every_exchange_change_and_death_in_them() -> None:
     assert {event.exchange for event in events if isinstance(event, Published)} == {
         *("direct", "fanout", "topic", "headers"),
         DEFAULT,
+        LATER,
     }
     assert {event.queue for event in events if isinstance(event, Delivered)} >= {*ALWAYS, BRIEFLY[0]}
     assert {event.name for event in events if isinstance(event, CommandHeard)} == {

@@ -6,10 +6,10 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from actors import MessageBatch
 from streams.testkit import elapse
 from tests.simulation.clients import SEND_ADDRESS, Client
 from tests.simulation.history import CommitAnswered, CommitAsked, History, Noted, Staged, name_of
+from tests.simulation.said import Saying, batch_of
 from tests.simulation.wiretap import Frames
 from transport.wire import messages as wire
 from transport.wire.codec import encode
@@ -137,6 +137,7 @@ class Writer(Client):
         self.plan = plan
         self._version = 0
         self._attempts = 0
+        self._saying = {queue: Saying(says, f"{plan.name}-{queue}", seed) for queue, says in plan.says}
         self._lingering: list[asyncio.Task[None]] = []
 
     async def _live(self) -> None:
@@ -171,13 +172,17 @@ class Writer(Client):
                 return
             self._history.add(Noted(self._loop.time(), f"{plan.name} stages version {version} again"))
 
+    def _says(self, queue: str) -> str:
+        return self._saying[queue].label() if queue in self._saying else ""
+
     def _attempt(self, queue: str, task: int) -> Attempt:
         self._attempts += 1
         name = f"{task}-{self._attempts}"
         label = f"{self.plan.name}/{self._version}/{name}"
         count = self.random.randint(0, self.plan.largest_stage)
         payloads = [
-            f"{label}/{number}|".encode() + self.random.randbytes(self.random.randint(0, self.plan.largest_payload))
+            f"{self._says(queue)}{label}/{number}|".encode()
+            + self.random.randbytes(self.random.randint(0, self.plan.largest_payload))
             for number in range(count)
         ]
         if payloads:
@@ -230,7 +235,7 @@ class Writer(Client):
         while at < target or unconfirmed:
             if at < target and messages > 0 and size > 0:
                 count = min(target - at, messages, self.random.randint(1, 8))
-                batch = MessageBatch.from_payloads(attempt.payloads[at : at + count])
+                batch = batch_of(attempt.payloads[at : at + count])
                 count = max(1, min(count, batch.count_within(size)))
                 batch = batch.slice(0, count)
                 connection.say(wire.Send(at, None, batch))
