@@ -83,10 +83,9 @@ class OrderRules:
         self._started = 0.0
 
     def judges(self, name: str) -> bool:
-        """Whether a queue is held to an order: what is moved out of one may come back, and one with groups has that of each group."""
-        queue = self._queues[name]
-        rules = queue.rules.tasks
-        return rules is not None and not queue.rules.moves and not queue.rules.groups
+        """Whether a queue is held to an order: what is moved out of one may come back, and groups pass each other."""
+        rules = self._queues[name].rules
+        return rules.tasks is not None and not rules.moves and not rules.groups
 
     def before(self, event: Event) -> None:
         """An event that the checker has not heard of."""
