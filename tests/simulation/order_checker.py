@@ -83,14 +83,10 @@ class OrderRules:
         self._started = 0.0
 
     def judges(self, name: str) -> bool:
-        """Whether a queue is held to an order: what is moved out of one may come back."""
+        """Whether a queue is held to an order: what is moved out of one may come back, and groups have each its own."""
         queue = self._queues[name]
         rules = queue.rules.tasks
-        return (
-            rules is not None
-            and not queue.rules.moves
-            and (rules.max_priority is not None or (rules.drops_head and not queue.rules.groups))
-        )
+        return rules is not None and not queue.rules.moves and not queue.rules.groups
 
     def before(self, event: Event) -> None:
         """An event that the checker has not heard of."""

@@ -12,6 +12,7 @@ import pytest
 from actors.queue.operations import calendar, dropping
 from actors.queue.state.leveled_ready import LeveledReady
 from actors.queue.state.retries import Retries
+from actors.queue.structures.spans import SpanMap
 from actors.queue.vocabulary.events import MessagesAcknowledged
 from actors.queue.vocabulary.settings import QueueSettings
 from tests.simulation.checker import BEYOND, COUNTED, DUPLICATED, EARLY, LOST, STUCK, Finding
@@ -98,6 +99,24 @@ def test_the_lowest_level_first_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
         return found
 
     monkeypatch.setattr(LeveledReady, "_level", upside_down)
+    assert first_found(PASSED, with_feature("levels"))
+
+
+def test_what_is_returned_and_goes_behind_its_level_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = LeveledReady._first_of
+
+    def fresh_first(ready: LeveledReady, level: Any, minimum: int) -> Any:
+        returned, level.returned = level.returned, SpanMap()
+        try:
+            return first(ready, level, minimum) if level.fresh else None
+        finally:
+            level.returned = returned
+
+    def behind(ready: LeveledReady, level: Any, minimum: int) -> Any:
+        found = fresh_first(ready, level, minimum)
+        return first(ready, level, minimum) if found is None else found
+
+    monkeypatch.setattr(LeveledReady, "_first_of", behind)
     assert first_found(PASSED, with_feature("levels"))
 
 
