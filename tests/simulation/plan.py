@@ -101,13 +101,14 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
     queues, producers, consumers = tasks.queues, tasks.producers, tasks.consumers
     timed = timed or tasks.timed
     # Behind all that a queue is declared with: what has groups, or looks at ids, cannot have everything else.
-    features_said = features if tasks.leaps is None else features - {"ids"}
-    queues, said = draw_said(seed, queues, names, features_said)
+    # Windows, and waits at an exchange, are of the time of day: not where somebody turns that on.
+    lasting = features if tasks.leaps is None else features - {"ids", "delayed exchanges"}
+    queues, said = draw_said(seed, queues, names, lasting)
     producers, writers = say(producers, said), stage(writers, said, queues)
     timed = timed or any(queue.settings.deduplication_window for queue in queues)
     exchanges = None
     if "exchanges" in features and Random(f"any exchanges {seed}").random() < EXCHANGES_CHANCE:
-        exchanges = _exchanges(seed, features)
+        exchanges = _exchanges(seed, lasting)
         own, takes_from = _of_exchanges(seed, exchanges)
         queues, consumers = [*queues, *own], [*consumers, *takes_from]
         timed = timed or exchanges.delayed or any(queue.settings.delay or queue.settings.ttl for queue in own)
