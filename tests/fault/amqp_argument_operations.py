@@ -157,11 +157,14 @@ class ArgumentOperations(Operations):
         queue = self._some_queue()
         if not self._is_to_have_messages(queue):
             return None
+        arguments = self._one_of(BINDINGS, often=0.6, wrong=0.4)
+        # Bytes that are no text are no argument here; it is a headers exchange that says which it cannot have.
+        has_bytes = any(entry.kind == "x" for entry in arguments)
         method = entity.QueueBind(
             queue=queue,
-            exchange=self._exchange(),
+            exchange="amq.headers" if has_bytes else self._exchange(),
             routing_key=self._random.choice(KEYS),
-            arguments=self._one_of(BINDINGS, often=0.6, wrong=0.4),
+            arguments=arguments,
         )
         return Operation(*place, method)
 
