@@ -6,7 +6,7 @@ SHELL := bash
 
 PYTHON ?=
 INPUT ?=
-BENCH ?= throughput single latency durable group_commit durable_latency redis backlog backpressure idle metrics fairness security arrow spark spark_latency \
+BENCH ?= throughput single latency durable group_commit durable_latency redis backlog backpressure idle metrics fairness groups delays security arrow spark spark_latency \
 	spark_write spark_backpressure streams operators smq websocket http exchanges exchange_backlog amqp amqp_spark celery
 TESTS ?=
 LOCK ?=

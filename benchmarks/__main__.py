@@ -283,6 +283,9 @@ def backlog(
     singles_moved: Annotated[
         int, typer.Option(min=1, metavar="N", help="Sent and received beside that one.")
     ] = 300_000,
+    leveled: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Messages of another, in batches of ten priorities.")
+    ] = 10_000_000,
     rounds: Rounds = 3,
     uvloop: Uvloop = True,
     data: Data = None,
@@ -292,6 +295,7 @@ def backlog(
     from benchmarks.backlog import Case, run  # noqa: PLC0415 - a command loads what it needs
 
     cases = [Case("batches", messages, size, batch, moved), Case("one by one", singles, size, 1, singles_moved)]
+    cases.append(Case("ten levels", leveled, size, batch, moved, leveled=True))
     _finish(run([case for case in cases if case.messages], rounds, uvloop, data), json)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from benchmarks._payloads import batches, cycled, make_payloads
 from benchmarks._worker import Parent, run_loop
 from streams import Sink, Source
-from transport import DeliveredBatch, Receiver, Sender
+from transport import DeliveredBatch, MessageBatch, Receiver, Sender, Timed
 from transport.clients.sender import SendSummary
+
+LEVELS = 10
+"""Priorities of what is sent by `send_levels`, batches of each in turn."""
 
 
 def send(
@@ -25,7 +29,25 @@ def send(
         if batched
         else Source.from_iterable(lambda: cycled(payloads, messages))
     )
+    _send(parent, source, address, queue, batch, uvloop)
 
+
+def send_levels(
+    parent: Parent, address: str, queue: str, messages: int, size: int, batch: int, batched: bool, uvloop: bool
+) -> None:
+    """The same in batches of ten priorities, each in turn, the highest first: the first message is the first that a receiver has."""
+    if not batched:
+        raise ValueError("single messages of many priorities are not sent")
+    payloads = make_payloads(messages, size)
+
+    def elements() -> Iterator[Timed[MessageBatch]]:
+        for number, one in enumerate(batches(payloads, messages, batch)):
+            yield Timed(one, priority=LEVELS - 1 - number % LEVELS)
+
+    _send(parent, Source.from_iterable(elements), address, queue, batch, uvloop)
+
+
+def _send(parent: Parent, source: Source[Any], address: str, queue: str, batch: int, uvloop: bool) -> None:
     async def run() -> SendSummary:
         return await source.to(Sender(address, queue=queue, max_batch_messages=batch)).run()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._broker import BrokerProcess
+from benchmarks._clients import LEVELS
 from benchmarks._disk import data_folder, disk_bytes
 from benchmarks._processes import (
     BenchmarkError,
@@ -21,7 +22,7 @@ from benchmarks._processes import (
     storage_facts,
 )
 from benchmarks._report import Figure, Report, medians
-from benchmarks._transfer import QUEUE, Transfer, move, through_broker
+from benchmarks._transfer import PLAIN, QUEUE, Roles, Transfer, move, through_broker
 
 MB = 1_000_000
 MEMORY_TARGET_MB = 250.0
@@ -51,6 +52,7 @@ class Case:
         size: bytes of a payload.
         batch: messages of a batch.
         moved: messages sent and received while the backlog stands.
+        leveled: whether the queue has levels, and messages of each.
     """
 
     name: str
@@ -58,6 +60,17 @@ class Case:
     size: int
     batch: int
     moved: int
+    leveled: bool = False
+
+    @property
+    def roles(self) -> Roles:
+        """Who sends and who receives."""
+        return Roles(sender="_clients:send_levels") if self.leveled else PLAIN
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The broker's, beside its directory."""
+        return {"max_priority": LEVELS - 1} if self.leveled else {}
 
     @property
     def payload(self) -> int:
@@ -95,7 +108,7 @@ def run(cases: list[Case], rounds: int, uvloop: bool, data: Path | None) -> Repo
 
 
 def _measure(case: Case, folder: Path, rounds: int, uvloop: bool) -> list[dict[str, Any]]:
-    options = {"directory": str(folder / "backlog")}
+    options = {"directory": str(folder / "backlog"), **case.options}
     facts = _fill_and_kill(case, folder / "backlog", options, uvloop)
     results: list[dict[str, Any]] = [facts]
     with ExitStack() as stack:
@@ -117,8 +130,9 @@ def _measure(case: Case, folder: Path, rounds: int, uvloop: bool) -> list[dict[s
         transfer = case.transfer(case.moved, uvloop)
         for number in range(rounds):
             without = folder / f"without-{number}"
-            results.append(through_broker(transfer, {"directory": str(without)}, "without") | {"case": case.name})
-            results.append({"kind": "with", "case": case.name} | move(broker, transfer, backlog=True))
+            empty = {"directory": str(without), **case.options}
+            results.append(through_broker(transfer, empty, "without", case.roles) | {"case": case.name})
+            results.append({"kind": "with", "case": case.name} | move(broker, transfer, backlog=True, roles=case.roles))
         facts["drained_per_s"] = _drain(case, broker, uvloop)
         facts["returned_bytes"] = _returned(folder / "backlog")
         facts["end_rss"] = resident_bytes(broker.pid)
@@ -131,7 +145,7 @@ def _fill_and_kill(case: Case, directory: Path, options: dict[str, Any], uvloop:
     load = {"messages": case.messages, "size": case.size, "batch": case.batch, "batched": case.batch > 1}
     with BrokerProcess(uvloop=uvloop, options=options) as broker:
         empty = resident_bytes(broker.pid)
-        with Worker("_clients:send", address=broker.send_address, queue=QUEUE, **load, uvloop=uvloop) as sender:
+        with Worker(case.roles.sender, address=broker.send_address, queue=QUEUE, **load, uvloop=uvloop) as sender:
             sender.hear()
             sender.go()
             sent = sender.hear(FILL_TIMEOUT)
