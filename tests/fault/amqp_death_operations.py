@@ -97,6 +97,10 @@ class DeathOperations(Operations):
             *place, basic.BasicPublish(exchange=exchange, routing_key=key), Properties.of(**properties).raw, (body,)
         )
 
+    def _is_limited(self, place: Place, queue: str) -> bool:
+        """Nothing is held where nobody refuses: several that come back at once push others out of all queues, in an order of chance."""
+        return self._nobody_refuses or super()._is_limited(place, queue)
+
     def settle(self, place: Place) -> Operation | None:
         """As before, but where nobody refuses all of it comes again."""
         operation = super().settle(place)

@@ -293,8 +293,8 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
     facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries, error, entry.published)
     settings = core.settings
     count, again = fitting(batch, more_bytes(settings, batch, facts)), False
-    if facts.expired and to is not None and (entry.ttl_us != 0 or reason == MAXLEN):
-        # It would come round for ever, and nobody would have tried it. What has no time is dropped where it has come round.
+    if facts.expired and to is not None:
+        # It would come round for ever, and nobody would have tried it.
         count, again = leading(batch.slice(0, count), to)
     if count < len(batch):
         core.outbox.add(span.part(span.start + count, span.stop))

@@ -125,7 +125,8 @@ def test_what_was_received_is_shown_as_rabbitmq_shows_it(
 def test_a_time_is_as_good_as_another_integer_where_it_is_the_same(client: RawClient, named: Named) -> None:
     queue = named("time")
     client.ask(declaring(queue, {"x-queue-version": 2}), entity.QueueDeclareOk)
-    client.ask(declaring(queue, {"x-queue-version": Field("T", 2)}), entity.QueueDeclareOk)
+    again = client.ask(declaring(queue, {"x-queue-version": Field("T", 2)}), entity.QueueDeclareOk)
+    assert again.queue == queue
 
 
 def test_an_alternate_exchange_that_is_no_text_is_told_with_its_type(client: RawClient, named: Named) -> None:

@@ -407,3 +407,21 @@ def test_where_a_table_has_no_room_for_more_its_own_headers_stay() -> None:
 )
 def test_whatever_is_written_there_comes_as_properties(headers: dict[str, Any], table: Table, key: bytes) -> None:
     told({**DEAD, RAW: Properties.of(headers=table).raw, **headers}, key, Published("x", "common"))
+
+
+def test_what_comes_round_without_a_time_to_live_is_dropped_on_its_way_be_it_at_rest_where_it_came_from(
+    channel: BlockingChannel, named: Named
+) -> None:
+    """It was too much for the first queue, and has expired in the second at once: nobody has tried it."""
+    first, second = named("first"), named("second")
+    to = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": second}
+    channel.queue_declare(first, arguments=to | {"x-max-length": 1})
+    back = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": first}
+    channel.queue_declare(second, arguments=back | {"x-message-ttl": 0})
+    channel.confirm_delivery()
+    channel.basic_publish("", first, b"a")
+    channel.basic_publish("", first, b"b")
+    _, properties, body = coming(channel, first)
+    assert (body, properties.headers) == (b"b", None), "the other has not come and pushed it out"
+    assert channel.queue_declare(second, passive=True).method.message_count == 0
+    assert channel.queue_declare(first, passive=True).method.message_count == 0
