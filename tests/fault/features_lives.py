@@ -103,6 +103,9 @@ async def lives(
             disk = picture.disk
             del program.facts[picture.facts :]
             program.base = picture.wall_us / US - loop.time() + 1.0
+            if not program.leeway_us:
+                # What came later in that life has not been.
+                program.highest_us = picture.wall_us
         else:
             disk = disk.restart()
     await program.live(disk, 0, last=True)

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from actors.batch import Message, MessageBatch
 from actors.queue.vocabulary import commands, moves, replies
+from actors.queue.vocabulary.deaths import QUEUE, REASON, SENT
 from actors.queue.vocabulary.settings import DROP_HEAD, REJECT_DEAD_LETTER, QueueSettings
 from actors.scheduling.schedule import TIME_HEADER, Schedule
 from actors.storage.snapshot import StoredQueue
@@ -52,14 +53,14 @@ QUEUES: Final = {
     "plain": QueueSettings(),
     "ids": QueueSettings(deduplication_window=WINDOW),
     "levels": QueueSettings(max_priority=3, max_receives=2),
-    "groups": QueueSettings(groups=True, max_receives=2, retry_delay=5.0),
+    "groups": QueueSettings(groups=True, max_receives=2, retry_delay=50.0),
     "drops": QueueSettings(max_messages=12, overflow=DROP_HEAD, dead_letter_exchange="letters", max_receives=2),
     "refuses": QueueSettings(max_messages=12, overflow=REJECT_DEAD_LETTER, dead_letter_queue="refused"),
     "all": QueueSettings(
         deduplication_window=WINDOW,
         max_priority=3,
         max_receives=2,
-        retry_delay=5.0,
+        retry_delay=50.0,
         max_messages=20,
         overflow=DROP_HEAD,
         dead_letter_exchange="letters",
@@ -68,7 +69,7 @@ QUEUES: Final = {
         deduplication_window=WINDOW,
         groups=True,
         max_receives=2,
-        retry_delay=5.0,
+        retry_delay=50.0,
         max_messages=20,
         overflow=DROP_HEAD,
         dead_letter_exchange="letters",
@@ -97,6 +98,7 @@ DELAYS: Final = (
     40 * DAY,
     366 * DAY,
 )
+REASONS: Final = {"max-receives", "expired", "rejected", "maxlen"}
 IDS: Final = (None, "a", "b", "c", "d")
 GROUPS: Final = (None, "x", "y")
 
@@ -176,6 +178,9 @@ class FeaturesProgram:
         self.clients: dict[str, Sending] = {}
         self._found()
         await self._declare()
+        if steps:
+            # What waits to be tried again does so over a start.
+            await self._receive(self.random.choice(self.names))
         for _ in range(steps):
             await self._step()
             if self.bench.failures:
@@ -200,6 +205,10 @@ class FeaturesProgram:
                 waiting = (0, 0) if log.calendar is None else (log.calendar.messages, log.calendar.bytes)
                 left = (log.stored_messages, log.stored_batches, log.stored_bytes, *waiting)
                 require(not any(left), f"queue {queue.name} is empty, and counts {left}")
+        for letters in LETTERS:
+            for headers in self.bench.headers(letters[0]):
+                said = headers.get(QUEUE), headers.get(REASON), headers.get(SENT)
+                require(said[0] in self.names and said[1] in REASONS and str(said[2]).isdigit(), f"a death is {said}")
         times = self.bench.times()
         require(times == sorted(set(times)), "a schedule's time is there twice")
         self._found()
@@ -480,7 +489,7 @@ class FeaturesProgram:
 
     async def _alter(self, name: str) -> None:
         settings = self.bench.queues.settings_of(name)
-        changed: dict[str, Any] = {"retry_delay": self.random.choice((0.0, 5.0, 100.0))}
+        changed: dict[str, Any] = {"retry_delay": self.random.choice((0.0, 50.0, 100.0))}
         if settings.max_messages is not None and settings.max_messages < 100:
             changed["max_messages"] = self.random.choice((4, 12, 30))
         command = self.bench.queues.alter(name, changed)
