@@ -89,9 +89,8 @@ class QueueState(QueueCore):
         if self.ready.known != self.log.next_sequence:
             catch_up(self, now)
         sending.grant_put_off(self)
-        # Before what comes back of leases may make a queue drop, and deliver: all that is due by now is in order then.
-        receiving.end_delays(self, now)
         receiving.expire_leases(self, now)
+        receiving.end_delays(self, now)
         if self.feeder is not None:
             if wall_us is not None:
                 self.note_time(now, wall_us)

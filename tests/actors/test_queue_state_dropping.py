@@ -258,3 +258,25 @@ def test_a_dead_letter_queue_may_be_named_for_what_is_dropped_alone() -> None:
     assert QueueSettings(dead_letter_queue="old").keeps_dead_letters, "or for what a receiver refuses"
     with pytest.raises(ValueError, match="not one of block, reject, reject-dead-letter, drop-head"):
         QueueSettings(overflow="drop-tail")
+
+
+def test_a_timer_that_rings_late_delivers_what_is_due_in_order_before_anything_is_dropped() -> None:
+    queue = QueueState("q", 0, QueueSettings(overflow="drop-head", max_messages=2, ttl=100.0, visibility_timeout=10.0))
+    queue.attach_sender("s", None)
+    queue.request_capacity("s", 100, 10**6)
+    queue.attach_receiver("r")
+    queue.send("s", 0, MessageBatch.from_payloads([b"later"]), 0.0, 0, 15.0)
+    queue.receive("r", 3, 10**6, 0.0)
+    for number in range(1, 4):
+        queue.send("s", number, MessageBatch.from_payloads([b"held"]), 0.0, 0)
+    queue.take_effects()
+    queue.receive("r", 10, 10**6, 0.0)
+    queue.tick(20.0)
+    delivered = [
+        number
+        for effect in queue.take_effects()
+        if isinstance(effect, Deliver)
+        for number in range(effect.first, effect.first + len(effect.batch))
+    ]
+    assert delivered == [0, 1, 2, 3]
+    assert queue.statistics(20.0).total_dropped == 0

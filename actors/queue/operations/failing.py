@@ -37,12 +37,14 @@ def give_back(
     failed: bool | None = True,
     reason: str | None = None,
     error: str | None = None,
+    *,
+    drops: bool = True,
 ) -> None:
     """Make spans receivable again, after ``delay`` seconds; those that failed ``max_receives`` times leave for the dead-letter queue.
 
     What has failed waits for as long as the queue has it wait, unless a ``delay`` is given. Where refused messages are kept, what comes
     with a ``reason`` leaves at once. Of an ``error`` nothing is kept but with what leaves: a queue that gets everything back remembers no
-    text for it.
+    text for it. Without ``drops`` it is the caller's to drop what is over a limit by that.
     """
     if not spans:
         return
@@ -69,7 +71,7 @@ def give_back(
         put_back(core, span, wait, now)
     if settings.counts_failures or settings.keeps_dead_letters:
         hand_over(core, now)
-    if core.drops:
+    if drops and core.drops:
         drop_over(core, now)
 
 

@@ -221,7 +221,8 @@ def expire_leases(core: QueueCore, now: float) -> None:
             takers[receiver] = None
         elif len(receiver.expired) == MAX_EXPIRED_RANGES + 1:
             excessive.append(receiver)
-    give_back(core, returned, now)
+    # Others are due by now too: all of it is delivered in order, and what is over a limit then is dropped.
+    give_back(core, returned, now, drops=False)
     for receiver in takers:
         tell_if_idle(core, receiver)
     for receiver in excessive:
