@@ -99,14 +99,11 @@ class BinaryColumn:
             if len(values) == 1:  # bytes are not copied in any case
                 only = values[0] if own or type(values[0]) is bytes else bytes(values[0])
                 return cls(memoryview(array("i", (0, len(only)))), memoryview(only))
-            offsets = array(
-                "i", list(accumulate(map(len, values), initial=0))
-            )  # an array takes twice as long to grow from an iterator
+            # A list first: an array takes twice as long to grow from an iterator.
+            offsets = array("i", list(accumulate(map(len, values), initial=0)))
         except OverflowError:
-            total = sum(map(len, values))
-            raise BatchError(
-                f"a column of {total} bytes exceeds {MAX_COLUMN_BYTES}; send the messages in smaller batches"
-            ) from None
+            size = f"a column of {sum(map(len, values))} bytes exceeds {MAX_COLUMN_BYTES}"
+            raise BatchError(f"{size}; send the messages in smaller batches") from None
         return cls(memoryview(offsets), memoryview(b"".join(values)))
 
     @classmethod
