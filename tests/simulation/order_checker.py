@@ -162,7 +162,8 @@ class OrderRules:
         back = self._of(event.queue).returned.get(sequence)
         if back is not None:
             return back
-        is_first = stored is None or (event.delivery_count == 1 and stored.holder is None)
+        # It may have been given to a connection that has never written it.
+        is_first = event.delivery_count == 1 and not event.failures and (stored is None or stored.holder is None)
         if not is_first or (stored is not None and stored.went_back is not None):
             return None
         if isinstance(event, Delivered) and queue.rules.tasks is not None and queue.rules.tasks.dead_of is not None:

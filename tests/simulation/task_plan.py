@@ -21,6 +21,8 @@ MAX_LATER: Final = 120
 """Messages of a program that have times of their own, at most."""
 LARGEST_LATER: Final = 4_000
 """Bytes of one of them, about, with what a queue counts for it beside."""
+MAX_WAITING: Final = 12
+"""The same where they wait in memory."""
 LEAPS: Final = (1.0, 4.0)
 
 
@@ -168,7 +170,9 @@ def _calendar(tasks: Tasks, name: str, random: Random, durable: bool) -> Tasks:
     far = durable and not _settings_of(tasks, name).exclusive
     times = random.choice(((0.0, 0.0, *NEAR), NEAR, (0.0, *NEAR, *FAR), FAR) if far else ((0.0, *NEAR),))
     settings = _settings_of(tasks, name)
-    room, most = settings.max_messages or MAX_LATER, settings.max_bytes or MAX_LATER * LARGEST_LATER
+    # Where no leap helps a queue with little room takes as long for its messages as they wait.
+    room = (settings.max_messages or MAX_LATER) if far else MAX_WAITING // 2
+    most = settings.max_bytes or MAX_LATER * LARGEST_LATER
     producers = [
         # So few that the queue is filled with what waits for a minute some times at most.
         replace(
