@@ -83,10 +83,9 @@ class OrderRules:
         self._started = 0.0
 
     def judges(self, name: str) -> bool:
-        """Whether a queue is held to an order: what is moved out of one may come back, and groups have each its own."""
-        queue = self._queues[name]
-        rules = queue.rules.tasks
-        return rules is not None and not queue.rules.moves and not queue.rules.groups
+        """Whether a queue is held to an order: what is moved out of one may come back, and groups pass each other."""
+        rules = self._queues[name].rules
+        return rules.tasks is not None and not rules.moves and not rules.groups
 
     def before(self, event: Event) -> None:
         """An event that the checker has not heard of."""
@@ -163,7 +162,8 @@ class OrderRules:
         back = self._of(event.queue).returned.get(sequence)
         if back is not None:
             return back
-        is_first = stored is None or (event.delivery_count == 1 and stored.holder is None)
+        # It may have been given to a connection that has never written it.
+        is_first = event.delivery_count == 1 and not event.failures and (stored is None or stored.holder is None)
         if not is_first or (stored is not None and stored.went_back is not None):
             return None
         if isinstance(event, Delivered) and queue.rules.tasks is not None and queue.rules.tasks.dead_of is not None:
