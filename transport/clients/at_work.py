@@ -5,6 +5,7 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop
 from collections.abc import Iterable
 
+from transport.clients.behind import group_of
 from transport.clients.delivery import Delivery
 
 
@@ -14,11 +15,15 @@ class AtWork:
     Args:
         longest: seconds after its beginning in which a message is still counted.
         loop: whose clock it goes by.
+
+    Attributes:
+        gave_back: whether `give_back_behind` has found something, ever.
     """
 
     def __init__(self, longest: float, loop: AbstractEventLoop) -> None:
         self._longest = longest
         self._loop = loop
+        self.gave_back = False
         self._begun: dict[Delivery, float] = {}
         """No lock: each of a dictionary's own calls is whole."""
 
@@ -41,3 +46,14 @@ class AtWork:
             for delivery, begun in self._begun.copy().items()
             if begun > since and not delivery.is_extended_by_hand
         ]
+
+    def give_back_behind(self, failed: Delivery) -> None:
+        """Of the group of a message that has failed, what waits behind it goes back, untried; the handler is done with that one."""
+        group = group_of(failed)
+        if group is None:
+            return
+        behind = [each for each in self._begun.copy() if each.sequence > failed.sequence and group_of(each) == group]
+        self.end(behind)
+        for each in behind:
+            self.gave_back = True
+            each.__untaken__()

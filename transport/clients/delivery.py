@@ -318,6 +318,11 @@ class Delivery:
         extended = self._batch.extended
         return extended is not None and self._index in extended
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether it was acknowledged, given back, or made a dead letter."""
+        return bool(self._batch.answered[self._index])
+
     def _extend(self, seconds: float) -> None:
         batch, index = self._batch, self._index
         if not batch.answered[index]:

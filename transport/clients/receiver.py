@@ -13,6 +13,7 @@ from streams.operators.via import awaiting_functions, functions
 from transport.clients.authentication import Credentials
 from transport.clients.backoff import Backoff
 from transport.clients.delivery import DeliveredBatch, Delivery
+from transport.clients.delivery_stage import DeliveryStage
 from transport.clients.handler_failures import (
     DEFAULT_RETRY_DELAY,
     STOP,
@@ -21,7 +22,7 @@ from transport.clients.handler_failures import (
     ReceiverStatistics,
 )
 from transport.clients.receiver_session import DEFAULT_MAX_IN_FLIGHT, DEFAULT_MAX_IN_FLIGHT_BYTES
-from transport.clients.receiver_stage import BatchStage, DeliveryStage, ReceiverStage
+from transport.clients.receiver_stage import BatchStage, ReceiverStage
 from transport.errors import LocalProtocolError
 from transport.security.access import Access
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS

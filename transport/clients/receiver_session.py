@@ -28,7 +28,7 @@ class ReceiverSession:
 
     ``notify`` is called when the first answer since the last `answers` waits to leave. ``late`` is called with the number of a message that
     is acknowledged after the `end`. ``handler_failed`` is called with what a handler has failed on, and is true if it has answered for
-    that.
+    that. ``returned`` is called with what somebody gives back, and whether it has failed.
 
     Attributes:
         generation: which connection this is; answers to an earlier one's deliveries are void.
@@ -43,6 +43,7 @@ class ReceiverSession:
     limit: int | None = None
     late: Callable[[int], None] = lambda _number: None
     handler_failed: Callable[[Delivery | DeliveredBatch, Exception], bool] = lambda _message, _error: False
+    returned: Callable[[DeliveredBatch, int, int, bool], None] = lambda _batch, _first, _count, _failed: None
     dead_letters: bool = False
     generation: int = 0
     id_prefix: bytes = b""
@@ -146,8 +147,10 @@ class ReceiverSession:
         if self._acks:
             frames += [Ack(ranges) for ranges in split_ranges(self._acks)]
             self._acks = []
-        for how, ranges in self._nacks.items():
-            frames += [Nack(part, *how) for part in split_ranges(ranges)]
+        if self._nacks:
+            # What has failed before what nobody has tried: of a group the broker is to know first what the others wait for.
+            for how, ranges in sorted(self._nacks.items(), key=lambda nack: not nack[0][1]):
+                frames += [Nack(part, *how) for part in split_ranges(ranges)]
         self._extends, self._nacks = {}, {}
         return frames
 
@@ -187,6 +190,7 @@ class ReceiverSession:
         # Of more than nothing at least a millisecond: zero is at once.
         delay_ms = max(1, round(delay * 1000)) if delay else 0
         self._give_back(batch, first, count, (delay_ms, failed, None, error))
+        self.returned(batch, first, count, failed)
 
     def dead_letter(self, batch: DeliveredBatch, first: int, count: int, reason: str) -> None:
         """Have ``count`` messages be dead letters at once."""

@@ -7,14 +7,13 @@ import logging
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import count, repeat
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from streams import Materialization, RequestStrategy
 from streams.stages.one_subscriber import OneSubscriber
 from transport.clients.authentication import Credentials
 from transport.clients.backoff import Backoff
-from transport.clients.delivery import DeliveredBatch, Delivery
+from transport.clients.delivery import DeliveredBatch
 from transport.clients.handler_failures import HandlerFailures
 from transport.clients.link import UNHEARD, BrokerLink, somebody_listens
 from transport.clients.receiver_session import ReceiverSession
@@ -399,11 +398,14 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
             return
         for batch in self._waiting:
             self.session.extend(batch, batch.first, len(batch), self._visibility)
+        self._extend_current()
+        self._schedule_turn()
+        self._extend_later()
+
+    def _extend_current(self) -> None:
         if self._batch is not None and 0 < self._position < len(self._current):
             rest = len(self._current) - self._position
             self.session.extend(self._batch, self._batch.first + self._position, rest, self._visibility)
-        self._schedule_turn()
-        self._extend_later()
 
     def _stop_extending(self) -> None:
         if self._extension is not None:
@@ -434,13 +436,6 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
         downstream, self._downstream = self._downstream, None
         if downstream is not None:
             self._m.call(downstream.on_error, error)
-
-
-class DeliveryStage(ReceiverStage[Delivery]):
-    """One element a message."""
-
-    def _elements(self, batch: DeliveredBatch) -> list[Delivery]:
-        return list(map(Delivery, repeat(batch), count(), batch.split()))
 
 
 class BatchStage(ReceiverStage[DeliveredBatch]):

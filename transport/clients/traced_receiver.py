@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from transport.clients.delivery import DeliveredBatch, Delivery
-from transport.clients.receiver_stage import BatchStage, DeliveryStage, Description
+from transport.clients.delivery_stage import DeliveryStage
+from transport.clients.receiver_stage import BatchStage, Description
 
 
 class TracedDeliveryStage(DeliveryStage):

@@ -6,13 +6,12 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from actors.limits import GROUP_HEADER
 from streams.errors import null_element
 from streams.stages.stage import DrainingStage
+from transport.clients.behind import group_of
 from transport.clients.delivery import Delivery
-from transport.errors import BadHeadersError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,18 +19,6 @@ if TYPE_CHECKING:
     from streams import Subscriber
     from streams.materialize import Materialization
     from transport.clients.at_work import AtWork
-
-_SAID: Final = GROUP_HEADER.encode()
-
-
-def group_of(delivery: Delivery) -> str | bytes | None:
-    """The group that a message says; None for none. Of most messages nothing is read for it."""
-    if _SAID not in delivery.headers_raw:
-        return None
-    try:
-        return delivery.headers.get(GROUP_HEADER) or None
-    except BadHeadersError:
-        return None
 
 
 class Apart(DrainingStage[Delivery, Delivery]):
@@ -82,7 +69,7 @@ class Apart(DrainingStage[Delivery, Delivery]):
         super().on_complete()
 
     def handled(self, deliveries: Iterable[Delivery]) -> None:
-        """The handler is done with these; from any thread."""
+        """The handler is done with these, and those that have failed are answered; from any thread."""
         groups = [group for each in deliveries if (group := group_of(each)) is not None]
         if groups:
             with suppress(RuntimeError):  # the loop is closed: nobody waits for anything
@@ -93,6 +80,8 @@ class Apart(DrainingStage[Delivery, Delivery]):
             return
         for group in groups:
             held = self._held.get(group)
+            while held and held[0].is_answered:  # it went back, behind one that has failed
+                held.popleft()
             if held:
                 self._free.append(held.popleft())
             elif held is not None:

@@ -24,6 +24,7 @@ from transport.consumer.parameters import Parameters
 from transport.errors import HandlerProcessError, LocalProtocolError
 
 if TYPE_CHECKING:
+    from transport.clients.handler_failures import Answerable
     from transport.consumer.apart import Apart
     from transport.consumer.pool import Pool
 
@@ -80,6 +81,7 @@ class Binding:
         self._pool: Pool | None = None
         if parameters.decode is not None:
             failures.needed_by = f"{parameters.handler}, a handler of {parameters.kind},"
+        failures.answered = self._failed
         receiver.handler_failures = failures
 
     @property
@@ -110,7 +112,7 @@ class Binding:
         """The stream from the queue to the handler, and back with its answers; in the task that the consumer runs in."""
         self._work = self.receiver.at_work = AtWork(self._max_handling, asyncio.get_running_loop())
         if self._gathering is not None:
-            return self._to_the_end(self._batches(self._gathering)).to(Sink.foreach(_answer))
+            return self._to_the_end(self._batches(self._gathering)).to(Sink.foreach(self._answer))
         messages = self._messages()
         if self._pool is not None:
             in_processes = messages.map_blocking_unordered(self._concurrency, self._carried(self._pool))
@@ -151,8 +153,24 @@ class Binding:
             yield
         finally:
             work.end(deliveries)
-            if self._apart is not None:
-                self._apart.handled(deliveries)
+
+    def _handled(self, deliveries: Sequence[Delivery]) -> None:
+        """They have not failed; those that have are told of, when they are answered: `_failed`."""
+        if self._apart is not None:
+            self._apart.handled(deliveries)
+
+    def _failed(self, message: Answerable, again: bool) -> None:
+        """One is answered that has failed: where it comes again, what is behind it in its group is not handled before."""
+        if not isinstance(message, Delivery):
+            return
+        if again:
+            self._work.give_back_behind(message)
+        if self._apart is not None:
+            self._apart.handled((message,))
+
+    def _still_here(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Without those that went back while they waited for others."""
+        return [each for each in deliveries if not each.is_answered] if self._work.gave_back else deliveries
 
     # One message at a time. What cannot be decoded is an exception like the handler's own: the delivery is told of it on the loop.
 
@@ -163,6 +181,7 @@ class Binding:
         async def handle(delivery: Delivery) -> Delivery:
             with self._at_work((delivery,)):
                 await awaited(runner, function, *parameters.of(delivery))
+            self._handled((delivery,))
             return delivery
 
         return handle
@@ -174,6 +193,7 @@ class Binding:
         def handle(delivery: Delivery) -> Delivery:
             with self._at_work((delivery,)):
                 called(function, *parameters.of(delivery))
+            self._handled((delivery,))
             return delivery
 
         return handle
@@ -185,6 +205,7 @@ class Binding:
                 failed = pool.call([CarriedMessage.of(delivery)])
             if failed:
                 raise failed[0]
+            self._handled((delivery,))
             return delivery
 
         return handle
@@ -200,6 +221,7 @@ class Binding:
 
             @_named(function)
             async def in_turn(deliveries: list[Delivery]) -> Outcomes:
+                deliveries = self._still_here(deliveries)
                 with self._at_work(deliveries):
                     batch = Batch(parameters, deliveries)
                     if batch.values:
@@ -215,6 +237,9 @@ class Binding:
 
             @_named(function)
             def carried(deliveries: list[Delivery]) -> Outcomes:
+                deliveries = self._still_here(deliveries)
+                if not deliveries:
+                    return []
                 try:
                     with self._at_work(deliveries):
                         failed = pool.call([CarriedMessage.of(delivery) for delivery in deliveries])
@@ -226,6 +251,7 @@ class Binding:
 
         @_named(function)
         def in_thread(deliveries: list[Delivery]) -> Outcomes:
+            deliveries = self._still_here(deliveries)
             with self._at_work(deliveries):
                 batch = Batch(parameters, deliveries)
                 if batch.values:
@@ -237,16 +263,16 @@ class Binding:
 
         return batches.map_blocking_unordered(self._concurrency, in_thread)
 
-
-def _answer(outcomes: Outcomes) -> None:
-    """Acknowledges what is done, and has the receiver answer for what has failed; raises where that is to stop the stream."""
-    for delivery, error in outcomes:
-        if error is None:
-            delivery.acknowledge()
-    # All are told before the stream stops: some errors say that theirs has not failed.
-    stopping = [error for delivery, error in outcomes if error is not None and not delivery.__failed_on__(error)]
-    if stopping:
-        raise stopping[0]
+    def _answer(self, outcomes: Outcomes) -> None:
+        """Acknowledges what is done, and has the receiver answer for what has failed; raises where that is to stop the stream."""
+        for delivery, error in outcomes:
+            if error is None:
+                delivery.acknowledge()
+        # All are told before the stream stops: some errors say that theirs has not failed.
+        stopping = [error for delivery, error in outcomes if error is not None and not delivery.__failed_on__(error)]
+        if stopping:
+            raise stopping[0]
+        self._handled([delivery for delivery, error in outcomes if error is None])
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from transport.clients.delivery import no_dead_letters
 from transport.clients.handler_failures import RETURN, Answerable, HandlerFailures
@@ -21,9 +22,11 @@ class ConsumerFailures(HandlerFailures):
 
     Attributes:
         needed_by: what cannot do without dead letters, for the error at the start; None for nothing.
+        answered: called with a message that has failed, and whether it was given back to be tried again.
     """
 
     needed_by: str | None = None
+    answered: Callable[[Answerable, bool], None] | None = None
     _dead_letters = False
     _warned = False
 
@@ -55,8 +58,13 @@ class ConsumerFailures(HandlerFailures):
                 error.__cause__ if isinstance(error.__cause__, Exception) else error,
                 reason_within(error.reason),
             )
-            return True
-        return super().__call__(message, error)
+            goes_on, again = True, False
+        else:
+            goes_on = super().__call__(message, error)
+            again = goes_on and self.on_failure == RETURN
+        if self.answered is not None:
+            self.answered(message, again)
+        return goes_on
 
 
 def reason_within(reason: str) -> str:

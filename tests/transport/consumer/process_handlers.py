@@ -147,3 +147,24 @@ decorated = Consumer(queue="orders")
 @decorated.handler(processes=1)
 def in_place(job: Job) -> None:
     do(job)
+
+
+def fail_once(delivery: Delivery) -> None:
+    """Notes a message of a group in a pipe; the one that is to fail does so the first time."""
+    pipe, number, fails = delivery.payload.decode().split()
+    with Path(pipe).open("ab", buffering=0) as noted:
+        noted.write(f"{delivery.headers['group-id']} {number} {delivery.failures}\n".encode())
+    if fails == "fails" and not delivery.failures:
+        raise ValueError("on purpose")
+
+
+def fail_some_once(deliveries: list[Delivery]) -> None:
+    """As `fail_once`, of a list."""
+    failed: dict[int, Exception] = {}
+    for place, delivery in enumerate(deliveries):
+        try:
+            fail_once(delivery)
+        except ValueError as error:
+            failed[place] = error
+    if failed:
+        raise PartlyFailedError(failed)
