@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -85,7 +85,12 @@ async def publish(address: str, messages: int, chance: Random, found: Found, end
                 found.published[number] = time.time(), wait
                 yield Message(b"%d" % number, headers={"x-delay": str(wait)})
                 number += 1
-            await asyncio.sleep(0 if number < messages else SLOWER_SECONDS)
+            if number < messages:
+                await asyncio.sleep(0)
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SLOWER_SECONDS):
+                    await ended.wait()
 
     sender = Sender(
         address, exchange=EXCHANGE, client_id="k", reconnect=BACK_AT_ONCE, max_in_flight=CHUNK, max_batch_messages=CHUNK

@@ -19,8 +19,6 @@ NEAR: Final = (58.0, 59.999, 60.0, 60.001, 61.0, 90.0)
 FAR: Final = (3_600.0, 86_400.0, 2_592_000.0, 366 * 86_400.0)
 MAX_LATER: Final = 120
 """Messages of a program that have times of their own, at most."""
-LARGEST_LATER: Final = 4_000
-"""Bytes of one of them, about, with what a queue counts for it beside."""
 MAX_WAITING: Final = 12
 """The same where they wait in memory."""
 LEAPS: Final = (1.0, 4.0)
@@ -169,18 +167,10 @@ def _calendar(tasks: Tasks, name: str, random: Random, durable: bool) -> Tasks:
     # In an exclusive queue, as in memory, all of it is in memory, and goes by the clock that nobody sets.
     far = durable and not _settings_of(tasks, name).exclusive
     times = random.choice(((0.0, 0.0, *NEAR), NEAR, (0.0, *NEAR, *FAR), FAR) if far else ((0.0, *NEAR),))
-    settings = _settings_of(tasks, name)
     # Where no leap helps a queue with little room takes as long for its messages as they wait.
-    room = (settings.max_messages or MAX_LATER) if far else MAX_WAITING // 2
-    most = settings.max_bytes or MAX_LATER * LARGEST_LATER
+    room = (_settings_of(tasks, name).max_messages or MAX_LATER) if far else MAX_WAITING // 2
     producers = [
-        # So few that the queue is filled with what waits for a minute some times at most.
-        replace(
-            each,
-            later=times,
-            timed=random.random() < 0.5,
-            total=min(each.total, MAX_LATER, 2 * room, max(1, most // LARGEST_LATER)),
-        )
+        replace(each, later=times, timed=random.random() < 0.5, total=min(each.total, MAX_LATER, 2 * room))
         if each.queue == name
         else each
         for each in tasks.producers

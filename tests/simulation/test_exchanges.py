@@ -111,4 +111,6 @@ def test_a_record_of_which_a_start_forgets_a_queue_is_found(monkeypatch: pytest.
 
 def test_messages_that_go_where_no_binding_leads_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Exchanges, "route", lambda of, exchange, *_, **__: of.reached(exchange).queues)
-    assert found((draw_exchanges_alone(seed, durable=False) for seed in MUTANT_SEEDS), ASTRAY)
+    plans = (draw_exchanges_alone(seed, durable=False) for seed in MUTANT_SEEDS)
+    # What waits would come back to where it waits, for ever.
+    assert found((plan for plan in plans if plan.exchanges is None or not plan.exchanges.delayed), ASTRAY)
