@@ -209,6 +209,7 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "[console]": "tests/docs/test_exchanges.py::test_the_shell_prints_what_the_page_shows",
     },
     "docs/delayed-exchanges.md": {"[python]": CLIENTS, "[text]": CLIENTS},
+    "docs/delays.md": {"[python]": CLIENTS, "[text]": CLIENTS},
     "docs/sender.md": {"[python]": CLIENTS, "[text]": CLIENTS},
     "docs/service.md": {
         "useradd --system": Excuse.ROOT,

@@ -17,6 +17,7 @@ from transport import (
     Administration,
     BrokerError,
     ConnectionLostError,
+    Consumer,
     DeliveredBatch,
     Delivery,
     ImpossibleTimeError,
@@ -41,11 +42,12 @@ PAGES = (
     "ledger",
     "exchanges",
     "delayed-exchanges",
+    "delays",
     "schedules",
     "deduplication",
     "groups",
 )
-CLIENTS = {"sender": Sender, "receiver": Receiver, "administration": Administration}
+CLIENTS = {"sender": Sender, "receiver": Receiver, "consumer": Consumer, "administration": Administration}
 PROGRAMS = [
     pytest.param(program, id=f"{page}-{n}") for page in PAGES for n, program in enumerate(programs(DOCS / f"{page}.md"))
 ]

@@ -9,20 +9,21 @@ from typing import Final
 import pytest
 
 from tests.streams.pages import DOCS, MOST_WORDS, broken_links, codes, tables
-from transport import Administration, Binding, Delivery, Receiver, Sender
+from transport import Administration, Binding, Delivery, Message, Receiver, Sender
 from transport.testing import HostedBroker
 
 PAGE: Final = DOCS / "coming-from-rabbitmq.md"
 CODES: Final = [code for found in tables(PAGE.read_text("utf-8")) for row in found[1:] for code in codes(row[1])]
-CALLS: Final = [code for code in CODES if code.startswith(("Sender(", "Receiver(", "Binding("))]
+CALLS: Final = [code for code in CODES if code.startswith(("Sender(", "Receiver(", "Binding(", "Message("))]
 COMMANDS: Final = [code for code in CODES if code.startswith("broker.")]
 SETTINGS: Final = inspect.signature(Administration.create_queue).parameters
 
 
 @pytest.mark.parametrize("code", CALLS)
 def test_a_client_can_be_made_as_the_page_says(code: str) -> None:
-    known = {"Sender": Sender, "Receiver": Receiver, "Binding": Binding, "ADDRESS": "127.0.0.1:1", "f": print}
-    assert isinstance(eval(code, known), (Sender, Receiver, Binding))
+    kinds = (Sender, Receiver, Binding, Message)
+    known = {kind.__name__: kind for kind in kinds} | {"ADDRESS": "127.0.0.1:1", "f": print, "body": b"tea"}
+    assert isinstance(eval(code, known), kinds)
 
 
 def test_every_command_of_the_page_is_taken_by_a_broker_in_which_its_names_are_known() -> None:

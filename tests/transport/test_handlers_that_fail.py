@@ -304,6 +304,7 @@ def test_of_many_failures_in_a_row_some_are_logged_and_the_others_counted(caplog
         failures(Given(), error)
     assert "a handler failed on message 7 of queue orders" in caplog.messages[0]
     assert "7 failures before it were not logged" in caplog.messages[-1]
+    assert "given back to the queue after try 1, to be tried again in 0.5 s, unless" in caplog.messages[0]
     assert all(record.exc_info[1] is error for record in caplog.records)
 
 

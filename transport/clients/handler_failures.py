@@ -130,7 +130,7 @@ class HandlerFailures:
             delay = self._delay(message.delivery_count)
             when = "after the queue's retry_delay" if self._leaves_it else f"in {delay:.3g} s"
             back = (
-                f"given back to the queue after try {message.delivery_count}, for a new one {when}, unless it has failed "
+                f"given back to the queue after try {message.delivery_count}, to be tried again {when}, unless it has failed "
                 "max_receives times"
             )
             self._log(message, error, back)
