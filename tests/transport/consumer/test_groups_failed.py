@@ -221,7 +221,7 @@ def test_a_list_of_which_some_fail_is_answered_one_by_one(run: Any, serve: Any, 
                     broker.receive_address, queue="orders", max_in_flight=20, on_failure="return", retry_delay=0.0
                 )
 
-                @consumer.batch_handler(max_messages=3, max_wait=60.0)
+                @consumer.batch_handler(max_messages=3, max_wait=60.0, concurrency=1)
                 async def work(deliveries: list[Delivery]) -> None:
                     lists.append([int(each.payload.split()[1]) for each in deliveries])
                     process_handlers.fail_some_once(deliveries)
