@@ -84,7 +84,7 @@ HELP = "import sys; sys.argv[1:] = ['--help']; from transport.cli import main\nt
     ("program", "most"),
     [
         ("from transport import Sender, MessageBatch", 147),
-        ("from transport import Receiver", 145),
+        ("from transport import Receiver", 146),
         ("from transport import StageClient, TransactionClient, Administration", 55),
         # One of them gives what a worker says its form.
         ("import spark_bridge.reader, spark_bridge.writer", 60),
