@@ -208,8 +208,10 @@ def revoke(run: Run) -> list[str]:
     names = [f"revoked-{number}" for number in range(REVOKED)]
     before = run.books.events["task-revoked"]
     run.books.revoked.update(names)
-    # Before they are sent: how long a worker takes to hear of it is no matter.
-    answers = run.app.control.revoke(names, reply=True, timeout=TOLD_SECONDS, limit=WORKERS)
+    # Before they are sent: how long a worker takes to hear of it is no matter. By a connection of its own: one of the pool may be to a
+    # broker that was killed, and what is told to all is not tried again.
+    with run.app.connection_for_write() as connection:
+        answers = run.app.control.revoke(names, reply=True, timeout=TOLD_SECONDS, limit=WORKERS, connection=connection)
     for name in names:
         run.app.tasks["work"].apply_async((name, 0), task_id=name)
     with run.room:
