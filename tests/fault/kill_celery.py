@@ -22,6 +22,7 @@ from typing import Annotated, Any
 
 import typer
 from celery import Celery, chord
+from celery.events import dispatcher, receiver
 from kombu.exceptions import OperationalError
 
 from tests.fault.celery_books import Books
@@ -219,6 +220,10 @@ def revoke(run: Run) -> list[str]:
         events = run.books.events["task-revoked"] - before
     found = [] if len(answers) == WORKERS else [f"{len(answers)} of {WORKERS} workers have heard of what is revoked"]
     return found if told else [*found, f"{events} of {REVOKED} events tell of a revoked task"]
+
+
+LOADED = dispatcher, receiver
+"""Celery loads them when they are first asked for: two threads that did at once waited for each other."""
 
 
 async def kill_celery(
