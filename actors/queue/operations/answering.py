@@ -55,7 +55,7 @@ def answer_on(core: QueueCore, now: float) -> None:
     if not core.parcels and not takes_wait(core, receiver):
         if isinstance(ready, GroupedReady):
             ready.begin()
-            ready.turn(answering.asked if receiver.by_request else receiver, answering.share)
+            ready.turn(answering.asked.holder, answering.share)
             taken = _take_on(core, answering, DISPATCH_BUDGET, now)
             ready.end_turn()
         else:

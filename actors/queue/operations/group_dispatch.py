@@ -110,11 +110,8 @@ def _owner(core: QueueCore, ready: GroupedReady) -> Consumer | None:
 
 
 def _speaks_for(consumer: Consumer) -> Holder:
-    """Who has what a consumer is given. What others take by the same taker is theirs."""
-    if isinstance(consumer, Receiver):
-        return consumer
-    asked = cast("Take", consumer)
-    return asked if asked.receiver.by_request else asked.receiver
+    """Who has what a consumer is given."""
+    return consumer if isinstance(consumer, Receiver) else cast("Take", consumer).holder
 
 
 def what_keeps(core: QueueCore) -> str:

@@ -184,6 +184,11 @@ class Take:
     deadline: float | None = None
     heap: object | None = None
 
+    @property
+    def holder(self) -> Receiver | Take:
+        """Whose it is what it is given: its own, for what others take by the same taker is theirs; or its receiver's."""
+        return self if self.receiver.by_request else self.receiver
+
 
 @dataclass(eq=False, slots=True)
 class Answering:
