@@ -19,12 +19,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from benchmarks._rabbitmq_server import RabbitServer, missing
+from benchmarks._rabbitmq_server import missing
 from tests.fault.amqp_argument_operations import ArgumentOperations
 from tests.fault.amqp_combined_operations import CombinedOperations
 from tests.fault.amqp_coverage import Coverage
 from tests.fault.amqp_death_operations import DeathOperations
-from tests.fault.amqp_guest import GuestBroker
+from tests.fault.amqp_guest import beside_rabbitmq
 from tests.fault.amqp_limit_operations import LimitOperations
 from tests.fault.amqp_operations import Operations, all_names, beginnings
 from tests.fault.amqp_sides import Outcome, Side
@@ -196,9 +196,7 @@ def main(
     agreed = failed = 0
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-differential-")))
-        rabbit = stack.enter_context(RabbitServer(folder / "rabbitmq"))
-        broker = stack.enter_context(GuestBroker(folder / "ours"))
-        stack.enter_context(broker.drained())
+        rabbit, broker = stack.enter_context(beside_rabbitmq(folder))
         print(f"RabbitMQ {'.'.join(map(str, rabbit.version))}, seed {seed}", flush=True)
         for found in differences(rabbit.port, broker.port, seed, numbers, each):
             if isinstance(found, str):

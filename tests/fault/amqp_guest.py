@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from typer.testing import CliRunner
 
+from benchmarks._rabbitmq_server import RabbitServer
 from tests.transport.gateways.amqp.conftest import AmqpBroker
 from transport.cli.app import app
 
@@ -32,3 +35,10 @@ class GuestBroker(AmqpBroker):
             if done.exit_code:
                 raise RuntimeError(f"penstock user {words[0]}: {done.output}")
         super().__init__("--http", "none", "--users-file", str(users), "--data", str(folder / "data"))
+
+
+@contextmanager
+def beside_rabbitmq(folder: Path) -> Iterator[tuple[RabbitServer, GuestBroker]]:
+    """A RabbitMQ and one of ours, both new, with their files in ``folder``; what is left in ours at the end is looked at."""
+    with RabbitServer(folder / "rabbitmq") as rabbit, GuestBroker(folder / "ours") as broker, broker.drained():
+        yield rabbit, broker

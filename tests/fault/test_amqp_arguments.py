@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks._rabbitmq_server import RabbitServer, missing
+from benchmarks._rabbitmq_server import missing
 from tests.fault.amqp_arguments import BINDINGS, CONSUMERS, EXCHANGES, HEADERS, PROPERTIES, QUEUES, QUORUM, Argument
 from tests.fault.amqp_coverage import Coverage, in_the_table
 from tests.fault.amqp_differential import KINDS
-from tests.fault.amqp_guest import GuestBroker
+from tests.fault.amqp_guest import beside_rabbitmq
 from tests.fault.amqp_operations import beginnings
 from tests.fault.amqp_peer import Heard
 from tests.fault.amqp_sides import Side
@@ -33,12 +33,7 @@ EPISODES, OPERATIONS_OF_ONE = 240, 200
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
     if (lacking := missing()) is not None:
         pytest.skip(lacking)
-    folder = tmp_path_factory.mktemp("arguments")
-    with (
-        RabbitServer(folder / "rabbitmq") as rabbit,
-        GuestBroker(folder / "ours") as broker,
-        broker.drained(),
-    ):
+    with beside_rabbitmq(tmp_path_factory.mktemp("arguments")) as (rabbit, broker):
         sides = Side("theirs", rabbit.port), Side("ours", broker.port)
         for side in sides:
             for operation in beginnings(VIEW):

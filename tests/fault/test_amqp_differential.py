@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks._rabbitmq_server import RabbitServer, missing
+from benchmarks._rabbitmq_server import missing
 from tests.fault.amqp_arguments import LIMIT_BYTES
 from tests.fault.amqp_differential import KINDS, DifferenceError, Episode, differences
-from tests.fault.amqp_guest import GuestBroker
+from tests.fault.amqp_guest import beside_rabbitmq
 from tests.fault.amqp_operations import Operations, beginnings
 from tests.fault.amqp_sides import Side
 from tests.fault.amqp_view import DEAD, Operation, View
@@ -141,10 +141,5 @@ def test_a_queue_at_its_limit_does_what_rabbitmqs_does(both: tuple[int, int], nu
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
     if (lacking := missing()) is not None:
         pytest.skip(lacking)
-    folder = tmp_path_factory.mktemp("limits")
-    with (
-        RabbitServer(folder / "rabbitmq") as rabbit,
-        GuestBroker(folder / "ours") as broker,
-        broker.drained(),
-    ):
+    with beside_rabbitmq(tmp_path_factory.mktemp("limits")) as (rabbit, broker):
         yield rabbit.port, broker.port
