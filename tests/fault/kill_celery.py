@@ -48,6 +48,8 @@ PING_SECONDS = 1.0
 RETRY_SECONDS = 0.1
 READ_BYTES = 4096
 MODULE = "tests.fault.celery_tasks:app"
+LOADED = dispatcher, receiver
+"""Celery loads them when they are first asked for: two threads that did at once waited for each other."""
 
 
 @dataclass(slots=True)
@@ -220,10 +222,6 @@ def revoke(run: Run) -> list[str]:
         events = run.books.events["task-revoked"] - before
     found = [] if len(answers) == WORKERS else [f"{len(answers)} of {WORKERS} workers have heard of what is revoked"]
     return found if told else [*found, f"{events} of {REVOKED} events tell of a revoked task"]
-
-
-LOADED = dispatcher, receiver
-"""Celery loads them when they are first asked for: two threads that did at once waited for each other."""
 
 
 async def kill_celery(
