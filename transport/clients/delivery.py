@@ -51,6 +51,10 @@ class Settlement(TypingProtocol):
         """These need ``seconds`` from now."""
 
     @property
+    def generation(self) -> int:
+        """Which connection it has; another one's deliveries are void."""
+
+    @property
     def dead_letters(self) -> bool:
         """Whether the queue keeps dead letters."""
 
@@ -322,6 +326,12 @@ class Delivery:
     def is_answered(self) -> bool:
         """Whether it was acknowledged, given back, or made a dead letter."""
         return bool(self._batch.answered[self._index])
+
+    @property
+    def is_void(self) -> bool:
+        """Whether it has gone back to the queue, as the connection has ended that it came on: somebody else may have it by now."""
+        batch = self._batch
+        return batch.generation != batch._settlement.generation
 
     def _extend(self, seconds: float) -> None:
         batch, index = self._batch, self._index

@@ -95,6 +95,10 @@ class ReceiverSession:
         self._acknowledged -= self._unsaid
         self._reset()
 
+    def lost(self) -> None:
+        """The connection has ended: what it delivered has gone back."""
+        self.generation += 1
+
     def delivered(self, frame: Deliver) -> DeliveredBatch:
         """Take a delivery.
 

@@ -252,6 +252,7 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
 
     def link_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - the link finds another
         """What waits here is not ours any more."""
+        self.session.lost()
         self._drop_waiting()
         self._stop_extending()
         self._waiting_for.another()

@@ -79,14 +79,19 @@ class Apart(DrainingStage[Delivery, Delivery]):
         if self._done:
             return
         for group in groups:
-            held = self._held.get(group)
-            while held and held[0].is_answered:  # it went back, behind one that has failed
-                held.popleft()
-            if held:
-                self._free.append(held.popleft())
-            elif held is not None:
-                del self._held[group]
+            self._next_of(group)
         self._drain()
+
+    def _next_of(self, group: str | bytes) -> None:
+        """Nobody has a message of a group: it is the turn of the next that is still here."""
+        held = self._held.get(group)
+        while held and (held[0].is_answered or held[0].is_void):
+            # It went back, behind one that has failed, or with its connection.
+            self._work.end((held.popleft(),))
+        if held:
+            self._free.append(held.popleft())
+        elif held is not None:
+            del self._held[group]
 
     def _drain(self) -> None:
         if self._busy:
@@ -95,8 +100,7 @@ class Apart(DrainingStage[Delivery, Delivery]):
         free = self._free
         while not self._done:
             if free and self._demand:
-                self._demand -= 1
-                self._push(free.popleft())
+                self._pass_on(free.popleft())
             elif self._completed:
                 self._drained()
             elif self._awaited < self._demand:
@@ -106,6 +110,15 @@ class Apart(DrainingStage[Delivery, Delivery]):
             else:
                 break
         self._busy = False
+
+    def _pass_on(self, element: Delivery) -> None:
+        if element.is_void:
+            self._work.end((element,))
+            if (group := group_of(element)) is not None:
+                self._next_of(group)
+            return
+        self._demand -= 1
+        self._push(element)
 
     def _finish(self) -> None:
         super()._finish()

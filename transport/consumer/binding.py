@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -154,7 +154,7 @@ class Binding:
         finally:
             work.end(deliveries)
 
-    def _handled(self, deliveries: Sequence[Delivery]) -> None:
+    def _handled(self, deliveries: Iterable[Delivery]) -> None:
         """They have not failed; those that have are told of, when they are answered: `_failed`."""
         if self._apart is not None:
             self._apart.handled(deliveries)
@@ -169,8 +169,13 @@ class Binding:
             self._apart.handled((message,))
 
     def _still_here(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Without those that went back while they waited for others."""
-        return [each for each in deliveries if not each.is_answered] if self._work.gave_back else deliveries
+        """Without those that went back while they waited for others; what came on an earlier connection is first."""
+        if not (self._work.gave_back or deliveries[0].is_void):
+            return deliveries
+        gone = {each for each in deliveries if each.is_answered or each.is_void}
+        self._work.end(gone)
+        self._handled(gone)
+        return [each for each in deliveries if each not in gone]
 
     # One message at a time. What cannot be decoded is an exception like the handler's own: the delivery is told of it on the loop.
 

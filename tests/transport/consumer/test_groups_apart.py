@@ -11,7 +11,9 @@ import pytest
 
 from streams import Source
 from tests.transport.consumer.test_consumer import Served
-from transport import Administration, Consumer, Delivery, Message, Sender
+from transport import Administration, Backoff, Consumer, Delivery, Message, Sender
+
+QUICK = Backoff(minimum=0.001, maximum=0.01, give_up_after=15.0)
 
 
 async def sent(broker: Any, said: list[tuple[str | None, bytes]], **settings: Any) -> None:
@@ -146,5 +148,86 @@ def test_a_dead_letter_makes_way_too_and_at_the_end_what_was_held_back_has_not_f
             async with Administration(broker.send_address) as administration:
                 found = {each.payload: each.deliveries for each in await administration.peek("orders", 10)}
             assert found.keys() == {b"stays", b"behind", b"last"}
+
+    run(main)
+
+
+@pytest.mark.parametrize("kind", ["async", "thread", "batch"])
+def test_what_is_held_back_and_went_back_with_its_connection_is_not_handled(
+    run: Any, serve: Any, cutting: Any, until: Any, kind: str
+) -> None:
+    async def main() -> None:
+        async with serve() as broker, cutting(broker.receive_address) as proxy:
+            await sent(broker, [("a", b"a1"), ("a", b"a2"), ("a", b"a3")])
+            begun, go, handled = threading.Event(), threading.Event(), []
+            consumer = Consumer(proxy.address, queue="orders", concurrency=2, max_in_flight=10, reconnect=QUICK)
+
+            if kind == "thread":
+
+                @consumer.handler
+                def called(delivery: Delivery) -> None:
+                    handled.append(delivery.payload)
+                    begun.set()
+                    go.wait()
+
+            elif kind == "async":
+
+                @consumer.handler
+                async def awaited(delivery: Delivery) -> None:
+                    handled.append(delivery.payload)
+                    begun.set()
+                    await asyncio.to_thread(go.wait)
+
+            else:
+
+                @consumer.batch_handler(max_messages=1, max_wait=0.001)
+                async def listed(deliveries: list[Delivery]) -> None:
+                    handled.extend(each.payload for each in deliveries)
+                    begun.set()
+                    await asyncio.to_thread(go.wait)
+
+            async def came_again() -> bool:
+                async with Administration(broker.send_address) as administration:
+                    return proxy.connections == 2 and (await administration.queue("orders"))["total_redelivered"] == 3
+
+            async def all_done() -> bool:
+                return await waiting(broker) == 0
+
+            async with Served(consumer):
+                await until(begun.is_set)
+                proxy.cut()
+                await until(came_again)
+                go.set()
+                await until(all_done)
+            assert handled == [b"a1", b"a1", b"a2", b"a3"], "the first was begun before its connection ended"
+
+    run(main)
+
+
+def test_what_waits_to_be_in_a_list_and_went_back_with_its_connection_is_not_handled(
+    run: Any, serve: Any, cutting: Any, until: Any
+) -> None:
+    async def main() -> None:
+        async with serve() as broker, cutting(broker.receive_address) as proxy:
+            await sent(broker, [("a", b"a1"), ("a", b"a2"), (None, b"n1")])
+            handled: list[list[bytes]] = []
+            consumer = Consumer(proxy.address, queue="orders", concurrency=1, max_in_flight=6, reconnect=QUICK)
+
+            @consumer.batch_handler(max_messages=6, max_wait=30)
+            async def listed(deliveries: list[Delivery]) -> None:
+                handled.append([each.payload for each in deliveries])
+
+            async def held() -> bool:
+                async with Administration(broker.send_address) as administration:
+                    return bool((await administration.queue("orders"))["in_flight"] == 3)
+
+            async def all_done() -> bool:
+                return await waiting(broker) == 0
+
+            async with Served(consumer):
+                await until(held)
+                proxy.cut()
+                await until(all_done)
+            assert handled == [[b"a1", b"a2", b"n1"]], "those that came again"
 
     run(main)
