@@ -102,6 +102,11 @@ class _Elsewhere:
     acknowledge = reject = dead_letter = extend = _refuse
 
     @property
+    def generation(self) -> int:
+        """There is no other connection."""
+        return 0
+
+    @property
     def dead_letters(self) -> bool:
         self._refuse()
 
