@@ -87,18 +87,19 @@ def delivered_properties(messages: ReceivedMessages, shown: Callable[[str], str]
     if messages.failures or messages.priority:
         # Of few messages: the others go on without a step for each.
         return _with_facts(delivered_properties(messages._replace(failures=0, priority=0), shown), messages)
-    batch, published = messages.batch, messages.published
+    batch = messages.batch
     if batch.headers is None:
-        return list(repeat(NO_PROPERTIES, len(batch)))
+        return list(repeat(NO_PROPERTIES, batch.count))
     same = batch.headers.same()
     of_all = None if same is None else properties_of(same)
     if of_all is not None:
-        return [of_all] * len(batch)
+        return [of_all] * batch.count
     headers = batch.headers.tolist()
     found = [properties_of(each) for each in headers]
     # Properties are never empty.
     if all(found):
         return found  # type: ignore[return-value]  # none of them is None
+    published = messages.published
     common = b"" if published is None else published.routing_key.encode()
     keys = [b""] * len(headers) if batch.keys is None else batch.keys.tolist()
     return [

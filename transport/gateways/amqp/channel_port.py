@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from transport.gateways.amqp.held_back import HeldBack
     from transport.gateways.amqp.method import Method
     from transport.gateways.amqp.names import Names
+    from transport.gateways.amqp.pace import Pace
     from transport.gateways.amqp.receivers import Receivers
     from transport.gateways.amqp.transacting import Transacting
     from transport.gateways.amqp.waiting_total import WaitingTotal
@@ -107,6 +108,7 @@ class Link(Protocol):
         capabilities: what its client says it can do.
         claims: who consumes from which queue.
         departures: consumers that leave, of all connections.
+        pace: of what is delivered, by all connections.
         waiting_total: what all connections have published that waits for room.
         held_back: what its transactions keep until they are committed.
         lines: as of `channel_publishing.Connected`.
@@ -118,6 +120,7 @@ class Link(Protocol):
     broker_ends: bool
     claims: Claims
     departures: Departures
+    pace: Pace
     receivers: Receivers
     waiting_total: WaitingTotal
     held_back: HeldBack

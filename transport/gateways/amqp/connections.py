@@ -59,7 +59,7 @@ class AmqpConnection(Served[Any]):
         protocol: its protocol.
 
     Attributes:
-        claims: as of the gateway, and so are ``departures`` and ``waiting_total``.
+        claims: as of the gateway, and so are ``departures``, ``pace`` and ``waiting_total``.
         held_back, lines: as of `channel_port.Link`; ``owner``: what its own queues go with, None where it has none.
         names: of what is in its virtual host, once it is open.
         frame_max: as agreed.
@@ -89,6 +89,7 @@ class AmqpConnection(Served[Any]):
         self._working = self._waiting = self._consumers = self.lines = 0
         self.names, self.receivers, self.held_back = Names(), Receivers(), gateway.held_back.of_connection()
         self.claims, self.departures, self.waiting_total = gateway.claims, gateway.departures, gateway.waiting
+        self.pace = gateway.pace
         self.owner: LoopActorRef[Any] | None = None
         self.frame_max = 0
         self.capabilities: frozenset[str] = frozenset()

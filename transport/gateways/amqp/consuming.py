@@ -26,6 +26,7 @@ from actors.queue.vocabulary.prefetch import (
     ReturnedForMore,
 )
 from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages
+from transport.gateways.amqp.pace import FEW_MESSAGES, STEP_MESSAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from actors import LoopActorRef
     from actors.queue.vocabulary.replies import Reply
     from actors.queue.vocabulary.takes import TakeMessages
+    from transport.broker.operations import Operations
+    from transport.gateways.amqp.pace import Pace
 
     Ref = LoopActorRef[Any]
 
@@ -82,6 +85,7 @@ class Consumer:
         no_ack: whether what is written to the client is settled with that.
         prefetch: messages that it may hold; 0 for any number.
         window: bytes that may be on their way to its client.
+        pace: of what is delivered, by all connections.
 
     Attributes:
         tag: as given.
@@ -94,16 +98,17 @@ class Consumer:
         priority: it has messages before consumers of a lower one.
     """
 
-    def __init__(self, host: Host, tag: str, queue: str, *, no_ack: bool, prefetch: int, window: int) -> None:
+    def __init__(
+        self, host: Host, tag: str, queue: str, *, no_ack: bool, prefetch: int, window: int, pace: Pace
+    ) -> None:
         self.tag = tag
         self.queue = queue
         self.number = 0
         self.no_ack = no_ack
         self.actor: Ref | None = None
-        self.number = 0
         self.ended = False
         self.priority = 0
-        self._host = host
+        self._host, self._take = host, pace.take
         # What is written to a client that settles nothing is no more than the socket takes.
         self.prefetch = 0 if no_ack else prefetch
         # Settled, and not demanded again yet: until the queue has said what another limit leaves.
@@ -115,6 +120,14 @@ class Consumer:
         self._window = window
         # Written, and not demanded again yet.
         self._written = 0
+
+    def attach(self, operations: Operations, queue: str) -> Ref:
+        """Have it receive from a queue, as the broker calls it; what receives. Errors as of `Operations.receiver`."""
+        receiving = operations.receiver(
+            queue, self, make=False, deadline=False, priority=self.priority, step_messages=STEP_MESSAGES
+        )
+        self.actor, self.number = receiving.actor, receiving.number
+        return receiving.actor
 
     def begin_demand(self) -> None:
         """Demand the first messages."""
@@ -212,10 +225,13 @@ class Consumer:
     # Told by the actor
 
     def tell(self, reply: Reply) -> None:
-        """Messages, and what the queue says of its demand."""
+        """Messages, and what the queue says of its demand; raises NextTurnError where there are too many for this turn."""
         kind = type(reply)
         if kind is ReceivedMessages:
-            self._host.delivered(self, reply)  # type: ignore[arg-type]  # its type was looked at
+            count = reply.batch.count  # type: ignore[union-attr]  # its type was looked at
+            if count > FEW_MESSAGES:
+                self._take(count)
+            self._host.delivered(self, reply)  # type: ignore[arg-type]
         elif isinstance(reply, DemandLimited):
             self._limited(reply)
         elif isinstance(reply, MessagesTaken):

@@ -17,7 +17,7 @@ def exchange_of(messages: ReceivedMessages, names: Names) -> str:
 
 def keys_of(messages: ReceivedMessages, queue: str, names: Names) -> list[tuple[str, int]]:
     """Their routing keys, each with how many in a row have it; ``queue`` is that of those that were sent to it, as ``names`` have it."""
-    published, keys, count = messages.published, messages.batch.keys, len(messages.batch)
+    published, keys, count = messages.published, messages.batch.keys, messages.batch.count
     if published is None:
         return [(queue, count)]
     if keys is None:

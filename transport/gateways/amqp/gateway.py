@@ -13,6 +13,7 @@ from transport.gateways.amqp.departures import Departures
 from transport.gateways.amqp.held_back import HeldBack
 from transport.gateways.amqp.leaving import Leaving
 from transport.gateways.amqp.names import DEFAULT
+from transport.gateways.amqp.pace import Pace
 from transport.gateways.amqp.waiting_total import WaitingTotal
 from transport.wire.version import installed_version
 
@@ -27,6 +28,7 @@ class Gateway:
         claims: who consumes from which queue.
         departures: consumers that leave as their channels end.
         leaving: connections that are gone and have left something.
+        pace: of what is delivered.
         waiting: what was published and waits for room.
         held_back: what transactions keep until they are committed.
         max_message_bytes: of one message's body.
@@ -36,6 +38,7 @@ class Gateway:
     claims: Claims = field(default_factory=Claims)
     departures: Departures = field(default_factory=Departures)
     leaving: Leaving = field(default_factory=Leaving)
+    pace: Pace = field(default_factory=Pace)
     waiting: WaitingTotal = field(default_factory=WaitingTotal)
     held_back: HeldBack = field(default_factory=HeldBack)
     max_message_bytes: int = MAX_MESSAGE_BYTES

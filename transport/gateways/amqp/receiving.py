@@ -159,13 +159,14 @@ class Receiving:
             queue = self._channel.direct_reply.begin(no_ack=method.no_ack)
         elif is_place(queue):
             raise self._channel.direct_reply.not_consumed(queue, self._channel.names.queue_text(queue))
+        link, prefetch = self._channel.link, self._limit()
         consumer = Consumer(
-            self, tag, queue, no_ack=method.no_ack, prefetch=self._limit(), window=self._channel.link.window()
+            self, tag, queue, no_ack=method.no_ack, prefetch=prefetch, window=link.window(), pace=link.pace
         )
         self._let_in(consumer, method)
         self._consumers[tag] = consumer
-        self._channel.link.claims.come(self._channel.names.queue(queue), consumer, exclusive=method.exclusive)
-        self._writers[consumer] = DeliveryWriter(self._channel.number, tag, self._channel.link.frame_max)
+        link.claims.come(self._channel.names.queue(queue), consumer, exclusive=method.exclusive)
+        self._writers[consumer] = DeliveryWriter(self._channel.number, tag, link.frame_max)
         self._channel.answer(method.nowait, basic.BasicConsumeOk(consumer_tag=tag))
         consumer.begin_demand()
         self._channel.waiting_changed()
@@ -194,7 +195,8 @@ class Receiving:
         if getter is None:
             if len(self._getters) >= MOST_GETTERS:
                 self._give_way()
-            getter = Consumer(self, "", queue, no_ack=False, prefetch=0, window=0)
+            pace = self._channel.link.pace
+            getter = Consumer(self, "", queue, no_ack=False, prefetch=0, window=0, pace=pace)
             self._begin(getter)
             self._channel.link.claims.getter_comes(self._channel.names.queue(queue))
         self._getters[queue] = getter
@@ -280,22 +282,23 @@ class Receiving:
             self._deliver(self._writers[consumer], consumer, now)
 
     def _deliver(self, writer: DeliveryWriter, consumer: Consumer, messages: ReceivedMessages) -> None:
-        count = len(messages.batch)
+        channel, batch = self._channel, messages.batch
+        count, payloads = batch.count, batch.payloads
         tag = self._held.pass_by(count) if consumer.no_ack else self._held.add(consumer, messages.first, count)
         parts: list[Part] = []
         redelivered = messages.delivery_count > 1 or messages.possibly_replayed
-        payloads = messages.batch.payloads
-        properties = delivered_properties(messages, self._channel.names.shown_name)
+        properties = delivered_properties(messages, channel.names.shown_name)
         # What is alone is written from where it is: it may be large.
         bodies: Sequence[Part] = [payloads.data] if count == 1 else payloads.tolist()
-        exchange, at = exchange_of(messages, self._channel.names), 0
-        for key, messages_of_it in keys_of(messages, consumer.queue, self._channel.names):
+        names, at = channel.names, 0
+        exchange = exchange_of(messages, names)
+        for key, messages_of_it in keys_of(messages, consumer.queue, names):
             stop = at + messages_of_it
             writer.put(parts, tag + at, redelivered, exchange, key, properties[at:stop], bodies[at:stop])
             at = stop
         size = payloads.nbytes
-        self._channel.link.write([b"".join(parts)] if size <= JOINED_BYTES else parts, size)
-        consumer.written(messages.batch.nbytes)
+        channel.link.write([b"".join(parts)] if size <= JOINED_BYTES else parts, size)
+        consumer.written(batch.nbytes)
         if consumer.no_ack:
             consumer.acknowledge(((messages.first, count),))
 
@@ -365,11 +368,8 @@ class Receiving:
             raise
 
     def _begin(self, consumer: Consumer) -> None:
-        operations = self._channel.link.operations
         name = self._channel.names.queue(consumer.queue)
-        receiving = operations.receiver(name, consumer, make=False, deadline=False, priority=consumer.priority)
-        consumer.actor, consumer.number = receiving.actor, receiving.number
-        self._channel.link.receivers.come(name, consumer.actor)
+        self._channel.link.receivers.come(name, consumer.attach(self._channel.link.operations, name))
 
     def _stop(self, consumer: Consumer) -> None:
         """Nothing more comes for it. Its actor stays as long as the client holds something of it."""

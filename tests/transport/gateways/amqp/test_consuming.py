@@ -14,6 +14,7 @@ from actors.queue.vocabulary.commands import Acknowledged, DemandSignalled, Reje
 from actors.queue.vocabulary.prefetch import DemandWithdrawn, LimitDemand, ReturnedForMore
 from actors.queue.vocabulary.replies import DemandLimited
 from transport.gateways.amqp.consuming import WITHOUT_END, Consumer, ranges_of
+from transport.gateways.amqp.pace import Pace
 
 WINDOW = 1_000
 
@@ -52,7 +53,7 @@ class Queue:
 
 
 def consumer(queue: Queue, prefetch: int = 0, *, no_ack: bool = False) -> Consumer:
-    made = Consumer(cast("Any", None), "tag", "queue", no_ack=no_ack, prefetch=prefetch, window=WINDOW)
+    made = Consumer(cast("Any", None), "tag", "queue", no_ack=no_ack, prefetch=prefetch, window=WINDOW, pace=Pace())
     made.actor = cast("Any", queue)
     made.begin_demand()
     return made
