@@ -152,15 +152,13 @@ class ReceiveFromQueuePublisher(ConnectionActor):
         """Pass on as much of the client's demand as the step allows, in halves."""
         if not self._writable or self._withdrawn or self._ended:
             return
-        messages = size = 0
+        asked, asked_bytes = self._asked_messages, self._asked_bytes
         # Of each by itself: who wants messages without end has always more of them to ask for, and is to be asked for bytes.
-        if self._asked_messages <= self._half:
-            messages = min(self._wanted_messages, self._step - self._asked_messages)
-        if self._asked_bytes <= HALF_BYTES:
-            size = min(self._wanted_bytes, STEP_BYTES - self._asked_bytes)
+        messages = min(self._wanted_messages, self._step - asked) if asked <= self._half else 0
+        size = min(self._wanted_bytes, STEP_BYTES - asked_bytes) if asked_bytes <= HALF_BYTES else 0
         if messages or size:
             self._wanted_messages -= messages
             self._wanted_bytes -= size
-            self._asked_messages += messages
-            self._asked_bytes += size
+            self._asked_messages = asked + messages
+            self._asked_bytes = asked_bytes + size
             self._queue.tell(DemandSignalled(messages, size, self.actor_ref))

@@ -79,7 +79,8 @@ class Deliveries(Generic[H]):
 
     def add(self, holder: H, first: int, count: int) -> int:
         """Number messages that are to be settled: those of a queue from its number ``first`` on; returns the first tag."""
-        tag = self.pass_by(count)
+        tag = self.last_tag + 1
+        self.last_tag += count
         offset, place = first - tag, self._place(holder)
         new = not self._tags or self._offsets[-1] != offset or self._whose[-1] != place
         if new:
