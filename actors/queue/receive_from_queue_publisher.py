@@ -34,7 +34,7 @@ STEP_MESSAGES = 65_536
 STEP_BYTES = 8 * 1024 * 1024
 """Demand passed on to the queue and not yet met, at most: what can still arrive after the socket is full."""
 HALF_MESSAGES, HALF_BYTES = STEP_MESSAGES // 2, STEP_BYTES // 2
-"""As long as more than that is not met, no more is passed on; or than half of a step that is said."""
+"""As long as more than that is not met, no more is passed on."""
 
 
 class ReceiveFromQueuePublisher(ConnectionActor):
@@ -45,22 +45,12 @@ class ReceiveFromQueuePublisher(ConnectionActor):
         port: the way to the client.
         told_visibility: the queue's visibility timeout as the client is told it, seconds; or ``NO_DEADLINE``.
         priority: among the queue's receivers.
-        step_messages: in the place of ``STEP_MESSAGES``, for a port that has work with each of them.
     """
 
     what = "receiving"
 
-    def __init__(
-        self,
-        queue: LoopActorRef[Any],
-        port: Port,
-        told_visibility: float = 0.0,
-        priority: int = 0,
-        step_messages: int = STEP_MESSAGES,
-    ) -> None:
+    def __init__(self, queue: LoopActorRef[Any], port: Port, told_visibility: float = 0.0, priority: int = 0) -> None:
         super().__init__(queue, port)
-        self._step = step_messages
-        self._half = step_messages // 2
         self._told_visibility = told_visibility
         self._priority = priority
         self._wanted_messages = 0
@@ -125,22 +115,19 @@ class ReceiveFromQueuePublisher(ConnectionActor):
             super().handle(kind, message)
 
     def _received(self, message: ReceivedMessages) -> None:
-        if self._ended:
-            return
-        # A port may raise NextTurnError: then nothing has happened yet.
-        self._port.tell(message)
-        batch = message.batch
-        self._asked_messages -= batch.count
-        self._asked_bytes -= batch.nbytes
-        told = self.actor_inbox.queue
-        while told and type(told[0]) is Acknowledged:
-            # What needs no answer is acknowledged as it is written. It is next, and has no turn to wait for.
-            self.pass_on(told.popleft())
-        self._ask()
+        self._asked_messages -= message.batch.count
+        self._asked_bytes -= message.batch.nbytes
+        if not self._ended:
+            self._port.tell(message)
+            told = self.actor_inbox.queue
+            while told and type(told[0]) is Acknowledged:
+                # What needs no answer is acknowledged as it is written. It is next, and has no turn to wait for.
+                self.pass_on(told.popleft())
+            self._ask()
 
     def _acknowledged_for_more(self, message: AcknowledgedForMore) -> None:
         """Pass it on as it is; or else without the demand, which the queue hears of when it may have more."""
-        if self._writable and self._asked_messages <= self._half and not (self._withdrawn or self._ended):
+        if self._writable and self._asked_messages <= HALF_MESSAGES and not (self._withdrawn or self._ended):
             self._asked_messages += message.messages
             self.pass_on(message)
         else:
@@ -152,13 +139,15 @@ class ReceiveFromQueuePublisher(ConnectionActor):
         """Pass on as much of the client's demand as the step allows, in halves."""
         if not self._writable or self._withdrawn or self._ended:
             return
-        asked, asked_bytes = self._asked_messages, self._asked_bytes
+        messages = size = 0
         # Of each by itself: who wants messages without end has always more of them to ask for, and is to be asked for bytes.
-        messages = min(self._wanted_messages, self._step - asked) if asked <= self._half else 0
-        size = min(self._wanted_bytes, STEP_BYTES - asked_bytes) if asked_bytes <= HALF_BYTES else 0
+        if self._asked_messages <= HALF_MESSAGES:
+            messages = min(self._wanted_messages, STEP_MESSAGES - self._asked_messages)
+        if self._asked_bytes <= HALF_BYTES:
+            size = min(self._wanted_bytes, STEP_BYTES - self._asked_bytes)
         if messages or size:
             self._wanted_messages -= messages
             self._wanted_bytes -= size
-            self._asked_messages = asked + messages
-            self._asked_bytes = asked_bytes + size
+            self._asked_messages += messages
+            self._asked_bytes += size
             self._queue.tell(DemandSignalled(messages, size, self.actor_ref))

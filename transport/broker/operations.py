@@ -24,7 +24,6 @@ from actors import (
 )
 from actors.limits import NO_DEADLINE
 from actors.queue.exchange_sender import ExchangeSender
-from actors.queue.receive_from_queue_publisher import STEP_MESSAGES
 from transport.broker import audit, exchange_commands
 from transport.broker.declarations import EXCHANGE, MADE_BY, Declarations
 from transport.broker.operation_rows import DEFAULT_EXCHANGE_RESOURCE as DEFAULT_EXCHANGE_RESOURCE  # noqa: PLC0414 - the door gives it
@@ -166,18 +165,17 @@ class Operations(Declarations):
         make: bool = True,
         deadline: bool = True,
         priority: int = 0,
-        step_messages: int = STEP_MESSAGES,
     ) -> Receiving:
         """Attach what receives from ``queue``, with ``settings`` and ``make`` as of `sender`, and its error.
 
         Without ``deadline`` it has no visibility timeout: what it gets it holds until it answers, or ends. It has messages before those of
-        a lower ``priority``. Of its demand the queue hears in steps of so many messages.
+        a lower ``priority``.
         """
         found = self._queue("receiver", queue, make=make, settings=settings)
         # Of the queue that is there now: when it answers, another may have its name, or none.
         visibility_timeout = self._services.queues.settings_of(queue).visibility_timeout if deadline else NO_DEADLINE
         id_prefix = self._services.id_prefix(queue)
-        actor = ReceiveFromQueuePublisher.start(found, port, visibility_timeout, priority, step_messages)
+        actor = ReceiveFromQueuePublisher.start(found, port, visibility_timeout, priority)
         return Receiving(actor, visibility_timeout, id_prefix, self._services.queues.number_of(queue))
 
     def own_receiver(self, port: Port, bindings: Iterable[Binding], *, deadline: bool = True) -> tuple[str, Receiving]:

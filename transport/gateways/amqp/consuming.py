@@ -8,6 +8,8 @@ holds is its own business.
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -26,7 +28,8 @@ from actors.queue.vocabulary.prefetch import (
     ReturnedForMore,
 )
 from actors.queue.vocabulary.replies import MessagesTaken, ReceivedMessages
-from transport.gateways.amqp.pace import FEW_MESSAGES, STEP_MESSAGES
+from transport.gateways.amqp.delivered import split
+from transport.gateways.amqp.pace import FEW_MESSAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from transport.gateways.amqp.pace import Pace
 
     Ref = LoopActorRef[Any]
+
+logger = logging.getLogger("penstock.amqp")
 
 WITHOUT_END: Final = 1 << 60
 """Messages of who has no limit."""
@@ -108,7 +113,9 @@ class Consumer:
         self.actor: Ref | None = None
         self.ended = False
         self.priority = 0
-        self._host, self._take = host, pace.take
+        self._host, self._pace = host, pace
+        # Has come, and waits until a turn has room for it; None for nothing.
+        self._later: deque[ReceivedMessages] | None = None
         # What is written to a client that settles nothing is no more than the socket takes.
         self.prefetch = 0 if no_ack else prefetch
         # Settled, and not demanded again yet: until the queue has said what another limit leaves.
@@ -123,9 +130,7 @@ class Consumer:
 
     def attach(self, operations: Operations, queue: str) -> Ref:
         """Have it receive from a queue, as the broker calls it; what receives. Errors as of `Operations.receiver`."""
-        receiving = operations.receiver(
-            queue, self, make=False, deadline=False, priority=self.priority, step_messages=STEP_MESSAGES
-        )
+        receiving = operations.receiver(queue, self, make=False, deadline=False, priority=self.priority)
         self.actor, self.number = receiving.actor, receiving.number
         return receiving.actor
 
@@ -225,17 +230,44 @@ class Consumer:
     # Told by the actor
 
     def tell(self, reply: Reply) -> None:
-        """Messages, and what the queue says of its demand; raises NextTurnError where there are too many for this turn."""
+        """Messages, and what the queue says of its demand."""
         kind = type(reply)
         if kind is ReceivedMessages:
             count = reply.batch.count  # type: ignore[union-attr]  # its type was looked at
-            if count > FEW_MESSAGES:
-                self._take(count)
+            if self._later is not None or (count > FEW_MESSAGES and not self._pace.takes(count)):
+                self._wait(reply)  # type: ignore[arg-type]
+                return
             self._host.delivered(self, reply)  # type: ignore[arg-type]
         elif isinstance(reply, DemandLimited):
             self._limited(reply)
         elif isinstance(reply, MessagesTaken):
             self._host.taken(self, reply)
+
+    def go_on(self) -> bool:
+        """As of `pace.Waiting`."""
+        pace = self._pace
+        while self._later and (room := pace.room):
+            now, rest = split(self._later[0], room)
+            if rest is None:
+                self._later.popleft()
+            else:
+                self._later[0] = rest
+            pace.takes(now.batch.count)
+            try:
+                self._host.delivered(self, now)
+            except Exception:  # a defect of ours ends this consumer only
+                logger.exception("the consumer %r of queue %s has failed", self.tag, self.queue)
+                self._later = None
+                self._host.consumer_refused(self, "internal-error", "the consumer failed; consume again")
+        if self._later:
+            return True
+        self._later = None
+        return False
+
+    def taken_back(self) -> list[ReceivedMessages]:
+        """What waits for its turn, and waits no more."""
+        later, self._later = self._later, None
+        return list(later or ())
 
     def caught_up(self) -> None:
         """Nobody has asked."""
@@ -246,6 +278,13 @@ class Consumer:
             self._host.consumer_refused(self, code, text)
 
     # Inside
+
+    def _wait(self, messages: ReceivedMessages) -> None:
+        if self._later is None:
+            self._later = deque((messages,))
+            self._pace.join(self)
+        else:
+            self._later.append(messages)
 
     def _again(self, messages: int) -> int:
         """Of so many messages that it holds no more, how many it may ask for anew with what says so."""

@@ -113,7 +113,8 @@ class Receiving:
     def end(self) -> Departing:
         """What the client holds goes back to its queues, of very many consumers in turns to come; returns those that leave."""
         if self.departing is None:
-            for waiting, messages in self._kept:  # the client never had these
+            later = [(each, messages) for each in self._consumers.values() for messages in each.taken_back()]
+            for waiting, messages in (*self._kept, *later):  # the client never had these
                 waiting.give_back(((messages.first, len(messages.batch)),), failed=False)
             consumers, others = list(self._consumers.values()), [*self._getters.values(), *self._lingering]
             # They know this: without a cycle all are free at once.
@@ -195,8 +196,7 @@ class Receiving:
         if getter is None:
             if len(self._getters) >= MOST_GETTERS:
                 self._give_way()
-            pace = self._channel.link.pace
-            getter = Consumer(self, "", queue, no_ack=False, prefetch=0, window=0, pace=pace)
+            getter = Consumer(self, "", queue, no_ack=False, prefetch=0, window=0, pace=self._channel.link.pace)
             self._begin(getter)
             self._channel.link.claims.getter_comes(self._channel.names.queue(queue))
         self._getters[queue] = getter
@@ -390,7 +390,7 @@ class Receiving:
 
     def _taken_out(self, consumer: Consumer) -> list[ReceivedMessages]:
         """What waited of a consumer, and waits no more."""
-        found = [messages for each, messages in self._kept if each is consumer]
+        found = [messages for each, messages in self._kept if each is consumer] + consumer.taken_back()
         self._kept = deque(item for item in self._kept if item[0] is not consumer)
         return found
 
