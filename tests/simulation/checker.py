@@ -137,6 +137,7 @@ class Checker:
                 self._acknowledged(event)
             case Returned():
                 for sequence, stored in self._held(event.queue, event.connection, event.ranges):
+                    stored.waits = max(stored.waits, event.time + event.delay)
                     if self._timing.is_leased(stored, event.time):
                         # What had expired was receivable again already, and stays so.
                         stored.not_before = event.time + event.delay
@@ -350,6 +351,8 @@ class Checker:
             for stored in queue.stored.values():
                 stored.holder = None
                 stored.not_before = 0.0
+                if not queue.rules.counts_failures:
+                    stored.waits = 0.0
                 # Deliveries that have not failed are forgotten.
                 stored.delivery, stored.least, stored.most = 0, 1, None
             if queue.deleted_at is not None and queue.deleted_at > event.time - self._timing.acknowledgement:

@@ -134,7 +134,7 @@ class TakeRules:
         if isinstance(event, Taken) and not fits:
             text = f"{at} is delivery {count}, where {stored.least} to {stored.most} can be next"
             self._find(COUNTED, event.time, text)
-        stored.delivery, stored.over, stored.went_back = count, False, None
+        stored.delivery, stored.over, stored.went_back, stored.waits = count, False, None, 0.0
         stored.least = count + 1
         stored.most = count + 1 if queue.rules.taken_only and isinstance(event, Taken) else None
 
@@ -172,6 +172,8 @@ class TakeRules:
                 continue
             leased = timing.is_leased(stored, now)
             waiting.fits[sequence, delivery] = leased
+            if event.how == "return":
+                stored.waits = max(stored.waits, now + event.seconds)
             if event.how == "extend":
                 until = now + event.seconds
                 stored.lease_until = until if leased else min(stored.lease_until, until)
@@ -214,6 +216,9 @@ class TakeRules:
             stored.over = True
             if asked.how == "acknowledge":
                 self._acknowledge(queue, waiting, sequence, stored)
+            else:
+                stored.not_before = asked.time + asked.seconds
+                queue.let_go(sequence, stored, asked.time)
 
     def _told(self, event: ReceiptTold) -> None:
         at = f"a receipt of delivery {event.delivery} of {event.made_in}/{event.number} in {event.queue}"

@@ -117,6 +117,22 @@ GOOD: dict[str, list[Event]] = {
     "taken again when the time is over": [*SENT, taken(1, visibility=1.0), taken(2, 2), *settle(3, 2), END],
     "acknowledged as the time ends, either way": [*SENT, taken(1), *settle(10.995), END],
     "too late as the time ends": [*SENT, taken(1), *settle(10.995, lost=True), taken(11, 2), *settle(12, 2), END],
+    "given back as the time ends, with a delay": [
+        *SENT,
+        taken(1),
+        *settle(10.995, how="return", seconds=2),
+        taken(13, 2),
+        *settle(14, 2),
+        END,
+    ],
+    "given back too late, with a delay": [
+        *SENT,
+        taken(1),
+        *settle(10.995, how="return", seconds=2, lost=True),
+        taken(11, 2),
+        *settle(12, 2),
+        END,
+    ],
     "extended, and acknowledged beyond its first time": [
         *SENT,
         taken(1),
@@ -222,6 +238,10 @@ BAD: dict[str, tuple[str, list[Event]]] = {
     "taken before its delay is over": (
         EARLY,
         [*SENT, taken(1), *settle(2, how="return", seconds=2), taken(3, 2), *settle(4, 2), END],
+    ),
+    "taken before the delay is over with which it was given back as its time ended": (
+        EARLY,
+        [*SENT, taken(1), *settle(10.995, how="return", seconds=2), taken(12, 2), *settle(13, 2), END],
     ),
     "counted though nobody saw it": (COUNTED, [*SENT, taken(1), unseen(2), taken(2, 2), *settle(3, 2), END]),
     "a number that was given before": (COUNTED, [*SENT, taken(1), *settle(2, how="return"), taken(2, 1), END]),

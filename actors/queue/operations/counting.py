@@ -89,7 +89,7 @@ def counters_of(core: QueueCore) -> Counters:
 def leaving_messages(core: QueueCore) -> int:
     """Messages on their way to another queue, and not there yet.
 
-    The record that has them there has them gone from here: the queue that they leave is told when that is durable, and keeps them till then.
+    The record that has them there has them gone from here: this queue is told when that is durable, and keeps them till then.
     """
     outbox = core.outbox
     if not outbox.sent and not core.parcels:
