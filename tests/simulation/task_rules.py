@@ -8,6 +8,8 @@ from actors import QueueSettings
 
 LARGEST_ALTERED = 4
 """The largest limit of failures that those who alter queues give them."""
+LEAST_ROOM = 8
+"""The smallest limit of messages that they give them."""
 LEAST_JITTER, MOST_JITTER = 0.8, 1.2
 """Of a wait between two tries, what is left of it at least, and what becomes of it at most."""
 
