@@ -69,6 +69,8 @@ class TakeRules:
         self._settling: dict[tuple[int, int], _Asked] = {}
         self._life = 0
         self._seen: dict[str, tuple[int, int]] = {}
+        # Of queues that others receive from: what nobody saw, so that the next delivery has the same number.
+        self._unseen_yet: list[Stored] = []
 
     def follow(self, event: Event) -> None:
         """What has to do with takes; all else is passed over."""
@@ -105,6 +107,12 @@ class TakeRules:
                 stored = self._queues[waiting.asked.queue].stored[sequence]
                 stored.acknowledged_at, stored.maybe_acknowledged = None, True
         self._settling.clear()
+
+    def released(self) -> None:
+        """A connection is let go: it may have had something since, and never have heard of it."""
+        for stored in self._unseen_yet:
+            stored.most = None
+        self._unseen_yet.clear()
 
     # Deliveries
 
@@ -147,6 +155,8 @@ class TakeRules:
             stored.went_back, stored.least = event.time, delivery
             if self._timing.is_leased(stored, event.time):
                 stored.most = delivery
+                if not queue.rules.taken_only:
+                    self._unseen_yet.append(stored)
             queue.let_go(sequence, stored, event.time)
 
     def _answered(self, event: TakeAnswered) -> None:

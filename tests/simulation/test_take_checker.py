@@ -17,6 +17,7 @@ from tests.simulation.history import (
     Event,
     Offered,
     ReceiptTold,
+    Released,
     Seen,
     Settled,
     Settling,
@@ -276,3 +277,18 @@ def test_nothing_is_found_in_a_good_history(name: str) -> None:
 def test_a_broken_promise_is_found(name: str) -> None:
     kind, events = BAD[name]
     assert kind in kinds(events)
+
+
+def test_what_nobody_saw_may_have_been_given_to_a_connection_that_has_never_written_it() -> None:
+    def found(*between: Event) -> list[str]:
+        rules = {"q": QueueRules(visibility=10.0)}
+        return [
+            each.kind
+            for each in check([*SENT, taken(1), unseen(2), *between, taken(3, 2), *settle(4, 2)], rules, TIMING)
+        ]
+
+    lost = Released(2.5, 1, "aborted")
+    assert found(lost) == []
+    assert found() == [COUNTED]
+    assert kinds([*SENT, taken(1), unseen(2), lost, taken(3, 2), *settle(4, 2), END]) == [COUNTED], "others get nothing"
+    assert kinds([*SENT, lost, taken(1), unseen(2), taken(3, 2), *settle(4, 2), END]) == [COUNTED], "it was before"
