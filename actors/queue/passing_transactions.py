@@ -19,6 +19,7 @@ import pykka
 from actors.errors import QueueError, QueueLimitError, StorageError
 from actors.queue.operations.deduplicating import duplicates_of
 from actors.queue.operations.settling import settle, settled_events, why_not_published
+from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary.commands import EndStages
 from actors.queue.vocabulary.distributed import DropStages, SettledBeside
 from actors.queue.vocabulary.events import StagesDiscarded, StagesEnded
@@ -74,15 +75,22 @@ class PassingTransactions:
         stages: those that are written through exchanges.
         storage: where commits are durable; None for queues in memory.
         random_bytes: gives so many random bytes.
+        wall_clock: seconds since the epoch.
     """
 
     def __init__(
-        self, queues: Queues, stages: RoutedStages, storage: Storage | None, random_bytes: Callable[[int], bytes]
+        self,
+        queues: Queues,
+        stages: RoutedStages,
+        storage: Storage | None,
+        random_bytes: Callable[[int], bytes],
+        wall_clock: Callable[[], float],
     ) -> None:
         self._queues = queues
         self._stages = stages
         self._storage = storage
         self._random_bytes = random_bytes
+        self._wall_clock = wall_clock
         self._writer = ""
         self._versions = count()
 
@@ -98,11 +106,13 @@ class PassingTransactions:
     def commit(self, keys: Sequence[StageKey], settlements: Iterable[Settlement]) -> int:
         """As `PassingTransaction.commit`."""
         settled, now = self._by_queue(settlements), asyncio.get_running_loop().time()
+        wall_us = max(0, int(self._wall_clock() * US_PER_SECOND))
         acknowledged: dict[str, int] = {}
         settling: list[tuple[QueueState, Event]] = []
         for name, (state, mine) in settled.items():
             acknowledged[name] = sum(stop - start for each in mine for start, stop in each.acknowledged)
-            settling += [(state, event) for event in settled_events(state, mine, now)]
+            state.wall_us = wall_us
+            settling += [(state, event) for event in settled_events(state, mine)]
         ended: dict[str, StagesEnded] = {}
         publishing: list[tuple[QueueState, Event]] = []
         for name, (log, held) in self._stages.holding(keys).items():
@@ -112,7 +122,7 @@ class PassingTransactions:
             if why is not None:
                 state.total_rejected += sum(stage.messages for stage in stages)
                 raise TransactionRejectedError(why)
-            ids = duplicates_of(log, held, state.clocks.time_us(now))
+            ids = duplicates_of(log, held, wall_us)
             ended[name] = event = StagesEnded(tuple(held), (), log.next_sequence, *ids)
             publishing.append((state, event))
         number = self._record(publishing + settling)

@@ -304,7 +304,7 @@ class QueueActor(LoopActor):
     def _detach(self, connection: commands.Ref) -> None:
         """Forget a connection that has gone without a word; nothing more is delivered to it, be it of what was just accepted."""
         self._unwatch(connection)
-        self._state.forget(connection, self.loop.time())
+        self._state.forget(connection, self.loop.time(), self._wall_us())
 
     # --- handlers
 

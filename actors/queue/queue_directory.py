@@ -95,7 +95,7 @@ class QueueDirectory(QueueFigures):
         self.exchanges = ExchangeDirectory(self, storage, self.distributor, stages)
         random_bytes = random_bytes or os.urandom
         self.owned = OwnedQueues(self, random_bytes)
-        self.passing = PassingTransactions(self, stages, storage, random_bytes)
+        self.passing = PassingTransactions(self, stages, storage, random_bytes, wall_clock)
         self.expiring = ExpiringQueues(self)
         self._transaction_timeout = transaction_timeout
         self._wall_clock = wall_clock

@@ -66,8 +66,9 @@ class QueueState(QueueCore):
             self.catch_up(now)
         return _OPERATIONS[kind](self, command, now)
 
-    def forget(self, connection: Connection, now: float) -> None:
+    def forget(self, connection: Connection, now: float, wall_us: int | None = None) -> None:
         """``Left`` of a connection that is gone already: what was accepted is not stored before, for it cannot be delivered there."""
+        self.wall_us = self.clocks.time_us(now) if wall_us is None else wall_us
         _leave(self, commands.Left(connection=cast("Any", connection)), now)
 
     def store(self, now: float, wall_us: int) -> None:
@@ -86,14 +87,14 @@ class QueueState(QueueCore):
 
         ``wall_us`` is the time of day, where it may have been set since anything was stored.
         """
+        self.wall_us = self.clocks.time_us(now) if wall_us is None else wall_us
         if self.ready.known != self.log.next_sequence:
             catch_up(self, now)
         sending.grant_put_off(self)
         receiving.expire_leases(self, now)
         receiving.end_delays(self, now)
         if self.feeder is not None:
-            if wall_us is not None:
-                self.note_time(now, wall_us)
+            self.note_time(now, self.wall_us)
             calendar.feed(self, now)
         dead_letters.hand_over_again(self, now)
         subscribing.end_ownerships(self, now)

@@ -176,9 +176,9 @@ class QueueState(queue_state.QueueState):
     def take_effects(self) -> list[Any]:
         return [seen(effect) for effect in super().take_effects()]
 
-    def _told(self, command: Any, now: float = 0.0, wall_us: int = 0) -> Any:
+    def _told(self, command: Any, now: float = 0.0, wall_us: int | None = None) -> Any:
         """Carry out a command that has one reply, and return that; what else comes of it stays to be taken."""
-        self.execute(command, now, wall_us)
+        self.execute(command, now, self.clocks.time_us(now) if wall_us is None else wall_us)
         effects = self.effects
         mine = [effect for effect in effects if isinstance(effect, Tell) and effect.connection is command.connection]
         effects.remove(mine[-1])
@@ -226,15 +226,15 @@ class QueueState(queue_state.QueueState):
         return self.log.next_sequence - len(batch) if new == len(batch) else None
 
     def pause_senders(self, reason: str | None, now: float = 0.0) -> None:
-        self.execute(commands.PauseSenders(reason), now, 0)
+        self.execute(commands.PauseSenders(reason), now, self.clocks.time_us(now))
 
     # --- transactions
 
     def end_stages(self, ended: StagesEnded, after: int, now: float) -> None:
-        self.execute(commands.EndStages(ended.published, ended.discarded, after), now, 0)
+        self.execute(commands.EndStages(ended.published, ended.discarded, after), now, self.clocks.time_us(now))
 
     def discard_transaction(self, writer: str, version: int, now: float) -> int:
-        return cast("int", self.execute(commands.DiscardTransaction(writer, version), now, 0))
+        return cast("int", self.execute(commands.DiscardTransaction(writer, version), now, self.clocks.time_us(now)))
 
     # --- receivers
 
@@ -243,7 +243,7 @@ class QueueState(queue_state.QueueState):
         return cast("bool", self._told(command).waiting)
 
     def receive(self, connection: Connection, messages: int, size: int, now: float) -> None:
-        self.execute(commands.DemandSignalled(messages, size, cast("Any", connection)), now, 0)
+        self.execute(commands.DemandSignalled(messages, size, cast("Any", connection)), now, self.clocks.time_us(now))
 
     def acknowledge(self, connection: Connection, pairs: Sequence[tuple[int, int]]) -> None:
         self.execute(commands.Acknowledged(pairs, cast("Any", connection)), 0.0, 0)
@@ -257,19 +257,21 @@ class QueueState(queue_state.QueueState):
         failed: bool = True,
         reason: str | None = None,
     ) -> None:
-        self.execute(commands.Rejected(pairs, delay, failed, cast("Any", connection), reason), now, 0)
+        self.execute(
+            commands.Rejected(pairs, delay, failed, cast("Any", connection), reason), now, self.clocks.time_us(now)
+        )
 
     def extend(self, connection: Connection, pairs: Sequence[tuple[int, int]], seconds: float, now: float) -> None:
-        self.execute(commands.Extended(pairs, seconds, cast("Any", connection)), now, 0)
+        self.execute(commands.Extended(pairs, seconds, cast("Any", connection)), now, self.clocks.time_us(now))
 
     def cancel_demand(self, connection: Connection) -> None:
         self.execute(DemandWithdrawn(cast("Any", connection)), 0.0, 0)
 
     def stop_consuming(self, connection: Connection, now: float) -> None:
-        self.execute(DemandWithdrawn(cast("Any", connection), ends=True), now, 0)
+        self.execute(DemandWithdrawn(cast("Any", connection), ends=True), now, self.clocks.time_us(now))
 
     def detach(self, connection: Connection, now: float, failed: bool = True) -> None:
-        self.execute(commands.Left(failed, cast("Any", connection)), now, 0)
+        self.execute(commands.Left(failed, cast("Any", connection)), now, self.clocks.time_us(now))
 
     # --- subscriptions
 
@@ -309,7 +311,7 @@ class QueueState(queue_state.QueueState):
         now: float,
     ) -> None:
         command = commands.ReserveRequested(request, start, messages, size, wait, below, cast("Any", connection))
-        self.execute(command, now, 0)
+        self.execute(command, now, self.clocks.time_us(now))
 
     def commit_position(self, connection: Connection, position: int) -> int:
         return cast("int", self._told(commands.CommitRequested(0, position, cast("Any", connection))).base)
@@ -339,7 +341,9 @@ class QueueState(queue_state.QueueState):
         return Browsed(tuple(reply.ranges), stop if reply.rest is None else reply.rest, effect.after)
 
     def release_subscription(self, name: str, now: float, *, delete: bool = False, force: bool = False) -> int:
-        return cast("int", self.execute(commands.ReleaseSubscription(name, delete, force), now, 0))
+        return cast(
+            "int", self.execute(commands.ReleaseSubscription(name, delete, force), now, self.clocks.time_us(now))
+        )
 
     # --- the rest
 
@@ -347,7 +351,7 @@ class QueueState(queue_state.QueueState):
         self.execute(letters.StoreDeadLetters(cast("Any", origin), origin, batch), now, wall_us)
 
     def dead_letters_stored(self, ranges: tuple[tuple[int, int], ...], now: float) -> None:
-        self.execute(letters.DeadLettersMoved(ranges), now, 0)
+        self.execute(letters.DeadLettersMoved(ranges), now, self.clocks.time_us(now))
 
     def statistics(self, now: float) -> replies.QueueStatistics:
         return describe(self, now)

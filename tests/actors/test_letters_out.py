@@ -62,7 +62,10 @@ async def test_they_are_in_each_queue_and_gone_from_their_own_by_one_record(fold
     _, held, parts, _ = call.args
     assert (len(held), len(parts)) == (2, 1), "for two queues, and once on the disk"
     assert [received(each) for each in told.values()] == [[], []], "before it is durable nobody has it"
-    assert bench.figures("q").leaving == 2, "nor does anybody know that there is room"
+    state, figures = bench.queues.state("q"), bench.figures("q")
+    assert state is not None
+    assert state.outbox.messages == 2, "nor does anybody know that there is room"
+    assert (figures.stored_messages, figures.leaving) == (0, 0), "what has left is not on its way"
     await bench.settled()
     assert [received(each) for each in told.values()] == [[b"1", b"2"]] * 2
     assert bench.holds("q", "a", "b") == [[], [b"1", b"2"], [b"1", b"2"]]

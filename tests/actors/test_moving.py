@@ -398,6 +398,9 @@ async def test_what_a_target_has_stored_that_fails_behind_it_counts_when_it_is_d
     assert isinstance(actor, QueueActor)
     actor._state.ring = None  # type: ignore[assignment]
     await turns()
+    figures = bench.queues.read("a")
+    assert figures is not None
+    assert (figures.total_moved, figures.stored_messages, figures.leaving) == (2, 0, 0), "it is there, and not here"
     await elapse(4)
     await turns()
     assert not answer.done()

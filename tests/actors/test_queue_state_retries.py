@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -120,6 +120,27 @@ def test_what_waits_for_its_retry_waits_on_after_a_kill_and_no_longer() -> None:
     assert numbers(after, 104.4) == [], "the second failure counts on from the first"
     after.state.tick(104.5)
     assert numbers(after, 104.5) == [0, 1]
+
+
+@pytest.mark.parametrize("how", ["given back", "lost", "lease over"])
+def test_a_wait_is_kept_over_a_restart_though_nothing_was_stored_since_the_time_of_day_was_set(how: str) -> None:
+    q = Recorded(WAITS)
+    q.send(1)
+    assert numbers(q, 0.0) == [0]
+    lease, leapt = q.state.settings.visibility_timeout, 1_000_000 * US
+    failed_at = lease if how == "lease over" else 1.0
+    match how:
+        case "given back":
+            q.state.execute(Rejected([(0, 1)], 0.0, True, cast("Any", "r")), failed_at, leapt)
+        case "lost":
+            q.state.forget("r", failed_at, leapt)
+        case _:
+            q.state.tick(failed_at, leapt)
+    assert q.events[-1] == MessagesReturned(((0, 1, 1),), leapt, (2 * US,))
+    after = restarted(q, 100.0, leapt + US)
+    assert numbers(after, 100.0) == []
+    after.state.tick(101.0)
+    assert numbers(after, 101.0) == [0]
 
 
 def test_a_time_of_day_that_went_back_makes_no_wait_longer() -> None:

@@ -46,7 +46,7 @@ class Queue:
         """Let time pass, with each tick when it is due."""
         while (due := self.state.next_deadline()) is not None and due <= instant:
             self.now = max(self.now, due)
-            self.state.tick(self.now)
+            self.state.tick(self.now, EPOCH_US + round((self.wall + self.now) * US))
             self._look()
         self.now = instant
 
@@ -132,6 +132,21 @@ def test_a_subscription_that_nobody_uses_is_forgotten_after_its_time_and_what_it
     assert queue.state.ready.messages == 4
     assert SubscriptionForgotten("sub", EXPIRY, 3) in queue.said
     assert queue.state.next_deadline() is None
+
+
+def test_a_restart_does_not_forget_one_early_that_was_left_after_the_time_of_day_was_set_forward() -> None:
+    queue = Queue()
+    queue.send(4)
+    queue.own()
+    queue.until(DAY)
+    queue.wall += 6 * DAY
+    queue.leave()
+    queue.until(DAY + 1)
+    found = queue.restarted(2 * DAY)
+    found.until(RETURN_GRACE_SECONDS + 1)
+    assert found.there, "nobody has used it for two days, not for eight"
+    found.until(EXPIRY - 2 * DAY)
+    assert not found.there
 
 
 def test_by_default_none_is_forgotten_and_nothing_more_is_recorded() -> None:

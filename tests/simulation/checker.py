@@ -137,6 +137,7 @@ class Checker:
                 self._acknowledged(event)
             case Returned():
                 for sequence, stored in self._held(event.queue, event.connection, event.ranges):
+                    stored.waits = max(stored.waits, event.time + event.delay)
                     if self._timing.is_leased(stored, event.time):
                         # What had expired was receivable again already, and stays so.
                         stored.not_before = event.time + event.delay
@@ -326,6 +327,7 @@ class Checker:
 
     def _released(self, event: Released) -> None:
         connection = event.connection
+        self._takes.released()
         self._gone[connection] = None
         when, answered = self._latest.pop(connection, (0.0, []))
         if (event.reason == "aborted" or event.reason.startswith("ERROR")) and when == event.time:
@@ -350,6 +352,8 @@ class Checker:
             for stored in queue.stored.values():
                 stored.holder = None
                 stored.not_before = 0.0
+                if not queue.rules.counts_failures:
+                    stored.waits = 0.0
                 # Deliveries that have not failed are forgotten.
                 stored.delivery, stored.least, stored.most = 0, 1, None
             if queue.deleted_at is not None and queue.deleted_at > event.time - self._timing.acknowledgement:

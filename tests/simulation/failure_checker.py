@@ -75,10 +75,7 @@ class FailureRules:
             case Released():
                 self._released(event)
             case Settling() | Unseen():
-                for sequence, _ in event.taken:
-                    known = self._known.get(event.queue, {}).get(sequence)
-                    if known is not None and getattr(event, "how", "") != "extend":
-                        _unsure(known)
+                self._settled(event)
             case Crashed():
                 self._crashed(event)
             case _:
@@ -135,7 +132,10 @@ class FailureRules:
 
     def _returned(self, rules: TaskRules, event: Returned) -> None:
         for before, stored in self._held(event.queue, event.connection, event.ranges):
-            if not self._timing.is_leased(stored, event.time):
+            in_time = self._timing.is_leased(stored, event.time)
+            if not in_time or (event.failed and not event.delay):
+                self._waits(rules, before, stored, event.time)
+            if not in_time:
                 # Whether it was in time is not known.
                 _unsure(before)
             elif event.failed:
@@ -143,6 +143,24 @@ class FailureRules:
                 self._failed(before, event.time, self._wall.at(event.time) + wait)
             else:
                 before.held, before.most = False, before.least
+
+    def _settled(self, event: Settling | Unseen) -> None:
+        queue, rules = self._queues[event.queue], self._rules(event.queue)
+        for sequence, _ in event.taken:
+            known = self._known.get(event.queue, {}).get(sequence)
+            if rules is None or known is None or getattr(event, "how", "") == "extend":
+                continue
+            stored = queue.stored.get(sequence)
+            if known.held and stored is not None and getattr(event, "how", "") != "acknowledge":
+                # What nobody has seen has not failed, nor does what is given back with a delay wait longer, unless its lease was over.
+                fails = isinstance(event, Settling) and not event.seconds
+                if fails or not self._timing.is_leased(stored, event.time):
+                    self._waits(rules, known, stored, event.time)
+            _unsure(known)
+
+    def _waits(self, rules: TaskRules, before: _Failures, stored: Stored, failed: float) -> None:
+        """It may have failed, at this time at the latest, and then waits to be tried again."""
+        stored.waits = max(stored.waits, failed + rules.longest_wait(before.said[0] + 1))
 
     def _released(self, event: Released) -> None:
         self._gone[event.connection] = None
@@ -152,15 +170,24 @@ class FailureRules:
                 continue
             ranges = tuple((sequence, 1) for sequence in queue.held.get(event.connection, ()))
             for before, stored in self._held(name, event.connection, ranges):
-                if not self._timing.is_leased(stored, event.time) or event.reason in UNCOUNTED:
+                in_time = self._timing.is_leased(stored, event.time)
+                if not in_time or event.reason not in UNCOUNTED:
+                    self._waits(rules, before, stored, event.time)
+                if not in_time or event.reason in UNCOUNTED:
                     _unsure(before)
                 else:
                     self._failed(before, event.time, self._wall.at(event.time) + rules.wait(before.least + 1))
 
     def _crashed(self, event: Crashed) -> None:
         since = inf if event.how == "stopped" else event.time - self._timing.acknowledgement
-        for known in self._known.values():
+        for name, known in self._known.items():
+            rules, queue = self._rules(name), self._queues[name]
             for sequence, before in known.items():
+                stored = queue.stored.get(sequence)
+                is_held = stored is not None and stored.holder is not None
+                if rules and stored and is_held and not self._timing.is_leased(stored, event.time):
+                    # Its lease may have been over before.
+                    self._waits(rules, before, stored, event.time)
                 said, when = before.said
                 failed = before.failed_at
                 if failed is not None and failed < since:

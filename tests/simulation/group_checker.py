@@ -112,7 +112,7 @@ class GroupRules:
     def _is_over(self, stored: Stored, now: float) -> bool:
         """Whether nobody has it, nor is it waited for, for some time."""
         left = -inf if stored.left is None else stored.left[0]
-        return stored.holder is None and max(left, stored.not_before) < now - self._slack
+        return stored.holder is None and max(left, stored.not_before, stored.waits) < now - self._slack
 
     def _back_since(self, name: str, sequence: int, stored: Stored, last: float) -> float:
         """When it was back in its queue at the latest, of what was delivered before, ``last`` at that time."""

@@ -83,6 +83,11 @@ class QueueRules:
     most_ids: int | None = None
     tasks: TaskRules | None = None
 
+    @property
+    def counts_failures(self) -> bool:
+        """Whether it remembers, through a restart too, how often each message has failed, and for how long that waits."""
+        return self.tasks is not None and self.tasks.counts_failures
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -112,6 +117,7 @@ class Stored:
     Attributes:
         delivery: the number of the last delivery; 0 where a crash has had it forgotten.
         lease_latest: until when its lease lasts at most, where ``lease_until`` is until when it lasts at least.
+        waits: until when it may wait at most, since it was given back or has failed, where ``not_before`` is until when it waits at least.
         over: whether the last delivery was settled, by its receipt.
         least, most: the number of the next delivery; no bound where ``most`` is None.
         went_back: when it was said that nobody saw the last delivery, so that the next one may say that it is the first; None where
@@ -125,6 +131,7 @@ class Stored:
     lease_until: float = 0.0
     maybe_returned: bool = False
     not_before: float = 0.0
+    waits: float = 0.0
     acknowledged_at: float | None = None
     maybe_acknowledged: bool = False
     delivery: int = 0

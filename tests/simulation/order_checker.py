@@ -160,9 +160,9 @@ class OrderRules:
         """From when on a message was ready for certain that is delivered now; None where that is not known."""
         stored = queue.stored.get(sequence)
         back = self._of(event.queue).returned.get(sequence)
-        if back is not None:
-            return back
         # It may have been given to a connection that has never written it.
+        if back is not None and stored is not None:
+            return back if event.delivery_count == stored.delivery + 1 else None
         is_first = event.delivery_count == 1 and not event.failures and (stored is None or stored.holder is None)
         if not is_first or (stored is not None and stored.went_back is not None):
             return None

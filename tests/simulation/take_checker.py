@@ -69,6 +69,8 @@ class TakeRules:
         self._settling: dict[tuple[int, int], _Asked] = {}
         self._life = 0
         self._seen: dict[str, tuple[int, int]] = {}
+        # Of queues that others receive from: what nobody saw, so that the next delivery has the same number.
+        self._unseen_yet: list[Stored] = []
 
     def follow(self, event: Event) -> None:
         """What has to do with takes; all else is passed over."""
@@ -106,6 +108,12 @@ class TakeRules:
                 stored.acknowledged_at, stored.maybe_acknowledged = None, True
         self._settling.clear()
 
+    def released(self) -> None:
+        """A connection is let go: it may have had something since, and never have heard of it."""
+        for stored in self._unseen_yet:
+            stored.most = None
+        self._unseen_yet.clear()
+
     # Deliveries
 
     def lease(self, queue: QueueState, event: Delivered | Taken) -> tuple[float, float]:
@@ -134,7 +142,7 @@ class TakeRules:
         if isinstance(event, Taken) and not fits:
             text = f"{at} is delivery {count}, where {stored.least} to {stored.most} can be next"
             self._find(COUNTED, event.time, text)
-        stored.delivery, stored.over, stored.went_back = count, False, None
+        stored.delivery, stored.over, stored.went_back, stored.waits = count, False, None, 0.0
         stored.least = count + 1
         stored.most = count + 1 if queue.rules.taken_only and isinstance(event, Taken) else None
 
@@ -147,6 +155,8 @@ class TakeRules:
             stored.went_back, stored.least = event.time, delivery
             if self._timing.is_leased(stored, event.time):
                 stored.most = delivery
+                if not queue.rules.taken_only:
+                    self._unseen_yet.append(stored)
             queue.let_go(sequence, stored, event.time)
 
     def _answered(self, event: TakeAnswered) -> None:
@@ -172,6 +182,8 @@ class TakeRules:
                 continue
             leased = timing.is_leased(stored, now)
             waiting.fits[sequence, delivery] = leased
+            if event.how == "return":
+                stored.waits = max(stored.waits, now + event.seconds)
             if event.how == "extend":
                 until = now + event.seconds
                 stored.lease_until = until if leased else min(stored.lease_until, until)
@@ -214,6 +226,9 @@ class TakeRules:
             stored.over = True
             if asked.how == "acknowledge":
                 self._acknowledge(queue, waiting, sequence, stored)
+            else:
+                stored.not_before = asked.time + asked.seconds
+                queue.let_go(sequence, stored, asked.time)
 
     def _told(self, event: ReceiptTold) -> None:
         at = f"a receipt of delivery {event.delivery} of {event.made_in}/{event.number} in {event.queue}"

@@ -21,6 +21,7 @@ from tests.simulation.history import Confirmed, Deleted, History, Made, Noted, O
 from tests.simulation.judged import QueueRules
 from tests.simulation.plan import VISIBILITIES
 from tests.simulation.taker_tap import TakerTap
+from tests.simulation.task_rules import LEAST_ROOM
 from transport import TransportError
 from transport.broker.asked_to_publish import Piece
 from transport.gateways.http import messages
@@ -245,7 +246,7 @@ class Taking:
             change: dict[str, Any] = random.choice(
                 (
                     {"visibility_timeout_ms": int(random.choice(VISIBILITIES) * 1000)},
-                    {"max_messages": random.choice((8, 60, 500, 1_000_000))},
+                    {"max_messages": random.choice((LEAST_ROOM, 60, 500, 1_000_000))},
                 )
             )
             if settings.max_receives is not None and random.random() < 0.5:

@@ -9,7 +9,7 @@ from typing import Final
 from actors import QueueSettings
 from tests.simulation.judged import QueueRules
 from tests.simulation.programs import ConsumerPlan, ProducerPlan, QueuePlan, TakerPlan
-from tests.simulation.task_rules import task_rules
+from tests.simulation.task_rules import LEAST_ROOM, task_rules
 
 TASK_FEATURES: Final = frozenset({"levels", "drops", "retries", "calendar"})
 CHANCE: Final = 0.15
@@ -57,7 +57,7 @@ def draw_tasks(
         if "retries" in chosen:
             tasks = _retries(tasks, name, chosen["retries"])
         if "calendar" in chosen:
-            tasks = _calendar(tasks, name, chosen["calendar"], durable)
+            tasks = _calendar(tasks, name, chosen["calendar"], durable, name in altered)
     own = {each.queue for each in producers}
     return replace(tasks, queues=[_ruled(each, own, altered) for each in tasks.queues])
 
@@ -163,12 +163,15 @@ def _retries(tasks: Tasks, name: str, random: Random) -> Tasks:
     return replace(tasks, queues=queues, consumers=[*tasks.consumers, fails], timed=True)
 
 
-def _calendar(tasks: Tasks, name: str, random: Random, durable: bool) -> Tasks:
+def _calendar(tasks: Tasks, name: str, random: Random, durable: bool, altered: bool) -> Tasks:
     # In an exclusive queue, as in memory, all of it is in memory, and goes by the clock that nobody sets.
     far = durable and not _settings_of(tasks, name).exclusive
     times = random.choice(((0.0, 0.0, *NEAR), NEAR, (0.0, *NEAR, *FAR), FAR) if far else ((0.0, *NEAR),))
     # Where no leap helps a queue with little room takes as long for its messages as they wait.
     room = (_settings_of(tasks, name).max_messages or MAX_LATER) if far else MAX_WAITING // 2
+    if altered:
+        # Somebody may leave it no more than that, and what waits takes of it.
+        room = min(room, LEAST_ROOM)
     producers = [
         replace(each, later=times, timed=random.random() < 0.5, total=min(each.total, MAX_LATER, 2 * room))
         if each.queue == name

@@ -8,8 +8,10 @@ from actors import QueueSettings
 
 LARGEST_ALTERED = 4
 """The largest limit of failures that those who alter queues give them."""
-LEAST_JITTER = 0.8
-"""Of a wait between two tries, what is left of it at least."""
+LEAST_ROOM = 8
+"""The smallest limit of messages that they give them."""
+LEAST_JITTER, MOST_JITTER = 0.8, 1.2
+"""Of a wait between two tries, what is left of it at least, and what becomes of it at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,17 @@ class TaskRules:
 
     def wait(self, failures: int) -> float:
         """Seconds that a message waits at least which has failed so often."""
+        return LEAST_JITTER * self._wait(failures)
+
+    def longest_wait(self, failures: int) -> float:
+        """Seconds that it waits at most."""
+        return MOST_JITTER * self._wait(failures)
+
+    def _wait(self, failures: int) -> float:
         if self.retry_delay <= 0:
             return 0.0
         most = max(self.retry_delay, self.retry_max_delay)
-        return LEAST_JITTER * min(most, self.retry_delay * 2.0 ** (failures - 1))
+        return min(most, self.retry_delay * 2.0 ** (failures - 1))
 
 
 def task_rules(settings: QueueSettings, altered: bool, dead_of: str | None = None) -> TaskRules:

@@ -2,70 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
-from tests.simulation.checker import BEYOND, DUPLICATED, GROUP_SHARED, LOST, REORDERED, STUCK, QueueRules, Timing, check
+from tests.simulation.checker import BEYOND, DUPLICATED, GROUP_SHARED, LOST, REORDERED, STUCK, QueueRules
 from tests.simulation.history import (
-    Acknowledged,
     Arrived,
     CommitAnswered,
     CommitAsked,
     Confirmed,
     Crashed,
-    Delivered,
     Drained,
     Event,
     Extended,
     Offered,
     Released,
-    Returned,
     Staged,
-    TakeAnswered,
-    Taken,
 )
 from tests.simulation.said import Saying, Says, batch_of, group_of, id_of
+from tests.simulation.said_by_hand import FREE, TAKER, A, B, C, X, back, done, given, in_vain, kinds, sent, taken
 
 GROUPED = QueueRules(visibility=10.0, groups=True)
 IDENTIFIED = QueueRules(visibility=10.0, drops=True, window=5.0, most_ids=2)
-TIMING = Timing(commit=0.01, acknowledgement=0.1)
-TAKER = -1
-A, B, C, X, FREE = "g1~a", "g1~b", "g1~c", "g2~x", "free"
-
-
-def sent(*messages: str, time: float = 0.1, delay: float | None = None) -> list[Event]:
-    """Messages that a program sends, one producer each."""
-    found: list[Event] = []
-    for message in messages:
-        found += [Offered(time, "q", message, 0, (message,)), Arrived(time, 0, "q", (message,), delay)]
-    return [*found, Confirmed(time + 0.1, "q", messages)]
-
-
-def given(time: float, number: int, message: str, to: int = 1, count: int = 1) -> Delivered:
-    return Delivered(time, to, "q", number, (message,), count, count > 1)
-
-
-def taken(time: float, number: int, message: str, request: int) -> Taken:
-    return Taken(time, TAKER, "q", number, (message,), 1, False, None, request=request)
-
-
-def in_vain(asked_at: float, time: float) -> TakeAnswered:
-    return TakeAnswered(time, TAKER, "q", 0, 0, 1, 1000, asked_at, time - asked_at)
-
-
-def done(time: float, number: int, by: int = 1) -> Acknowledged:
-    return Acknowledged(time, by, "q", ((number, 1),))
-
-
-def back(time: float, number: int, delay: float = 0.0, by: int = 1) -> Returned:
-    return Returned(time, by, "q", ((number, 1),), delay)
-
-
-def kinds(events: Sequence[Event], rules: QueueRules) -> list[str]:
-    return [found.kind for found in check(events, {"q": rules}, TIMING)]
-
-
 ALL = sent(A, B, C, X, FREE)
 GOOD_GROUPS: dict[str, list[Event]] = {
     "one receiver has all that it holds of a group": [

@@ -17,6 +17,7 @@ from tests.simulation.history import (
     Event,
     Offered,
     ReceiptTold,
+    Released,
     Seen,
     Settled,
     Settling,
@@ -117,6 +118,22 @@ GOOD: dict[str, list[Event]] = {
     "taken again when the time is over": [*SENT, taken(1, visibility=1.0), taken(2, 2), *settle(3, 2), END],
     "acknowledged as the time ends, either way": [*SENT, taken(1), *settle(10.995), END],
     "too late as the time ends": [*SENT, taken(1), *settle(10.995, lost=True), taken(11, 2), *settle(12, 2), END],
+    "given back as the time ends, with a delay": [
+        *SENT,
+        taken(1),
+        *settle(10.995, how="return", seconds=2),
+        taken(13, 2),
+        *settle(14, 2),
+        END,
+    ],
+    "given back too late, with a delay": [
+        *SENT,
+        taken(1),
+        *settle(10.995, how="return", seconds=2, lost=True),
+        taken(11, 2),
+        *settle(12, 2),
+        END,
+    ],
     "extended, and acknowledged beyond its first time": [
         *SENT,
         taken(1),
@@ -223,6 +240,10 @@ BAD: dict[str, tuple[str, list[Event]]] = {
         EARLY,
         [*SENT, taken(1), *settle(2, how="return", seconds=2), taken(3, 2), *settle(4, 2), END],
     ),
+    "taken before the delay is over with which it was given back as its time ended": (
+        EARLY,
+        [*SENT, taken(1), *settle(10.995, how="return", seconds=2), taken(12, 2), *settle(13, 2), END],
+    ),
     "counted though nobody saw it": (COUNTED, [*SENT, taken(1), unseen(2), taken(2, 2), *settle(3, 2), END]),
     "a number that was given before": (COUNTED, [*SENT, taken(1), *settle(2, how="return"), taken(2, 1), END]),
     "a delivery that nobody knows of": (COUNTED, [*SENT, taken(1), taken(12, 3), *settle(13, 3), END]),
@@ -256,3 +277,18 @@ def test_nothing_is_found_in_a_good_history(name: str) -> None:
 def test_a_broken_promise_is_found(name: str) -> None:
     kind, events = BAD[name]
     assert kind in kinds(events)
+
+
+def test_what_nobody_saw_may_have_been_given_to_a_connection_that_has_never_written_it() -> None:
+    def found(*between: Event) -> list[str]:
+        rules = {"q": QueueRules(visibility=10.0)}
+        return [
+            each.kind
+            for each in check([*SENT, taken(1), unseen(2), *between, taken(3, 2), *settle(4, 2)], rules, TIMING)
+        ]
+
+    lost = Released(2.5, 1, "aborted")
+    assert found(lost) == []
+    assert found() == [COUNTED]
+    assert kinds([*SENT, taken(1), unseen(2), lost, taken(3, 2), *settle(4, 2), END]) == [COUNTED], "others get nothing"
+    assert kinds([*SENT, lost, taken(1), unseen(2), taken(3, 2), *settle(4, 2), END]) == [COUNTED], "it was before"

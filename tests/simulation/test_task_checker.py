@@ -90,6 +90,8 @@ def test_what_is_returned_goes_to_the_head_of_its_level() -> None:
     start = [*TWO_LEVELS, *sent("last"), given(1, 1, "high"), given(1.1, 0, "low"), back(1.2, 0)]
     assert kinds([*start, given(1.3, 0, "low", count=2), given(1.4, 2, "last"), done(3, 0, 3)], LEVELS) == []
     assert kinds([*start, given(1.4, 2, "last"), given(1.5, 0, "low", count=2), done(3, 0, 3)], LEVELS) == [PASSED]
+    never_written = [*start, Released(1.3, 2, "aborted"), given(1.4, 2, "last"), given(1.5, 0, "low", count=3)]
+    assert kinds([*never_written, done(3, 0, 3)], LEVELS) == []
     crashed = [*start, Crashed(1.25, "killed"), Started(1.3, 2), given(1.4, 2, "last"), given(1.5, 0, "low", count=2)]
     assert kinds([*crashed, done(3, 0, 3)], LEVELS) == []
 

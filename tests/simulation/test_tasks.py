@@ -21,7 +21,8 @@ from tests.simulation.judged import DROPPED, PASSED
 from tests.simulation.plan import FEATURES, draw
 from tests.simulation.programs import FaultPlan, Plan, QueuePlan
 from tests.simulation.runner import run_plan
-from tests.simulation.task_plan import TASK_FEATURES
+from tests.simulation.task_plan import MAX_LATER, TASK_FEATURES
+from tests.simulation.task_rules import LEAST_ROOM
 
 SEEDS = range(250)
 MOST_RUNS = 12
@@ -69,6 +70,17 @@ def test_a_seed_without_them_is_what_it_was_before_there_were_any() -> None:
         plan, before = draw(seed, durable=True), draw(seed, durable=True, features=FEATURES - TASK_FEATURES)
         if not any(has(plan, feature) for feature in TASK_FEATURES):
             assert plan == before
+
+
+def test_no_more_is_sent_with_a_delay_than_twice_what_somebody_may_leave_its_queue_room_for() -> None:
+    altered = 0
+    for plan in (draw(seed, durable=True) for seed in SEEDS):
+        least = {queue.name: queue.settings.max_messages or MAX_LATER for queue in plan.queues}
+        least |= {taker.queue: LEAST_ROOM for taker in plan.takers if taker.alters is not None}
+        waiting = [producer for producer in plan.producers if producer.later]
+        assert all(each.total <= 2 * least[each.queue] for each in waiting)
+        altered += sum(least[each.queue] == LEAST_ROOM for each in waiting)
+    assert altered > 10
 
 
 def test_the_runs_have_drops_leaps_and_failures_in_them() -> None:

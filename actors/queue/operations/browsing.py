@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from actors.errors import InvalidRequestError
 from actors.queue.operations.calendar import delayed_messages, next_due_us
+from actors.queue.operations.counting import leaving_messages
 from actors.queue.operations.in_line import waits_in_line
 from actors.queue.state.entries import stored_entry
 from actors.queue.state.grouped_ready import GroupedReady
@@ -56,7 +57,7 @@ def describe(core: QueueCore, now: float, *, parties: bool = True) -> QueueStati
         oldest_ms=core.oldest_ms(now) if parties else 0,
         connections=tuple(connections),
         subscriptions=tuple(_subscription(core, ledger, now) for ledger in log.ledgers.values()) if parties else (),
-        leaving=core.outbox.messages + sum(map(len, core.parcels)),
+        leaving=leaving_messages(core),
         total_expired=log.total_expired,
         total_dead_lettered=log.total_dead_lettered,
         total_rejected=core.total_rejected,

@@ -86,6 +86,19 @@ def counters_of(core: QueueCore) -> Counters:
     )
 
 
+def leaving_messages(core: QueueCore) -> int:
+    """Messages on their way to another queue, and not there yet.
+
+    The record that has them there has them gone from here: this queue is told when that is durable, and keeps them till then.
+    """
+    outbox = core.outbox
+    if not outbox.sent and not core.parcels:
+        return outbox.messages
+    here, handed_over = core.log.acknowledged.gaps, (*outbox.sent, *core.parcels.values())
+    left = sum(stop - start for span in handed_over for start, stop in here(span.start, span.stop))
+    return outbox.messages - outbox.sent.messages + left
+
+
 def figures_of(core: QueueCore) -> Figures:
     """A queue's figures."""
     log, capacity, staged = core.log, core.capacity, core.staged.capacity
@@ -94,7 +107,7 @@ def figures_of(core: QueueCore) -> Figures:
         core.leases.in_flight,
         log.reserved_messages,
         delayed_messages(core),
-        core.outbox.messages + (sum(map(len, core.parcels)) if core.parcels else 0),
+        leaving_messages(core),
         log.stored_messages,
         log.stored_bytes,
         log.staged_messages,

@@ -66,7 +66,7 @@ def give_back(
             delays = _retry_delays(core, [(span.start, span.failures) for span in spans])
         if refused or settings.counts_failures:
             rows = zip(spans, delays, strict=True)
-            core.commit(_returned(core, ((*_of(span), span.failures, wait) for span, wait in rows), now))
+            core.commit(_returned(core, ((*_of(span), span.failures, wait) for span, wait in rows)))
     for span, wait in zip(spans, delays, strict=True):
         put_back(core, span, wait, now)
     if settings.counts_failures or settings.keeps_dead_letters:
@@ -81,9 +81,7 @@ def put_back(core: QueueCore, span: Span, wait: float, now: float) -> None:
     core.put_back(span, now + wait if wait > 0 else None)
 
 
-def returned_beside(
-    core: QueueCore, receiver: Receiver, ranges: Iterable[Range], now: float
-) -> MessagesReturned | None:
+def returned_beside(core: QueueCore, receiver: Receiver, ranges: Iterable[Range]) -> MessagesReturned | None:
     """The event of what a receiver gives back beside other things: it counts where failures do. None where it leaves no event.
 
     Nothing has happened yet. ``put_back_beside`` does it, in the same instant.
@@ -98,7 +96,7 @@ def returned_beside(
     if not found:
         return None
     delays = _retry_delays(core, [(start, failures) for start, _, failures in found])
-    return _returned(core, ((*row, wait) for row, wait in zip(found, delays, strict=True)), now)
+    return _returned(core, ((*row, wait) for row, wait in zip(found, delays, strict=True)))
 
 
 def put_back_beside(core: QueueCore, spans: Iterable[Span], now: float) -> None:
@@ -144,7 +142,7 @@ def _retry_delays(core: QueueCore, spans: Sequence[tuple[int, int]]) -> list[flo
     return delays
 
 
-def _returned(core: QueueCore, rows: Iterable[tuple[int, int, int, float]], now: float) -> MessagesReturned:
+def _returned(core: QueueCore, rows: Iterable[tuple[int, int, int, float]]) -> MessagesReturned:
     """Has it survive a restart how often ranges have failed, and for how long they wait."""
     joined: list[tuple[int, int, int]] = []
     delays: list[int] = []
@@ -157,4 +155,5 @@ def _returned(core: QueueCore, rows: Iterable[tuple[int, int, int, float]], now:
             delays.append(delay_us)
     if not any(delays):
         return MessagesReturned(tuple(joined))
-    return MessagesReturned(tuple(joined), core.clocks.time_us(now), tuple(delays))
+    # By the clock on the wall of now: nothing may have been stored since it was set, and a start goes by it.
+    return MessagesReturned(tuple(joined), core.wall_us, tuple(delays))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.events import Event
 
 
-def settled_events(core: QueueCore, settlements: Iterable[Settlement], now: float) -> list[Event]:
+def settled_events(core: QueueCore, settlements: Iterable[Settlement]) -> list[Event]:
     """What will have happened to the queue when these are settled; nothing has yet. What is returned leaves an event where that counts.
 
     Raises:
@@ -44,7 +44,7 @@ def settled_events(core: QueueCore, settlements: Iterable[Settlement], now: floa
         acknowledged += each.acknowledged
         # Whether the queue has a place for dead letters is asked here alone.
         (refused if core.settings.keeps_dead_letters else acknowledged).extend(each.refused)
-        if each.returned and (event := returned_beside(core, receiver, each.returned, now)) is not None:
+        if each.returned and (event := returned_beside(core, receiver, each.returned)) is not None:
             returned.append(event)
     events: list[Event] = []
     if acknowledged:

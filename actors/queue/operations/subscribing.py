@@ -20,7 +20,7 @@ from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over
 from actors.queue.state.entries import spans_of
 from actors.queue.state.subscriptions import Absence, Ledger, Ownership, Reservation, Subscriber, pieces
-from actors.queue.structures.deadlines import each_due
+from actors.queue.structures.deadlines import US_PER_SECOND, each_due
 from actors.queue.vocabulary import events, replies
 from actors.queue.vocabulary.budgets import TIMER_BUDGET
 from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS
@@ -238,7 +238,8 @@ def forget_unused(core: QueueCore, now: float) -> None:
         if owner.used is None:
             owner.used = now
         if not owner.noted:
-            core.commit(events.SubscriptionLeft(ledger.name, ledger.epoch, core.clocks.time_us(owner.used)))
+            since_us = round((now - owner.used) * US_PER_SECOND)
+            core.commit(events.SubscriptionLeft(ledger.name, ledger.epoch, max(0, core.wall_us - since_us)))
             owner.noted = True
         due = max(owner.used + expiry, core.forgets_from)
         if due > now:

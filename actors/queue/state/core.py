@@ -111,7 +111,7 @@ class QueueCore:
         unfinished_at: when a dispatch or a judging used up its budget; None while none is under way.
         judging: how far it is in judging anew, by other settings, what it holds; None while it is not.
         usual_timing: delay and time to live, microseconds, of what carries none of its own.
-        wall_us: the time of day of the command that is carried out, microseconds since the epoch.
+        wall_us: the time of day of the command, or the tick, that is carried out, microseconds since the epoch.
     """
 
     name: str
