@@ -60,6 +60,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--loop") == "uvloop":
         uvloop = pytest.importorskip("uvloop", reason="--loop uvloop, and uvloop is not installed")
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    if hasattr(config, "workerinput"):
+        from tests.sharing import tell_little
+
+        tell_little(config)
 
 
 @pytest.hookimpl(optionalhook=True)
