@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,12 +170,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _what_a_module_leaves_is_out_of_sight() -> Iterator[None]:
-    """As above, of what stays when a module has ended: runs that are kept, trees of parsed files, what hypothesis knows by then.
-
-    What it has lost is told here, and not in whichever test of others the collector comes to it.
-    """
+    """As above, of what stays when a module has ended: runs that are kept, trees of parsed files, what hypothesis knows by then."""
     yield
-    gc.collect()
+    with warnings.catch_warnings():
+        # Of py4j, which leaves the sockets of its callback threads to the collector, in whosever test that comes.
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
     gc.freeze()
 
 
