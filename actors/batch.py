@@ -260,7 +260,7 @@ class MessageBatch:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MessageBatch):
             return NotImplemented
-        return self.messages() == other.messages()
+        return self is other or self.messages() == other.messages()
 
     __hash__ = None  # type: ignore[assignment]  # equal by value over large buffers: never a key
 

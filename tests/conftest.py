@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import importlib.util
 import logging
@@ -10,12 +11,14 @@ import os
 import signal
 import subprocess
 import tempfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+from hypothesis.strategies._internal import core
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,15 +60,28 @@ def pytest_configure(config: pytest.Config) -> None:
     if settings.default.derandomize:
         # Hypothesis tries constants of whatever modules are loaded, so that a test's examples would go by which other tests ran before it.
         providers._get_local_constants = providers.Constants
+        # It asks for the state of Python's chance before and after each draw, to tell of strategies that use that; `make soak` lets it.
+        core.deprecate_random_in_strategy = lambda *_: contextlib.nullcontext()
     if config.getoption("--loop") == "uvloop":
         uvloop = pytest.importorskip("uvloop", reason="--loop uvloop, and uvloop is not installed")
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    if hasattr(config, "workerinput"):
+        from tests.sharing import tell_little
+
+        tell_little(config)
+
+
+MOST_BESIDE = 4
+"""Processes beyond one for each core: each collects all tests first, for some seconds."""
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: tests wait for processes and disks as often as they compute."""
-    return len(os.sched_getaffinity(0)) + 1
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Two for each core, where there are few: tests wait for processes and disks as often as they compute."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None  # pytest-xdist's own then says how many
+    cores = len(os.sched_getaffinity(0))
+    return cores + min(cores, MOST_BESIDE)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -150,6 +166,17 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_a_module_leaves_is_out_of_sight() -> Iterator[None]:
+    """As above, of what stays when a module has ended: runs that are kept, trees of parsed files, what hypothesis knows by then."""
+    yield
+    with warnings.catch_warnings():
+        # Of py4j, which leaves the sockets of its callback threads to the collector, in whosever test that comes.
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+    gc.freeze()
 
 
 class _Reports(logging.Handler):

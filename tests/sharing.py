@@ -7,7 +7,7 @@ import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -34,23 +34,67 @@ def has_session(file: str) -> bool:
 class Sharing(LoadScopeScheduling):
     """Gives work out in the order in which it was collected. What a module's fixtures and caches hold is made once."""
 
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        super().__init__(config, log)
+        self._numbers: dict[str, int] = {}
+
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(PARSED):
             return PARSED
         return SPARK if has_session(nodeid.split("::", 1)[0]) else super()._split_scope(nodeid)
 
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """A unit is what is left of it: else all that a process has ever been given would be counted at each test."""
+        test = self.registered_collections[node][item_index]
+        units, scope = self.assigned_work[node], self._split_scope(test)
+        del units[scope][test]
+        if not units[scope]:
+            del units[scope]
+        self._reschedule(node)
+
+    def _pending_of(self, workload: dict[str, dict[str, bool]]) -> int:
+        return sum(map(len, workload.values()))
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Each process has collected the same, so the number of a test is looked up, and not looked for among twenty thousand."""
+        if not self._numbers:
+            self._numbers = {test: number for number, test in enumerate(self.registered_collections[node])}
+        scope, unit = self.workqueue.popitem(last=False)
+        self.assigned_work[node][scope] = unit
+        node.send_runtest_some([self._numbers[test] for test in unit])
+
     def remove_node(self, node: WorkerController) -> str | None:
         """What a process that died leaves is done by others, but for the test that it died in: they would die of it too."""
         left = self.assigned_work.pop(node)
-        crashed = next((test for unit in left.values() for test, done in unit.items() if not done), None)
+        crashed = next((test for unit in left.values() for test in unit), None)
         for scope, unit in left.items():
-            if crashed in unit:
-                unit[crashed] = True
-            if not all(unit.values()):
+            if crashed is not None:
+                unit.pop(crashed, None)
+            if unit:
                 self.workqueue[scope] = unit
         for other in self.assigned_work:
             self._reschedule(other)
         return crashed
+
+
+def tell_little(config: pytest.Config) -> None:
+    """Has a process of several not tell what nobody reads: that a test begins, and that its fixtures were made and ended well.
+
+    That is half of what it would tell, and to tell and to hear it takes as long as a small test does.
+    """
+    if config.option.verbose > 0 or config.option.durations is not None or config.option.xmlpath is not None:
+        return
+    # Not by the class itself: pytest-xdist sends the process its source, and there it is another one.
+    plugins = config.pluginmanager.get_plugins()
+    teller: Any = next(each for each in plugins if type(each).__name__ == "WorkerInteractor")
+    tell = teller.sendevent
+
+    def tell_news(name: str, **about: Any) -> None:
+        report = about["data"] if name == "testreport" else None
+        if name != "logstart" and (report is None or report["when"] == "call" or report["outcome"] != "passed"):
+            tell(name, **about)
+
+    teller.sendevent = tell_news
 
 
 def with_session_first(items: list[pytest.Item]) -> None:

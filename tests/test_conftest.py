@@ -83,6 +83,20 @@ def test_it():
     assert len(gc.get_objects()) * 20 < gc.get_freeze_count()
 """
 
+KEEPS = """
+kept = []
+
+def test_it():
+    kept.extend([each] for each in range(100_000))
+    assert len(kept) == 100_000
+"""
+LOOKS = """
+import gc
+
+def test_it():
+    assert len(gc.get_objects()) < 100_000
+"""
+
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -101,8 +115,10 @@ def run(tmp_path: Path, kept: Path) -> Callable[..., str]:
     for name in ("conftest.py", "spark_start.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
 
-    def run_module(text: str, **environment: str) -> str:
+    def run_module(text: str, after: str = "", **environment: str) -> str:
         (tmp_path / "tests" / "test_inner.py").write_text(text, "utf-8")
+        if after:
+            (tmp_path / "tests" / "test_inner_after.py").write_text(after, "utf-8")
         return subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests"],
             cwd=tmp_path,
@@ -148,6 +164,10 @@ def test_a_module_of_long_forms_is_not_even_looked_at_unless_it_is_asked_for(
 
 def test_the_garbage_collector_does_not_look_at_what_was_collected_before_the_tests(run: Callable[..., str]) -> None:
     assert "1 passed" in run(COLLECTED).splitlines()[-1]
+
+
+def test_the_garbage_collector_does_not_look_at_what_a_module_before_has_kept(run: Callable[..., str]) -> None:
+    assert "2 passed" in run(KEEPS, after=LOOKS)
 
 
 def test_a_long_form_is_left_out_and_counted_unless_it_is_asked_for(run: Callable[..., str]) -> None:

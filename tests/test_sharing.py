@@ -49,6 +49,24 @@ def test_it(number):
 """
 
 FAILS = "def test_it():\n    assert 1 == 2\n"
+ENDS_BADLY = """
+import pytest
+
+@pytest.fixture
+def is_not_made():
+    assert 1 == 2
+
+@pytest.fixture
+def does_not_end():
+    yield
+    assert 1 == 2
+
+def test_with_one(is_not_made):
+    assert 1 == 1
+
+def test_with_another(does_not_end):
+    assert 1 == 1
+"""
 CRASHES = """
 import os
 
@@ -131,6 +149,16 @@ def test_one_that_fails_fails_the_whole_and_the_last_line_counts_all(
     assert done.returncode == 1
     assert "FAILED tests/test_inner_1.py::test_it" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("1 failed, 2 passed")
+
+
+def test_a_fixture_that_fails_is_told_before_a_test_and_after_it(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    done = run(PASSES, ENDS_BADLY)
+    assert done.returncode == 1
+    assert "ERROR tests/test_inner_1.py::test_with_one" in done.stdout
+    assert "ERROR tests/test_inner_1.py::test_with_another" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("2 passed, 2 errors")
 
 
 def test_a_process_that_dies_is_told_with_the_test_that_it_ran_and_the_others_go_on(

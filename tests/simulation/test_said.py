@@ -25,8 +25,8 @@ from tests.simulation.said_plan import GROUPS_CHANCE, IDS_CHANCE
 
 SEEDS = range(3)
 MORE_SEEDS = [*SEEDS, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 20))]
-MUTANT_SEEDS = range(12)
-"""A defect need not show in every run, but must in one of these."""
+MUTANT_SEEDS = (9, 11, 1, 5, 0, 2, 3, 4, 6, 7, 8, 10)
+"""A defect need not show in every run, but must in one of these; the short ones come first."""
 DRAWN = range(400)
 QUEUE = "queue-0"
 GROUPS = Says(groups=4, free=0.3)
