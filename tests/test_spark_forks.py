@@ -63,6 +63,12 @@ def test_a_module_that_is_not_there_fails_with_a_traceback(program: str) -> None
     assert done.returncode == 1
 
 
+def test_what_is_no_module_is_for_a_fresh_interpreter(program: str) -> None:
+    line = "import sys; print('json.tool' in sys.modules, *sys.argv)"
+    done = subprocess.run([program, "-c", line, "x"], capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("False -c x\n", "", 0)
+
+
 def test_what_was_forked_ends_when_the_program_is_killed(program: str, tmp_path: Path) -> None:
     with subprocess.Popen(
         [program, "-m", "waits"],

@@ -103,29 +103,27 @@ def durable_broker(make_broker: Callable[..., BrokerThread], tmp_path_factory: p
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark(spark_python: str) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     from spark_bridge import PenstockDataSource
-    from tests.spark_forks import forking_python
 
     # Spark's Python workers are processes of their own: they find the packages by this.
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    with forking_python(tmp_path_factory.mktemp("forks")) as python:
-        os.environ["PYSPARK_PYTHON"] = python
-        session = (
-            SparkSession.builder.master("local[2,3]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.shuffle.partitions", "1")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .getOrCreate()
-        )
-        # What tests start as programs of their own has fresh processes.
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        session.sparkContext.setLogLevel("ERROR")
-        session.dataSource.register(PenstockDataSource)
-        yield session
-        session.stop()
+    os.environ["PYSPARK_PYTHON"] = spark_python
+    session = (
+        SparkSession.builder.master("local[2,3]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .getOrCreate()
+    )
+    # What tests start as programs of their own has fresh processes.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session.sparkContext.setLogLevel("ERROR")
+    session.dataSource.register(PenstockDataSource)
+    yield session
+    session.stop()
