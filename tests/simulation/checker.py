@@ -327,7 +327,7 @@ class Checker:
 
     def _released(self, event: Released) -> None:
         connection = event.connection
-        self._takes.released()
+        self._takes.released(connection)
         self._gone[connection] = None
         when, answered = self._latest.pop(connection, (0.0, []))
         if (event.reason == "aborted" or event.reason.startswith("ERROR")) and when == event.time:

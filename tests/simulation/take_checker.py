@@ -69,8 +69,9 @@ class TakeRules:
         self._settling: dict[tuple[int, int], _Asked] = {}
         self._life = 0
         self._seen: dict[str, tuple[int, int]] = {}
-        # Of queues that others receive from: what nobody saw, so that the next delivery has the same number.
-        self._unseen_yet: list[Stored] = []
+        # What nobody saw, by its queue, so that the next delivery has the same number; and the queues of takers.
+        self._unseen_yet: dict[str, list[Stored]] = {}
+        self._taker_of: dict[int, str] = {}
 
     def follow(self, event: Event) -> None:
         """What has to do with takes; all else is passed over."""
@@ -108,11 +109,13 @@ class TakeRules:
                 stored.acknowledged_at, stored.maybe_acknowledged = None, True
         self._settling.clear()
 
-    def released(self) -> None:
-        """A connection is let go: it may have had something since, and never have heard of it."""
-        for stored in self._unseen_yet:
-            stored.most = None
-        self._unseen_yet.clear()
+    def released(self, connection: int) -> None:
+        """A connection is let go, or a taker of a queue ends: it may have had something since, and never have heard of it."""
+        taken_by = self._taker_of.pop(connection, None)
+        for name in list(self._unseen_yet):
+            if taken_by == name or (taken_by is None and not self._queues[name].rules.taken_only):
+                for stored in self._unseen_yet.pop(name):
+                    stored.most = None
 
     # Deliveries
 
@@ -155,11 +158,11 @@ class TakeRules:
             stored.went_back, stored.least = event.time, delivery
             if self._timing.is_leased(stored, event.time):
                 stored.most = delivery
-                if not queue.rules.taken_only:
-                    self._unseen_yet.append(stored)
+                self._unseen_yet.setdefault(event.queue, []).append(stored)
             queue.let_go(sequence, stored, event.time)
 
     def _answered(self, event: TakeAnswered) -> None:
+        self._taker_of[event.connection] = event.queue
         what = f"{event.count} messages of {event.size} bytes of {event.queue}"
         if event.count > event.messages or (event.size > event.bytes and event.count > 1):
             self._find(BEYOND, event.time, f"{what} for {event.messages} of {event.bytes}")

@@ -292,3 +292,9 @@ def test_what_nobody_saw_may_have_been_given_to_a_connection_that_has_never_writ
     assert found() == [COUNTED]
     assert kinds([*SENT, taken(1), unseen(2), lost, taken(3, 2), *settle(4, 2), END]) == [COUNTED], "others get nothing"
     assert kinds([*SENT, lost, taken(1), unseen(2), taken(3, 2), *settle(4, 2), END]) == [COUNTED], "it was before"
+
+
+def test_what_nobody_saw_may_have_been_given_to_a_request_whose_taker_ended_before_it_was_told() -> None:
+    start = [*SENT, taken(1), answered(1, 1), unseen(2)]
+    assert COUNTED not in kinds([*start, Released(2.5, TAKER, "the taker ends"), taken(3, 2)])
+    assert COUNTED in kinds([*start, Released(2.5, TAKER - 1, "the taker ends"), taken(3, 2)]), "another queue's"
