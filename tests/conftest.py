@@ -168,6 +168,15 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture(scope="session")
+def spark_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """What a session of Spark's in this process has for Python: it forks."""
+    from tests.spark_forks import forking_python
+
+    with forking_python(tmp_path_factory.mktemp("forks")) as program:
+        yield program
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _what_a_module_leaves_is_out_of_sight() -> Iterator[None]:
     """As above, of what stays when a module has ended: runs that are kept, trees of parsed files, what hypothesis knows by then."""

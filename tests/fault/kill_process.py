@@ -16,6 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.fault.forked_process import ForkedProcess, forked
+from tests.transport.forking import CHILD, MODULE
+
 ROOT = Path(__file__).resolve().parents[2]
 AGAIN = "read again: "
 """In the line that it logs when it has read its settings again."""
@@ -107,7 +110,7 @@ class Broker:
         self._ports = [ReservedPort(), ReservedPort()]
         self.send_address, self.receive_address = (port.address for port in self._ports)
         self._options = options
-        self._process: Process | None = None
+        self._process: ForkedProcess | Process | None = None
         self._stderr: asyncio.Task[None] | None = None
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._listens = asyncio.Event()
@@ -134,14 +137,14 @@ class Broker:
         self._listens.clear()
         self._tail.clear()
         self.starts += 1
-        self._process = await asyncio.create_subprocess_exec(
-            # Through what ends it with this process, were that killed itself.
-            *(sys.executable, "-m", "examples.demo.child", self._program, "broker", *addresses, *self._options),
-            stdin=DEVNULL,
-            stdout=DEVNULL,
-            stderr=PIPE,
-            cwd=ROOT,
-        )
+        # Through what ends it with this process, were that killed itself.
+        command = (sys.executable, "-m", CHILD, self._program, "broker", *addresses, *self._options)
+        if self._program == MODULE:
+            self._process = await forked(command, ROOT)
+        else:
+            self._process = await asyncio.create_subprocess_exec(
+                *command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, cwd=ROOT
+            )
         self._stderr = asyncio.create_task(self._read_stderr(self._process), name="the broker's stderr")
 
     @property
@@ -208,7 +211,7 @@ class Broker:
         self._process = None
         return code
 
-    async def _read_stderr(self, process: Process) -> None:
+    async def _read_stderr(self, process: ForkedProcess | Process) -> None:
         assert process.stderr is not None
         async for raw in process.stderr:
             line = raw.decode(errors="replace").rstrip()

@@ -130,11 +130,11 @@ class CopyQuery:
         rows.selectExpr("string(value) AS value").write.mode("overwrite").text(f"{self.folder}/out/batch={batch}")
 
 
-def session(cores: str) -> Any:
-    """A Spark session whose workers find these modules; ``cores`` as ``local[...]`` takes them."""
+def session(cores: str, python: str = sys.executable) -> Any:
+    """A Spark session whose workers, run by ``python``, find these modules; ``cores`` as ``local[...]`` takes them."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = python
     spark = (
         SparkSession.builder.master(f"local[{cores}]")
         .config("spark.driver.extraJavaOptions", QUICK_START)
@@ -145,6 +145,8 @@ def session(cores: str) -> Any:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .getOrCreate()
     )
+    # Drivers that are started from here are killed with what they started, so that must not be forked elsewhere.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark.sparkContext.setLogLevel("ERROR")
     from spark_bridge import PenstockDataSource
 

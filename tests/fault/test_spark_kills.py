@@ -51,11 +51,11 @@ ROWS = [b"a", b"b", b"b", b"c"]
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
+def spark(spark_python: str) -> Iterator[Any]:
     from pyspark import SparkContext
 
     others = SparkContext._active_spark_context is not None
-    found = session(CORES)
+    found = session(CORES, spark_python)
     yield found
     # One that other tests of this process have made is theirs to stop.
     if not others:

@@ -83,3 +83,25 @@ def test_a_small_environment_needs_no_pip_of_its_own_and_is_given_its_packages_b
     assert made == "made -m venv --clear --without-pip small"
     assert installed.startswith("pip -m pip --python small/bin/python ")
     assert installed.endswith(" install --no-compile --constraint requirements.lock rich")
+
+
+def test_a_small_environment_of_our_version_is_lent_our_packages(machine: Any, checkout: Path) -> None:
+    ours, lent = checkout / "ours", checkout / "lent"
+    ours.mkdir()
+    lent.mkdir()
+    answers = 'case "$*" in *%d.%d*) echo 3.12 ;; *sysconfig*) echo {} ;; *"-m pip --version") ;; *) exit 9 ;; esac'
+    maker = f'mkdir -p small/bin; ln -sf "{machine.folder}/inside" small/bin/python'
+    machine.executable(machine.folder / "inside", answers.format(f'"{lent}"'))
+    put_python(machine, importing="exit 1", making=maker)
+    machine.executable(checkout / ".venv/bin/python", answers.format(f'"{ours}"'))
+    (checkout / ".venv" / ".penstock-setup").write_text("ready\n", "utf-8")
+    for name in ("mkdir", "ln"):
+        (machine.bin / name).symlink_to(str(shutil.which(name)))
+    result = machine.run(checkout / "scripts" / "setup", "--venv", "small", "--small")
+    assert result.returncode == 0, result.stderr
+    assert "with the packages of .venv" in result.stderr
+    assert (lent / "penstock.pth").read_text("utf-8") == f"import site; site.addsitedir(r'{ours}')\n"
+    again = machine.run(checkout / "scripts" / "setup", "--venv", "small", "--small")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    machine.executable(checkout / ".venv/bin/python", 'case "$*" in *%d.%d*) echo 3.13 ;; esac')
+    assert "installing what is needed" in machine.run(checkout / "scripts/setup", "--venv", "small", "--small").stderr

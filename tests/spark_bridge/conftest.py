@@ -103,7 +103,7 @@ def durable_broker(make_broker: Callable[..., BrokerThread], tmp_path_factory: p
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(spark_python: str) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     from spark_bridge import PenstockDataSource
@@ -111,7 +111,7 @@ def spark() -> Iterator[Any]:
     # Spark's Python workers are processes of their own: they find the packages by this.
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = spark_python
     session = (
         SparkSession.builder.master("local[2,3]")
         .config("spark.ui.enabled", "false")
@@ -121,6 +121,8 @@ def spark() -> Iterator[Any]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .getOrCreate()
     )
+    # What tests start as programs of their own has fresh processes.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     session.sparkContext.setLogLevel("ERROR")
     session.dataSource.register(PenstockDataSource)
     yield session

@@ -27,8 +27,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from examples.demo.child import die_with_parent
+
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = "transport.cli"
+CHILD = "examples.demo.child"
 PRELOADED = ("transport.cli.broker", "transport.cli._serving", "transport.gateways.listeners", "transport")
 GIVEN = ("Sender", "Receiver", "Administration", "Broker")
 """What `transport` loads when it is asked for."""
@@ -40,10 +43,17 @@ LENGTH = struct.Struct("!I")
 class Forked(subprocess.Popen[bytes]):
     """As `subprocess.Popen`, of ``[sys.executable, "-m", "transport.cli", *arguments]``; it waits for what another process has started.
 
+    With `CHILD` before the module it ends with this process, were that killed.
+
     One whose environment has other settings of the interpreter, which it reads when it starts, is started.
     """
 
     _status: int | None = None
+
+    @property
+    def status(self) -> int | None:
+        """What can be read when it has ended; None of one that was started."""
+        return self._status
 
     def _execute_child(self, args: Any, *rest: Any) -> None:
         cwd, env, streams = rest[4], rest[5], rest[9:15]
@@ -58,6 +68,7 @@ class Forked(subprocess.Popen[bytes]):
             "arguments": args[args.index(MODULE) + 1 :],
             "environment": dict(os.environ if env is None else env),
             "folder": os.fspath(cwd or "."),
+            "dies": CHILD in args,
         }
         body = json.dumps(request).encode()
         files = [written, *(number if number != -1 else standard for standard, number in own.items())]
@@ -181,6 +192,8 @@ def tell_of_ends(waiting: dict[int, int]) -> None:
 
 def become(request: dict[str, Any]) -> None:
     """What an interpreter makes of its streams, arguments and environment."""
+    if request["dies"]:
+        die_with_parent()  # which ends with whoever asks
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
