@@ -10,7 +10,6 @@ from actors.errors import (
     SequenceGapError,
     TransactionCommittedError,
 )
-from actors.queue.operations.counting import figures_of
 from actors.queue.state.entries import MemoryEntryTable
 from actors.queue.state.ready import ReadyRanges
 from actors.queue.state.staged import apply_commit
@@ -56,28 +55,6 @@ def test_so_it_does_when_the_queue_failed_before_it_acted_on_the_commit() -> Non
     assert delivery.after == number
     bench.queue.end_stages(StagesEnded((KEY,), (), 0), number, 0.0)
     assert bench.queue.statistics(0.0).ready == 0, "and it is not ready twice"
-
-
-def test_what_a_commit_has_published_is_among_what_is_ready_before_the_queue_hears_of_it() -> None:
-    bench = Bench()
-    bench.attach("t")
-    bench.stage("t", b"a", b"b")
-    number = bench.record("the transaction's record")
-    ended = apply_commit({3: bench.queue.log}, bench.versions, "w", 0, {3: ["s"]}, number)
-    before = bench.queue.statistics(0.0)
-    assert (before.stored_messages, before.ready) == (2, 2)
-    assert figures_of(bench.queue).ready == 2
-    bench.queue.end_stages(ended[3], number, 0.0)
-    assert bench.queue.statistics(0.0).ready == 2
-
-
-def test_what_a_commit_has_discarded_is_not() -> None:
-    bench = Bench()
-    bench.attach("t")
-    bench.stage("t", b"a", b"b")
-    apply_commit({3: bench.queue.log}, bench.versions, "w", 0, {3: []}, bench.record("the transaction's record"))
-    facts = bench.queue.statistics(0.0)
-    assert (facts.stored_messages, facts.ready) == (0, 0)
 
 
 def test_publishing_looks_at_ranges_and_at_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from actors.errors import InvalidRequestError
 from actors.queue.operations.calendar import delayed_messages, next_due_us
-from actors.queue.operations.counting import leaving_messages, ready_messages
+from actors.queue.operations.counting import leaving_messages
 from actors.queue.operations.in_line import waits_in_line
 from actors.queue.state.entries import stored_entry
 from actors.queue.state.grouped_ready import GroupedReady
@@ -40,7 +40,7 @@ def describe(core: QueueCore, now: float, *, parties: bool = True) -> QueueStati
     connections = list(parties_of(core, now)) if parties else []
     return QueueStatistics(
         name=core.name,
-        ready=ready_messages(core),
+        ready=core.ready.messages,
         in_flight=core.leases.in_flight,
         reserved=log.reserved_messages,
         delayed=delayed_messages(core),

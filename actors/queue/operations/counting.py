@@ -86,17 +86,6 @@ def counters_of(core: QueueCore) -> Counters:
     )
 
 
-def ready_messages(core: QueueCore) -> int:
-    """Messages that can be received, and those of a commit that the queue is about to hear of: its log has them already."""
-    stages, left = core.staged.stages, core.log.stages
-    if len(stages) == len(left):
-        return core.ready.messages
-    # Those of one that was discarded are done with in the log.
-    here, gone = core.log.acknowledged.gaps, [stage for key, stage in stages.items() if key not in left]
-    committed = sum(b - a for stage in gone for start, stop in stage.ranges for a, b in here(start, stop))
-    return core.ready.messages + committed
-
-
 def leaving_messages(core: QueueCore) -> int:
     """Messages on their way to another queue, and not there yet.
 
@@ -114,7 +103,7 @@ def figures_of(core: QueueCore) -> Figures:
     """A queue's figures."""
     log, capacity, staged = core.log, core.capacity, core.staged.capacity
     return Figures(
-        ready_messages(core),
+        core.ready.messages,
         core.leases.in_flight,
         log.reserved_messages,
         delayed_messages(core),
