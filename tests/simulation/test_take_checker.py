@@ -9,6 +9,8 @@ import pytest
 from tests.simulation.checker import check
 from tests.simulation.history import (
     Arrived,
+    CommitAnswered,
+    CommitAsked,
     Confirmed,
     Counted,
     Crashed,
@@ -298,3 +300,12 @@ def test_what_nobody_saw_may_have_been_given_to_a_request_whose_taker_ended_befo
     start = [*SENT, taken(1), answered(1, 1), unseen(2)]
     assert COUNTED not in kinds([*start, Released(2.5, TAKER, "the taker ends"), taken(3, 2)])
     assert COUNTED in kinds([*start, Released(2.5, TAKER - 1, "the taker ends"), taken(3, 2)]), "another queue's"
+
+
+def test_the_parts_may_be_without_what_a_commit_under_way_publishes_and_no_more() -> None:
+    asked, told = CommitAsked(1, "w", 0, (("q", "m~1"), ("q", "m~2"))), CommitAnswered(1.5, "w", 0)
+    assert kinds([asked, Counted(2, "q", 2, 0, 0, 0, 2, 0)]) == []
+    assert kinds([asked, Counted(2, "q", 3, 0, 0, 0, 3, 0)]) == [COUNTED], "more than it has for this queue"
+    assert kinds([asked, Counted(2, "q", 2, 0, 0, 0, 2, 3)]) == [COUNTED], "more than the whole"
+    assert kinds([asked, told, Counted(2, "q", 2, 0, 0, 0, 2, 0)]) == [COUNTED], "it is over"
+    assert kinds([asked, Crashed(1.5, "killed"), Counted(2, "q", 2, 0, 0, 0, 2, 0)]) == [COUNTED]
