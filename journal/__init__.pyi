@@ -13,6 +13,8 @@ from .errors import (
     JournalLockedError,
     JournalMissingError,
     JournalUsageError,
+    LogGoneError,
+    ReplicaError,
     UnknownItemError,
 )
 from .files import Buffer, Files, OsFiles
@@ -20,12 +22,16 @@ from .format import RECORD_HEADER_BYTES
 from .items import ITEMS_PREFIX_BYTES, Held, unpack_items_prefix, unpack_several
 from .journal import Journal
 from .judgement import Finding
+from .log_reader import LogPiece
 from .options import JournalOptions, JournalStatistics
 from .pins import Pin, PinnedFile
 from .reader import Located, RecordPlace, StoredItems, taken_in
 from .recovery import Record
 from .repair import repair
+from .replicated import ReplicatedJournal
 from .restore import back_up_directory, restore
+from .shipped import Position, ShippedRecord
+from .truncation import Truncated, diverged_records
 from .verify import glance, verify
 
 __all__ = [
@@ -52,18 +58,26 @@ __all__ = [
     "JournalStatistics",
     "JournalUsageError",
     "Located",
+    "LogGoneError",
+    "LogPiece",
     "Manifest",
     "ManualCommitter",
     "OsFiles",
     "Pin",
     "PinnedFile",
+    "Position",
     "ReadApart",
     "Record",
     "RecordPlace",
+    "ReplicaError",
+    "ReplicatedJournal",
+    "ShippedRecord",
     "StoredItems",
     "ThreadCommitter",
+    "Truncated",
     "UnknownItemError",
     "back_up_directory",
+    "diverged_records",
     "glance",
     "read_manifest",
     "repair",

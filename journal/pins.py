@@ -75,9 +75,9 @@ class Pins:
         self._sizes: dict[str, int] = {}
         self._cut_lsn = 0
 
-    def cut(self) -> None:
-        """A checkpoint is cut, and lists what the catalog has now."""
-        self._cut_lsn = self._catalog.segments[-1].stop_lsn
+    def cut(self, lsn: int) -> None:
+        """A checkpoint is cut before the record ``lsn``, and lists what the catalog has now."""
+        self._cut_lsn = lsn
 
     def take(self) -> Pin:
         """Pin the checkpoint that was cut, and is stored next, before anything else is appended; with all that was appended until now.
