@@ -116,14 +116,13 @@ class Journal(Checkpointing):
         files = files or OsFiles()
         lock = claim(directory, files)
         try:
-            recovered = cls._recover(directory, options, files, lock, report)
+            return cls(directory, options, files, lock, report, cls._recover(directory, options, files, lock, report))
         except OSError as error:
             files.close(lock)
             raise JournalFailedError(error) from error
         except JournalError:
             files.close(lock)
             raise
-        return cls(directory, options, files, lock, report, recovered)
 
     @classmethod
     def _recover(

@@ -173,22 +173,22 @@ class ReplicatedJournal(LogReading, Journal):
             raise JournalUsageError(f"the log is not cut at record {lsn}: everything below {self._floor} is committed")
         if lsn >= self.next_lsn:
             return Truncated(0, {}, ())
-        self._catalog.close()
         run = [segment for segment in log_run(self._catalog.segments) if segment.stop_lsn > lsn]
         try:
+            self._catalog.close()
             checkpoint = newest_checkpoint(self._files, self._directory, self._files.names(self._directory))
             assert checkpoint is not None, "a start has written one"
             cut = keep_copies(self._files, self._directory, run, lsn)
             self._replica.cut(lsn)
             cut_off(self._files, self._directory, checkpoint._replace(next_segment=self._next_segment), cut)
             recovered = recover(self._files, self._directory, self._options, self._report, self._replica.now.durable)
+            recovered.replica = self._replica
+            self._take(recovered)
         except (JournalError, OSError) as error:
             self._let_go()
             if isinstance(error, OSError):
                 raise JournalFailedError(error) from error
             raise
-        recovered.replica = self._replica
-        self._take(recovered)
         gone = cut.truncated
         self._report(
             f"{self._directory}: the records from {lsn} on were never committed, and are cut off: {gone.records} of them, with "
