@@ -31,6 +31,8 @@ from .repair import repair
 from .replicated import ReplicatedJournal
 from .restore import back_up_directory, restore
 from .shipped import Position, ShippedRecord
+from .transfer_source import TransferHead, TransferSource
+from .transfer_target import TransferTarget
 from .truncation import Truncated, diverged_records
 from .verify import glance, verify
 
@@ -74,6 +76,9 @@ __all__ = [
     "ShippedRecord",
     "StoredItems",
     "ThreadCommitter",
+    "TransferHead",
+    "TransferSource",
+    "TransferTarget",
     "Truncated",
     "UnknownItemError",
     "back_up_directory",

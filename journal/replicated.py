@@ -35,6 +35,7 @@ from journal.recovery import Recovered, recover
 from journal.replica_file import ReplicaFile
 from journal.segment import Segment
 from journal.shipped import ShippedRecord, split_items
+from journal.transfer_source import TransferSource
 from journal.truncation import Truncated, cut_off, keep_copies
 from journal.writer import Task, Writer
 
@@ -99,6 +100,8 @@ class ReplicatedJournal(LogReading, Journal):
         self._contained_lsn = 0
         self._of_all = True
         self._held: tuple[int, Sequence[Task]] | None = None
+        self._wanted: list[TransferSource] = []
+        self._chosen: list[TransferSource] = []
 
     # What the directory is.
 
@@ -237,6 +240,15 @@ class ReplicatedJournal(LogReading, Journal):
 
     # Checkpoints.
 
+    def begin_transfer(self, ready: Callable[[TransferSource], None]) -> TransferSource:
+        """Have the next checkpoint that is prepared be one that a replica is filled with; whoever asks has one made, and releases it.
+
+        ``ready`` is called, on a thread of the journal, when it is stored and can be read.
+        """
+        source = TransferSource(self._files, self._directory, self._catalog, self.pins, ready)
+        self._wanted.append(source)
+        return source
+
     def prepare_checkpoint(self, live: Live, lsn: int | None = None) -> Iterator[None]:
         """As `Journal.prepare_checkpoint`; who follows says how far ``live`` knows the records: all below ``lsn``, which are committed."""
         if lsn is not None and lsn > self.committed_lsn:
@@ -251,7 +263,10 @@ class ReplicatedJournal(LogReading, Journal):
                 f"a checkpoint before record {lsn}, where {self._prepared_lsn} was prepared, and {self.committed_lsn} is committed"
             )
         self._of_all = lsn is None
-        self._cut_at(self.next_lsn if lsn is None else lsn, None)
+        at = self.next_lsn if lsn is None else lsn
+        self._cut_at(at, None)
+        for transfer in self._chosen:
+            transfer.cut(at)
 
     def store_checkpoint(self, payload: bytes, done: Callable[[], None] | None = None) -> None:
         """As `Journal.store_checkpoint`; it is stored when everything that it may contain is committed, and gives disk back only then."""
@@ -263,7 +278,15 @@ class ReplicatedJournal(LogReading, Journal):
             self._log_begins = max(self._log_begins, self._epochs.known_from + 1)
             log = LogFacts(self._log_begins, self._contained_lsn, self._epochs.before(checkpoint.lsn))
             self._cut = (checkpoint._replace(log=log), dead, combination, combined_segment)
-        super().store_checkpoint(payload, done)
+        chosen, self._chosen = self._chosen, []
+
+        def stored() -> None:
+            for transfer in chosen:
+                transfer.stored()
+            if done is not None:
+                done()
+
+        super().store_checkpoint(payload, stored if chosen else done)
 
     def _prepare(self, live: Live, state: int) -> Iterator[None]:
         floor = min(self.committed_lsn, state)
@@ -274,6 +297,10 @@ class ReplicatedJournal(LogReading, Journal):
 
         yield from self._housekeeping.prepare(live, keeps)
         self._prepared_lsn = state
+        while self._wanted:
+            transfer = self._wanted.pop()
+            yield from transfer.choose(live)
+            self._chosen.append(transfer)
 
     def _kept(self) -> set[Segment]:
         """The segments that are kept for who lags."""
@@ -358,8 +385,7 @@ class ReplicatedJournal(LogReading, Journal):
         self._submit(writer, writer.flush)
 
     def _closed(self) -> None:
-        writer = self._writer
-        if writer is None or writer.failure is not None:
+        if self.failure is not None:
             return
         try:
             self._replica.stored(self.next_lsn)

@@ -250,8 +250,7 @@ def test_a_power_loss_at_any_call_leaves_the_log_up_to_the_cut_or_behind_it(lsn:
     ends = []
     for call in range(turn, calls_of_a_cut(lsn), 4):
         disk, _ = struck(lsn, call, Kind.PANIC_AFTER)
-        for seed in range(4):
-            ends.append(judged(disk.crash(Random(1000 * call + seed)), lsn))
+        ends += [judged(disk.crash(Random(1000 * call + seed)), lsn) for seed in range(4)]
     assert {lsn, 31} <= set(ends)
 
 
