@@ -33,11 +33,13 @@ class Node:
         self.durable: list[int] = []
         self.failures: list[Exception] = []
         self.committer = ManualCommitter()
+        self.started = False
         self.journal = ReplicatedJournal.open(directory, options, self.disk, self.reports.append)
         if starts:
             self.start()
 
     def start(self) -> None:
+        self.started = True
         self.journal.start(self.durable.append, self.failures.append, self.committer)
 
     def lead(self, epoch: int) -> Node:
