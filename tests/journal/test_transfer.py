@@ -26,6 +26,7 @@ from journal import (
 )
 from journal.format import COMPACTED, ITEMS
 from journal.items import ITEMS_PREFIX
+from journal.pins import Pins
 from tests.fault.disk import ROOT, SimulatedDisk
 from tests.fault.faulty_files import Fault, FaultyFiles, Kind, Panic
 from tests.journal.replicas import DIRECTORY, SMALL, Node, log_of, logs, plain, ship
@@ -551,3 +552,16 @@ def test_a_file_system_that_refuses_is_said_and_lets_the_directory_go() -> None:
             whole_transfer(disk)
         complete(disk.restart())
     assert failed > 10
+
+
+def test_without_a_hold_what_the_transfer_reads_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above of what stays must be able to fail."""
+    monkeypatch.setattr(Pins, "hold", lambda *_: 0)
+    leader = filled()
+    source = source_of(leader)
+    for turn in range(4):
+        more(leader, 100 + 20 * turn, 120 + 20 * turn)
+        leader.commit()
+        leader.checkpoint(live=lambda *_: 0)
+    with pytest.raises(JournalDamagedError):
+        list(source.records())
