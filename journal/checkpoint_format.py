@@ -40,7 +40,7 @@ class LogFacts(NamedTuple):
 
     Attributes:
         start: records below it are of no epoch: they are from before the directory was a replica's, or were never in its log.
-        committed: every record below it was committed, and the checkpoint's state contains none from there on.
+        committed: every record below it was committed, and durable here; and the checkpoint's state contains none from there on.
         epochs: the epochs of the records below the checkpoint's lsn, each with its first record, ascending: enough to know the epoch of
             each record that the log still holds, and of the one before the first of them.
     """

@@ -274,7 +274,8 @@ class _Recovery:
                         raise JournalDamagedError(path, offset, text)
                     epochs.begin(epoch, lsn)
             if following is None:
-                durable_lsn = max(self._lsn, self._durable_lsn)
+                committed = self._log_facts.committed if self._log_facts is not None else 0
+                durable_lsn = max(self._lsn, self._durable_lsn, committed)
                 settle_tail(self._files, scan, durable_lsn, group_start, self._report)
             elif scan.next_lsn != following:
                 text = (

@@ -130,7 +130,11 @@ class Survey:
     @property
     def durable(self) -> int:
         """Every record below it is known to have been durable."""
-        return max(self.base.lsn if self.base else FIRST_LSN, self.replica.durable if self.replica else FIRST_LSN)
+        base, replica = self.base, self.replica
+        noted = [replica.durable] if replica else []
+        if base is not None:
+            noted += [base.lsn, base.log.committed if base.log else 0]
+        return max(noted, default=FIRST_LSN)
 
     @property
     def gone(self) -> list[Path]:
