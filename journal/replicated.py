@@ -29,7 +29,7 @@ from journal.items import ITEMS_PREFIX, ITEMS_PREFIX_BYTES, unpack_several
 from journal.journal import MAX_KIND, Journal, Parts, Report
 from journal.log_reader import LogTail, Places, log_run
 from journal.log_reading import LogReading
-from journal.options import JournalOptions
+from journal.options import ALWAYS, JournalOptions
 from journal.reclaim import Live
 from journal.recovery import Recovered, recover
 from journal.replica_file import ReplicaFile
@@ -92,6 +92,7 @@ class ReplicatedJournal(LogReading, Journal):
         self._floor = self.committed_lsn
         self._leading = 0
         self._appending = 0
+        self._sent: ShippedRecord | None = None
         self._written_epoch = 0
         self._tail = LogTail(self._options.log_tail_bytes, self.next_lsn)
         self._places = Places()
@@ -144,7 +145,9 @@ class ReplicatedJournal(LogReading, Journal):
         """
         self._check_epoch(epoch)
         with self._failing():
-            self._replica.promise(epoch, self.durable_lsn)
+            # With another policy a record is reported durable before it is.
+            synced = self._writer is None or self._options.sync == ALWAYS
+            self._replica.promise(epoch, self.durable_lsn if synced else 0)
 
     def keep_log(self, lsn: int | None) -> None:
         """Keep the log from ``lsn`` on for who lags, up to ``cluster_log_bytes``; None for nothing but what is needed here.
@@ -228,7 +231,7 @@ class ReplicatedJournal(LogReading, Journal):
             for record in records:
                 self._append_one(record)
         finally:
-            self._appending = 0
+            self._appending, self._sent = 0, None
 
     def committed(self, lsn: int) -> None:
         """Every record below ``lsn`` is committed; so a checkpoint that waited for that is stored now."""
@@ -338,7 +341,7 @@ class ReplicatedJournal(LogReading, Journal):
             raise JournalUsageError(f"a record of kind {kind} and flags {flags}, which no leader appends")
         if self._active.header.version < SEVERAL_VERSION:
             self._roll(self._running(), SEVERAL_VERSION)
-        self._appending = epoch
+        self._appending, self._sent = epoch, record
         try:
             if flags == ITEMS:
                 stream, first, count, parts = split_items(record)
@@ -374,8 +377,11 @@ class ReplicatedJournal(LogReading, Journal):
         lsn = super()._append(kind, flags, length, stream, first, count, parts, lazy)
         if epoch != self._epochs.last:
             self._epochs.begin(epoch, lsn)
-        payload = (ITEMS_PREFIX.pack(stream, first, count), *parts) if flags == ITEMS else tuple(parts)
-        self._tail.add(ShippedRecord(lsn, epoch, kind, flags, payload), length, writer.durable_lsn)
+        record = self._sent
+        if record is None:
+            payload = (ITEMS_PREFIX.pack(stream, first, count), *parts) if flags == ITEMS else tuple(parts)
+            record = ShippedRecord(lsn, epoch, kind, flags, payload)
+        self._tail.add(record, length, writer.durable_lsn)
         segment = self._active
         self._places.mark(segment.header.segment_id, lsn, segment.end - RECORD_HEADER_BYTES - length)
         return lsn

@@ -77,6 +77,8 @@ class Cluster:
         if number == self.leader:
             return
         self._follow(number)
+        if self.follows[number] != self.epoch:
+            return  # it waits to be filled
         node, leader = self.nodes[number], self.nodes[self.leader]
         try:
             records = [

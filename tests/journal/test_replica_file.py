@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -111,6 +112,18 @@ def test_a_promise_that_has_returned_is_durable_and_one_that_has_not_is_the_old_
             found = Node(disk.crash(Random(seed)), starts=False).journal
             assert found.promised in ((9,) if returned else (4, 9))
             assert found.directory_id == node.journal.directory_id
+
+
+def test_what_was_not_synced_is_not_noted_as_durable_by_a_promise() -> None:
+    node = Node(options=replace(SMALL, sync="never")).lead(1)
+    node.events(3)
+    node.run()
+    assert node.durable[-1] == 4
+    node.journal.promise(2)
+    ends = {Node(node.disk.crash(Random(seed)), starts=False).journal.next_lsn for seed in range(20)}
+    assert len(ends) > 1, "a power loss may take them, and that is no damage"
+    node.journal.close()
+    assert {Node(node.disk.crash(Random(seed)), starts=False).journal.next_lsn for seed in range(20)} == {4}
 
 
 def test_an_older_epoch_is_not_promised() -> None:
