@@ -15,6 +15,7 @@ from .errors import (
     JournalUsageError,
     LogGoneError,
     ReplicaError,
+    TransferUnfinishedError,
     UnknownItemError,
 )
 from .files import Buffer, Files, OsFiles
@@ -79,6 +80,7 @@ __all__ = [
     "TransferHead",
     "TransferSource",
     "TransferTarget",
+    "TransferUnfinishedError",
     "Truncated",
     "UnknownItemError",
     "back_up_directory",

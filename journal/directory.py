@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from journal.durable import make_directory
-from journal.errors import BackupError, JournalFailedError, JournalLockedError, JournalMissingError, ReplicaError
+from journal.errors import (
+    BackupError,
+    JournalFailedError,
+    JournalLockedError,
+    JournalMissingError,
+    TransferUnfinishedError,
+)
 from journal.files import Files
 from journal.names import BACKUP, LOCK, TRANSFER, is_part
 
@@ -17,7 +23,7 @@ def claim(directory: Path, files: Files) -> int:
 
     Raises:
         BackupError: it is a backup.
-        ReplicaError: a transfer into it was not finished.
+        TransferUnfinishedError: a transfer into it was not finished.
         JournalMissingError: it, or one above it, is a file.
         JournalLockedError: it is open elsewhere.
         JournalFailedError: the file system refuses.
@@ -47,7 +53,7 @@ def refuse_backup(directory: Path, files: Files, *, mended: bool = False) -> Non
 
     Raises:
         BackupError: it is one, or a restore into it was not finished.
-        ReplicaError: a transfer into it was not finished.
+        TransferUnfinishedError: a transfer into it was not finished.
     """
     try:
         names = files.names(directory)
@@ -56,9 +62,7 @@ def refuse_backup(directory: Path, files: Files, *, mended: bool = False) -> Non
     except OSError as error:
         raise JournalFailedError(error) from error
     if TRANSFER in names:
-        raise ReplicaError(
-            f"{directory} is being filled by another member of its cluster, and is no whole journal yet: its node has that go on"
-        )
+        raise TransferUnfinishedError(directory)
     is_backup = BACKUP in names
     if is_backup and mended:
         raise BackupError(

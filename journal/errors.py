@@ -90,6 +90,20 @@ class ReplicaError(JournalError):
     """A directory that is a replica of a cluster's log, or is being made one, and is not used as such; or a transfer that does not fit."""
 
 
+class TransferUnfinishedError(ReplicaError):
+    """A directory that another replica was filling: it is no journal before that is done, by a `TransferTarget`.
+
+    Attributes:
+        directory: which.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(
+            f"{directory} is being filled by another member of its cluster, and is no whole journal yet: its node has that go on"
+        )
+        self.directory = directory
+
+
 class LogGoneError(JournalError):
     """Records that the log does not hold any more: their room was given back. Whoever needs them needs a transfer.
 

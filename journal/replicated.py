@@ -69,7 +69,7 @@ class ReplicatedJournal(LogReading, Journal):
 
         Raises:
             JournalDamagedError: also where its file ``replica`` is not whole: what it has promised nobody knows.
-            ReplicaError: a transfer into it was not finished.
+            TransferUnfinishedError: a transfer into it was not finished.
         """
         return super().open(directory, replace(options or JournalOptions(), replicated=True), files, report)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from journal.directory import lock, may_be_made, refuse_backup, require_journal
 from journal.encountered import read_encountered
-from journal.errors import FormatError
+from journal.errors import FormatError, TransferUnfinishedError
 from journal.files import Files, OsFiles
 from journal.format import FIRST_LSN, LOG
 from journal.judgement import Finding, expectations, judge
@@ -24,9 +24,12 @@ def verify(directory: Path, files: Files | None = None) -> list[Finding]:
     Raises:
         JournalMissingError: there is no journal.
         JournalLockedError: a broker is at work in the directory.
+        TransferUnfinishedError: it is no whole journal yet.
     """
     files = OsFiles() if files is None else files
     require_journal(directory, files)
+    if TRANSFER in files.names(directory):
+        raise TransferUnfinishedError(directory)
     held = lock(directory, files, make=False)
     try:
         return list(findings(directory, files))
@@ -78,10 +81,6 @@ def _names(survey: Survey, files: Files) -> Iterator[Finding]:
         for name in files.names(directory)
         if name.endswith(ASIDE)
     )
-    if TRANSFER in files.names(directory):
-        yield Finding(
-            directory / TRANSFER, 0, "another node was filling this directory, and has not finished", fatal=True
-        )
     for age, file in enumerate(survey.checkpoints):
         if file.checkpoint is None:
             yield Finding(file.path, 0, f"this is no whole checkpoint: {file.problem}", fatal=age == 0)
