@@ -1,6 +1,7 @@
 from .apart import ReadApart
 from .backup import BackupFile, BackupWriter, Manifest, read_manifest
 from .cache import ByteBoundedCache
+from .checkpoint_format import EpochStart
 from .committer import Committer, ManualCommitter, ThreadCommitter
 from .encountered import write_encountered
 from .errors import (
@@ -46,6 +47,7 @@ __all__ = [
     "Buffer",
     "ByteBoundedCache",
     "Committer",
+    "EpochStart",
     "Files",
     "Finding",
     "FormatError",

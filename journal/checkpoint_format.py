@@ -20,8 +20,12 @@ REPLICATED_VERSION = 2
 _CHECKPOINT = struct.Struct("<8sHHQ")
 _CRC = struct.Struct("<I")
 
-EpochStart = tuple[int, int]
-"""An epoch, and the lsn of its first record."""
+
+class EpochStart(NamedTuple):
+    """An epoch, and the lsn of its first record."""
+
+    epoch: int
+    lsn: int
 
 
 class SegmentFacts(NamedTuple):
@@ -102,7 +106,7 @@ def unpack_checkpoint(data: bytes) -> Checkpoint:
 
 def checked_epochs(epochs: Sequence[Sequence[int]]) -> tuple[EpochStart, ...]:
     """Epochs and their first records as they were read; ValueError or TypeError where they do not ascend, or there are none."""
-    found = tuple((int(epoch), int(first)) for epoch, first in epochs)
+    found = tuple(EpochStart(int(epoch), int(first)) for epoch, first in epochs)
     if not found or found[0] < (0, 0) or any(not (a[0] < b[0] and a[1] < b[1]) for a, b in pairwise(found)):
         raise ValueError("the epochs of its log do not ascend")
     return found

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
+from journal.checkpoint_format import EpochStart
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from journal.checkpoint_format import EpochStart
-
-NONE_YET: Final[tuple[EpochStart, ...]] = ((0, 0),)
+NONE_YET: Final = (EpochStart(0, 0),)
 """Of a log without a record."""
 MOST_EPOCHS: Final = 4096
 """Epochs before a checkpoint that are remembered; the records of those before them count as gone from the log, for nobody knows theirs."""
@@ -48,7 +48,7 @@ class Epochs:
 
     def starts(self) -> list[EpochStart]:
         """All of them."""
-        return list(zip(self._epochs, self._firsts, strict=True))
+        return list(map(EpochStart, self._epochs, self._firsts))
 
     def before(self, lsn: int) -> tuple[EpochStart, ...]:
         """Those that begin before a record."""

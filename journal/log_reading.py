@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from journal.checkpoint_format import EpochStart
 from journal.errors import JournalUsageError, LogGoneError
 from journal.format import LOG
 from journal.log_reader import PIECE_BYTES, LogPiece, LogTail, Places, StoredPiece, log_run
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from journal.catalog import Catalog
-    from journal.checkpoint_format import EpochStart
     from journal.epochs import Epochs
     from journal.files import Files
 
@@ -54,8 +54,12 @@ class LogReading:
         return self._epochs.of(lsn)
 
     def epoch_starts(self) -> list[EpochStart]:
-        """The epochs of the log, each with its first record, ascending; the first is that of the record before it."""
-        return self._epochs.starts()
+        """The epochs of the records that the log holds, each with the first of these, ascending."""
+        start = self.log_start
+        if start == self.next_lsn:
+            return []
+        later = [each for each in self._epochs.starts() if each[1] > start]
+        return [EpochStart(self._epochs.of(start), start), *later]
 
     def read_log(self, lsn: int) -> Iterator[ShippedRecord]:
         """The records from ``lsn`` on, up to the last there is when it comes there; also what is not on the disk yet.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from journal.checkpoint import write_checkpoint
-from journal.checkpoint_format import Checkpoint, LogFacts, SegmentFacts
+from journal.checkpoint_format import Checkpoint, EpochStart, LogFacts, SegmentFacts
 from journal.durable import create_anew, make_directory, read_whole, write_all, write_aside
 from journal.errors import (
     FormatError,
@@ -342,7 +342,7 @@ class TransferTarget:
         file, _ = make_segment_file(files, log, deque(), self._options.segment_bytes)
         files.close(file)
         facts = (*self._sealed, log.facts())
-        log_facts = LogFacts(head.lsn, head.lsn, ((head.epoch, head.epoch_first),))
+        log_facts = LogFacts(head.lsn, head.lsn, (EpochStart(head.epoch, head.epoch_first),))
         state = b"".join(self._state)
         write_checkpoint(files, directory, Checkpoint(head.lsn, 0, self._next_segment + 1, facts, state, log_facts))
         files.unlink(directory / TRANSFER)

@@ -289,10 +289,9 @@ class Cluster:
             last_epoch = self.log[stop - 2][1] if stop > 1 else 0
             assert journal.position == (last_epoch, stop - 1)
             assert journal.epoch_of(stop - 1) == last_epoch
-            starts = [lsn for lsn in range(2, stop) if self.log[lsn - 1][1] != self.log[lsn - 2][1]]
-            assert [lsn for _, lsn in journal.epoch_starts() if lsn >= max(start, 2)] == [
-                lsn for lsn in starts if lsn >= start
-            ]
+            held = self.log[start - 1 : stop - 1]
+            first_of = {row[1]: row[0] for row in reversed(held)}
+            assert journal.epoch_starts() == sorted(first_of.items())
             for item, (lsn, payload) in self.items.items():
                 if lsn >= stop or not self.wants(item, ANYTHING):
                     continue

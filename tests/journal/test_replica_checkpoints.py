@@ -159,6 +159,7 @@ def test_epochs_are_known_at_the_edge_of_a_checkpoint_without_the_records_before
     assert start > 20
     assert again.journal.position == (3, 30)
     assert again.journal.epoch_of(start - 1) == 3
+    assert again.journal.epoch_starts() == [(3, start)]
     with pytest.raises(LogGoneError):
         again.journal.epoch_of(start - 2)
 
@@ -171,7 +172,7 @@ def test_epochs_before_the_log_are_forgotten_but_for_the_last() -> None:
     leader.checkpoint(live=lambda *_: 0)
     leader.checkpoint(live=lambda *_: 0)
     start = leader.journal.log_start
-    assert leader.journal.epoch_starts() == [(epoch, epoch) for epoch in range(start - 1, 60)]
+    assert leader.journal.epoch_starts() == [(epoch, epoch) for epoch in range(start, 60)]
     assert leader.killed(starts=False).journal.epoch_starts() == leader.journal.epoch_starts()
 
 

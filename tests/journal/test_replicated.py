@@ -26,13 +26,14 @@ def test_what_is_appended_is_of_the_epoch_that_was_led_in() -> None:
     again = node.killed(starts=False)
     assert log_of(again) == [(1, 3, 1, 0, b"one"), (2, 7, 1, 0, b"two")]
     assert again.journal.position == (7, 2)
-    assert again.journal.epoch_starts() == [(0, 0), (3, 1), (7, 2)]
+    assert again.journal.epoch_starts() == [(3, 1), (7, 2)]
 
 
 def test_a_log_without_a_record_has_the_least_position() -> None:
     node = Node()
     assert (node.journal.position, node.journal.log_start, log_of(node)) == ((0, 0), 1, [])
     assert node.journal.epoch_of(0) == 0
+    assert node.journal.epoch_starts() == []
     with pytest.raises(JournalUsageError, match="no record 1"):
         node.journal.epoch_of(1)
 
@@ -287,7 +288,7 @@ def test_a_broker_that_was_alone_becomes_the_first_replica_with_all_that_it_hold
     node.run()
     again = node.killed(starts=False)
     assert log_of(again) == [(lsn, 1, 1, 0, b"event")]
-    assert again.journal.epoch_starts() == [(0, 0), (1, lsn)]
+    assert again.journal.epoch_starts() == [(1, lsn)]
     assert again.journal.epoch == 5
     assert bytes(again.journal.read(0, 20).payload) == b"old"
 
