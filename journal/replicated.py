@@ -8,6 +8,7 @@ It ends without CLOSED at a clean shutdown, or logs would part there.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -94,6 +95,8 @@ class ReplicatedJournal(LogReading, Journal):
         self._appending = 0
         self._sent: ShippedRecord | None = None
         self._written_epoch = 0
+        self._uncommitted: deque[tuple[int, int]] = deque()
+        self._committed_bytes = 0
         self._tail = LogTail(self._options.log_tail_bytes, self.next_lsn)
         self._places = Places()
         self._kept_from: int | None = None
@@ -159,6 +162,11 @@ class ReplicatedJournal(LogReading, Journal):
     # How the log grows, and is cut.
 
     @property
+    def uncommitted_bytes(self) -> int:
+        """Of the records that were appended since `lead`, bytes that are not committed, durable here or not."""
+        return self._appended_bytes - self._committed_bytes if self._leading else 0
+
+    @property
     def truncation_floor(self) -> int:
         """`truncate` cuts no record below it: they are committed, or contained in the checkpoint."""
         return self._floor
@@ -214,6 +222,8 @@ class ReplicatedJournal(LogReading, Journal):
         least = max(self.promised, self._epochs.last)
         if epoch < least:
             raise JournalUsageError(f"nobody leads in epoch {epoch} here: epoch {least} was promised, or has records")
+        if not self._leading:
+            self._committed_bytes = self._appended_bytes
         self._leading = self._appending = epoch
 
     def append_shipped(self, records: Iterable[ShippedRecord]) -> None:
@@ -236,6 +246,9 @@ class ReplicatedJournal(LogReading, Journal):
     def committed(self, lsn: int) -> None:
         """Every record below ``lsn`` is committed; so a checkpoint that waited for that is stored now."""
         self.committed_lsn = max(self.committed_lsn, min(lsn, self.next_lsn))
+        uncommitted = self._uncommitted
+        while uncommitted and uncommitted[0][0] < self.committed_lsn:
+            self._committed_bytes = uncommitted.popleft()[1]
         held, writer = self._held, self._writer
         if held is not None and self.committed_lsn >= held[0] and writer is not None and writer.failure is None:
             self._held = None
@@ -379,6 +392,7 @@ class ReplicatedJournal(LogReading, Journal):
             self._epochs.begin(epoch, lsn)
         record = self._sent
         if record is None:
+            self._uncommitted.append((lsn, self._appended_bytes))
             payload = (ITEMS_PREFIX.pack(stream, first, count), *parts) if flags == ITEMS else tuple(parts)
             record = ShippedRecord(lsn, epoch, kind, flags, payload)
         self._tail.add(record, length, writer.durable_lsn)

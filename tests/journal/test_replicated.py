@@ -79,6 +79,26 @@ def test_nobody_leads_in_an_epoch_below_one_that_was_promised_or_has_records() -
     node.journal.lead(7)
 
 
+def test_what_is_not_committed_is_counted_in_bytes() -> None:
+    leader, follower = Node(), Node()
+    assert leader.journal.uncommitted_bytes == 0
+    leader.lead(1)
+    for _ in range(3):
+        leader.event(bytes(72))
+    assert leader.journal.uncommitted_bytes == 300
+    leader.run()
+    assert leader.journal.uncommitted_bytes == 300, "though it is durable here"
+    leader.journal.committed(3)
+    assert leader.journal.uncommitted_bytes == 100
+    leader.journal.committed(2)
+    leader.journal.committed(4)
+    assert leader.journal.uncommitted_bytes == 0
+    ship(leader, follower)
+    assert follower.journal.uncommitted_bytes == 0, "who follows asks nobody for less"
+    follower.lead(2).event(bytes(172))
+    assert follower.journal.uncommitted_bytes == 200
+
+
 def a_mixed_log() -> Node:
     """A leader with records of every kind, over several segments, of three epochs, partly written."""
     leader = Node().lead(1)
