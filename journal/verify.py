@@ -28,10 +28,10 @@ def verify(directory: Path, files: Files | None = None) -> list[Finding]:
     """
     files = OsFiles() if files is None else files
     require_journal(directory, files)
-    if TRANSFER in files.names(directory):
-        raise TransferUnfinishedError(directory)
     held = lock(directory, files, make=False)
     try:
+        if TRANSFER in files.names(directory):
+            raise TransferUnfinishedError(directory)
         return list(findings(directory, files))
     except OSError as error:
         return [Finding(directory, 0, f"it cannot be read: {error}", fatal=True)]
