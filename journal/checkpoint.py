@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from journal.checkpoint_format import Checkpoint, pack_checkpoint, unpack_checkpoint
 from journal.durable import read_whole, write_aside
 from journal.errors import FormatError, JournalDamagedError
 from journal.files import Files
-from journal.format import Checkpoint, pack_checkpoint, unpack_checkpoint
 from journal.names import checkpoint_name, parse_checkpoint
 
 KEPT_CHECKPOINTS = 2

@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from journal.durable import make_directory
-from journal.errors import BackupError, JournalFailedError, JournalLockedError, JournalMissingError
+from journal.errors import (
+    BackupError,
+    JournalFailedError,
+    JournalLockedError,
+    JournalMissingError,
+    TransferUnfinishedError,
+)
 from journal.files import Files
-from journal.names import BACKUP, LOCK, is_part
+from journal.names import BACKUP, LOCK, TRANSFER, is_part
 
 IS_A_FILE = "is a file and not a directory: name the directory that holds the journal"
 
@@ -17,6 +23,7 @@ def claim(directory: Path, files: Files) -> int:
 
     Raises:
         BackupError: it is a backup.
+        TransferUnfinishedError: a transfer into it was not finished.
         JournalMissingError: it, or one above it, is a file.
         JournalLockedError: it is open elsewhere.
         JournalFailedError: the file system refuses.
@@ -46,13 +53,17 @@ def refuse_backup(directory: Path, files: Files, *, mended: bool = False) -> Non
 
     Raises:
         BackupError: it is one, or a restore into it was not finished.
+        TransferUnfinishedError: a transfer into it was not finished.
     """
     try:
-        is_backup = BACKUP in files.names(directory)
+        names = files.names(directory)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return  # whoever opens it says what is wrong with it
     except OSError as error:
         raise JournalFailedError(error) from error
+    if TRANSFER in names:
+        raise TransferUnfinishedError(directory)
+    is_backup = BACKUP in names
     if is_backup and mended:
         raise BackupError(
             f"{directory} holds a backup, and a mended backup is none: copy it, remove {BACKUP} from the copy, and repair the copy"

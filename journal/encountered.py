@@ -10,10 +10,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from journal.checkpoint_format import SegmentFacts
 from journal.durable import read_whole, write_aside
 from journal.errors import FormatError, JournalDamagedError
 from journal.files import Files
-from journal.format import SegmentFacts
 from journal.judgement import Expected, judge
 from journal.names import ENCOUNTERED, segment_name, stem_of
 from journal.survey import look_at_segment

@@ -86,6 +86,38 @@ class JournalLockedError(JournalError):
         self.directory = directory
 
 
+class ReplicaError(JournalError):
+    """A directory that is a replica of a cluster's log, or is being made one, and is not used as such; or a transfer that does not fit."""
+
+
+class TransferUnfinishedError(ReplicaError):
+    """A directory that another replica was filling: it is no journal before that is done, by a `TransferTarget`.
+
+    Attributes:
+        directory: which.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(
+            f"{directory} is being filled by another member of its cluster, and is no whole journal yet: its node has that go on"
+        )
+        self.directory = directory
+
+
+class LogGoneError(JournalError):
+    """Records that the log does not hold any more: their room was given back. Whoever needs them needs a transfer.
+
+    Attributes:
+        lsn: the first that was asked for.
+        log_start: the first that there is.
+    """
+
+    def __init__(self, lsn: int, log_start: int) -> None:
+        super().__init__(f"the log does not hold record {lsn} any more: it begins with {log_start}")
+        self.lsn = lsn
+        self.log_start = log_start
+
+
 class JournalMissingError(JournalError):
     """No journal can be, or is, at the place that was named: a file, nothing at all, or a directory without a journal."""
 

@@ -61,6 +61,9 @@ class Files(Protocol):
     def linked(self, file: int) -> bool:
         """Whether the file still has a name: what is written to one without is gone when it is closed."""
 
+    def number(self, file: int) -> int:
+        """The file's number in its file system: a copy of it has another."""
+
     def rename(self, source: Path, target: Path) -> None:
         """Give a file or a directory another name, replacing what has it; atomic, and durable once the directory above is synced."""
 
@@ -136,6 +139,10 @@ class OsFiles:
     def linked(self, file: int) -> bool:
         """See ``Files``."""
         return os.fstat(file).st_nlink > 0
+
+    def number(self, file: int) -> int:
+        """See ``Files``."""
+        return os.fstat(file).st_ino
 
     def rename(self, source: Path, target: Path) -> None:
         """See ``Files``."""

@@ -1,4 +1,4 @@
-"""The journal's files, bit for bit. This docstring is the specification; the functions below are all that packs or unpacks.
+"""The journal's files, bit for bit. This docstring is the specification; what packs or unpacks is below, and in checkpoint_format.py.
 
 All integers are little-endian; every checksum is CRC-32C (Castagnoli), reflected, as in iSCSI (RFC 3720, B.4). An *lsn* is the
 number of a record, counted from 1 without a gap for as long as the directory lives. A *stream* is a numbered queue, whose *items*
@@ -14,8 +14,12 @@ Directory::
     <first lsn, 20 digits>-<segment id, 8 hex>.index     of a sealed segment; may be missing, then it is made again
     spare-<segment id, 8 hex>.segment        a dead segment that waits to be written over; its contents mean nothing
     reserve                                  room for a start on a full disk (journal/reserve.py); its contents mean nothing
+    replica                                  whose replica of a cluster the directory is, if of any (journal/replica_file.py)
+    transfer                                 it is being filled by another node, and no journal yet (journal/transfer_target.py)
     torn-<stem of a segment>-<offset>        what was cut off behind that offset; kept for a person to look at
     damaged-<name>                           an original that repair has replaced; likewise
+    diverged-<name of a segment>             what was cut off a replica's log: records that were never committed; likewise. A whole
+                                             segment, but that the first lsn of its name and header may be another
     superseded-<name>                        a whole segment that repair has taken out of use, as others hold its records; likewise
     *.tmp                                    being written when the program ended; removed at the next start
 
@@ -43,7 +47,7 @@ Record, header of 28 bytes, then the payload::
     kind       u8   0 CLOSED: the journal's own, empty payload, the last record of a clean shutdown; 1..255 the caller's
     flags      u8   bit 0 ITEMS, bit 1 SEVERAL, never both; the others are 0
     group      u16  how many records stand before it that no sync separates it from; 65535: that many or more
-    epoch      u32  number of the start of the journal that wrote it
+    epoch      u32  number of the start of the journal that wrote it; of a replica's record, that of the leader it came from
     lsn        u64
 
 The salt makes records that an earlier life of a recycled file left behind fail their checksum.
@@ -55,16 +59,21 @@ lies in the last group, which was never synced: a torn tail, which is cut off. A
 
 With ITEMS or SEVERAL the payload begins with what it says of the items that it holds: journal/items.py has both, bit for bit.
 
+A replica's log has no CLOSED: logs would part at each clean shutdown. The file ``replica`` says instead what was durable then.
+
 A segment that is followed by another was cut to the end of its last record and synced before the other got its name.
 
 Checkpoint::
 
     magic      8s   b"PENSTCKP"
-    version    u16  1
+    version    u16  1; 2 of a replica's
     reserved   u16  0
     length     u64  bytes of body
     body            msgpack map: lsn, epoch, next_segment (id), payload (the caller's: bin or nil), segments: array of
-                    [segment id, kind, first lsn, stop lsn, end, sealed]; stop lsn and end (bytes) are 0 for the one not sealed
+                    [segment id, kind, first lsn, stop lsn, end, sealed]; stop lsn and end (bytes) are 0 for the one not sealed.
+                    In version 2 also log: [start, committed, array of [epoch, first lsn]], ascending. Records below start are of
+                    no epoch; those below committed were committed; the epochs are those of the records below lsn that the log may
+                    still hold, and of the one before these
     crc        u32  of everything before it
 
 Records with an lsn below the checkpoint's are contained in it; they are kept only for their items.
@@ -96,9 +105,8 @@ import struct
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgpack
 from crc32c import crc32c
 
 from journal.errors import FormatError
@@ -111,7 +119,6 @@ SEVERAL_VERSION = 2
 """Of a segment that may hold SEVERAL records, or others that programs do not know that know none of these."""
 CHECKSUM_CRC32C = 1
 SEGMENT_MAGIC = b"PENSTOCK"
-CHECKPOINT_MAGIC = b"PENSTCKP"
 INDEX_MAGIC = b"PENSTIDX"
 
 LOG = 0
@@ -136,7 +143,6 @@ MAX_SEGMENT_BYTES = (1 << 32) - 1
 
 _SEGMENT = struct.Struct("<8sHBBIQQ8sI")
 _CRC = struct.Struct("<I")
-_CHECKPOINT = struct.Struct("<8sHHQ")
 _INDEX = struct.Struct("<8sHHIQQQQQI")
 
 RECORD = struct.Struct("<4sIIBBHIQ")
@@ -185,27 +191,6 @@ class RecordHeader(NamedTuple):
     group: int
     epoch: int
     lsn: int
-
-
-class SegmentFacts(NamedTuple):
-    """A segment as a checkpoint lists it; ``stop_lsn`` and ``end`` are 0 for the one that is not sealed."""
-
-    segment_id: int
-    kind: int
-    first_lsn: int
-    stop_lsn: int
-    end: int
-    sealed: bool
-
-
-class Checkpoint(NamedTuple):
-    """Everything that a checkpoint file holds."""
-
-    lsn: int
-    epoch: int
-    next_segment: int
-    segments: tuple[SegmentFacts, ...]
-    payload: bytes | None
 
 
 class StreamRows(NamedTuple):
@@ -263,8 +248,8 @@ def unpack_segment_header(data: Buffer) -> SegmentHeader:
     if len(data) < SEGMENT_HEADER_BYTES:
         raise FormatError(f"a segment's header has {SEGMENT_HEADER_BYTES} bytes, these are {len(data)}")
     magic, version, checksum, kind, flags, segment_id, first_lsn, salt, _ = _SEGMENT.unpack_from(data)
-    _check_crc(data, _SEGMENT.size, "the segment's header")
-    _check_magic(magic, SEGMENT_MAGIC, version, "segment", SEVERAL_VERSION)
+    check_crc(data, _SEGMENT.size, "the segment's header")
+    check_magic(magic, SEGMENT_MAGIC, version, "segment", SEVERAL_VERSION)
     if checksum != CHECKSUM_CRC32C or kind not in {LOG, COMPACTED}:
         raise FormatError(f"a segment of checksum {checksum} and kind {kind}, which this version does not know")
     return SegmentHeader(segment_id, kind, first_lsn, salt, bool(flags & RECYCLED), version)
@@ -299,41 +284,6 @@ def record_is_whole(header: RecordHeader, record: Buffer, segment: SegmentHeader
     )
 
 
-def pack_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """A whole checkpoint file."""
-    body: bytes = msgpack.packb(
-        {
-            "lsn": checkpoint.lsn,
-            "epoch": checkpoint.epoch,
-            "next_segment": checkpoint.next_segment,
-            "segments": [list(facts) for facts in checkpoint.segments],
-            "payload": checkpoint.payload,
-        }
-    )
-    packed = _CHECKPOINT.pack(CHECKPOINT_MAGIC, VERSION, 0, len(body)) + body
-    return packed + _CRC.pack(crc32c(packed))
-
-
-def unpack_checkpoint(data: bytes) -> Checkpoint:
-    """The reverse; raises FormatError for anything but one whole checkpoint file."""
-    if len(data) < _CHECKPOINT.size + _CRC.size:
-        raise FormatError(f"a checkpoint of {len(data)} bytes has not even a header")
-    magic, version, _, length = _CHECKPOINT.unpack_from(data)
-    end = _CHECKPOINT.size + length
-    if end + _CRC.size != len(data):
-        raise FormatError(f"a checkpoint of {len(data)} bytes, its header says {end + _CRC.size}")
-    _check_crc(data, end, "the checkpoint")
-    _check_magic(magic, CHECKPOINT_MAGIC, version, "checkpoint")
-    try:
-        body = msgpack.unpackb(data[_CHECKPOINT.size : end], max_ext_len=0)
-        segments = tuple(_segment_facts(*facts) for facts in body["segments"])
-        return Checkpoint(
-            int(body["lsn"]), int(body["epoch"]), int(body["next_segment"]), segments, _payload(body["payload"])
-        )
-    except (ValueError, KeyError, IndexError, TypeError, msgpack.UnpackException) as error:
-        raise FormatError(f"a checkpoint whose checksum holds and whose body does not: {error!r}") from error
-
-
 def pack_index(header: SegmentHeader, stop_lsn: int, end: int, streams: Mapping[int, StreamRows]) -> list[Buffer]:
     """A whole index file in parts, without copying the columns."""
     ordered = sorted(streams)
@@ -355,7 +305,7 @@ def unpack_index_header(data: Buffer) -> IndexHeader:
     if len(data) < INDEX_HEADER_BYTES:
         raise FormatError(f"an index of {len(data)} bytes has not even a header")
     magic, version, _, *rest = _INDEX.unpack_from(data)
-    _check_magic(magic, INDEX_MAGIC, version, "index")
+    check_magic(magic, INDEX_MAGIC, version, "index")
     return IndexHeader._make(rest)
 
 
@@ -420,23 +370,15 @@ def _columns(view: memoryview, at: int, count: int, codes: Sequence[str]) -> tup
     return columns, at
 
 
-def _segment_facts(segment_id: int, kind: int, first_lsn: int, stop_lsn: int, end: int, sealed: bool) -> SegmentFacts:
-    return SegmentFacts(int(segment_id), int(kind), int(first_lsn), int(stop_lsn), int(end), bool(sealed))
-
-
-def _payload(value: Any) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    raise TypeError(f"a payload is bytes or nothing, not {type(value).__name__}")
-
-
-def _check_crc(data: Buffer, end: int, what: str) -> None:
+def check_crc(data: Buffer, end: int, what: str) -> None:
+    """Raise FormatError where the checksum at ``end`` is not that of everything before it."""
     (crc,) = _CRC.unpack_from(data, end)
     if crc32c(memoryview(data)[:end]) != crc:
         raise FormatError(f"the checksum of {what} does not hold")
 
 
-def _check_magic(magic: bytes, expected: bytes, version: int, what: str, newest: int = VERSION) -> None:
+def check_magic(magic: bytes, expected: bytes, version: int, what: str, newest: int = VERSION) -> None:
+    """Raise FormatError where a file is another, or of a version above ``newest``."""
     if magic != expected:
         raise FormatError(f"a {what} begins with {expected!r}, this with {magic!r}")
     if not VERSION <= version <= newest:

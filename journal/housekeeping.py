@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from journal.catalog import Catalog
 from journal.checkpoint import drop_old_checkpoints, write_checkpoint
+from journal.checkpoint_format import Checkpoint
 from journal.compaction import Combined, combine
 from journal.errors import JournalDamagedError
 from journal.files import Files
-from journal.format import Checkpoint
 from journal.options import JournalOptions
 from journal.pins import Pins
 from journal.reclaim import Combination, Live, discard, plan_combination, weigh
 from journal.reserve import has_reserve, keep_reserve
 from journal.segment import Segment
+
+Keeps: TypeAlias = Callable[[Segment], bool]
 
 
 class Housekeeping:
@@ -58,24 +61,31 @@ class Housekeeping:
 
     # On the thread that appends.
 
-    def prepare(self, live: Live) -> Iterator[None]:
-        """Find what is dead and choose what to combine, step by step, before a checkpoint is cut."""
+    def prepare(self, live: Live, keeps: Keeps | None = None) -> Iterator[None]:
+        """Find what is dead and choose what to combine, step by step, before a checkpoint is cut.
+
+        ``keeps`` says of which segments neither is to be done, whatever is live: those are the last ones.
+        """
         self._dead = self._adopt()
         self._combination = None
-        weighed = yield from weigh(self._catalog.segments, live)
+        segments = self._catalog.segments
+        if keeps is not None:
+            # Those that are sealed from here on hold records that nobody was asked about.
+            segments = [segment for segment in segments if segment.sealed and not keeps(segment)]
+        weighed = yield from weigh(segments, live)
         self._gone = [segment for segment, wanted in weighed if not wanted and not segment.busy]
         if not self._combining:
             weighed = [(segment, wanted) for segment, wanted in weighed if wanted]
             self._combination = yield from plan_combination(self._catalog, weighed, live, self._options, self._report)
 
-    def cut(self) -> tuple[list[Path], Combination | None]:
-        """Take out of the catalog what `prepare` found dead.
+    def cut(self, lsn: int) -> tuple[list[Path], Combination | None]:
+        """Take out of the catalog what `prepare` found dead, for a checkpoint before the record ``lsn``.
 
         Returns: the files to remove behind the checkpoint, and what `combine` is to do then, or None.
         """
         self._catalog.remove(self._gone)
         self._catalog.trim()
-        self.pins.cut()
+        self.pins.cut(lsn)
         dead = self._dead + [segment.path for segment in self._gone]
         self._dead, self._gone = [], []
         if self._combination is not None:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 from journal.alone import AloneCommits
-from journal.apart import ReadApart
+from journal.checkpointing import Checkpointing
 from journal.committer import RESTS, Committer, ManualCommitter, ThreadCommitter
 from journal.directory import claim
 from journal.errors import JournalError, JournalFailedError, JournalFullError, JournalUsageError
@@ -29,30 +30,24 @@ from journal.format import (
     SEGMENT_HEADER_BYTES,
     SEVERAL,
     SEVERAL_VERSION,
-    Checkpoint,
 )
 from journal.housekeeping import Housekeeping
 from journal.items import ITEMS_PREFIX_BYTES, Held, pack_several
 from journal.options import JournalOptions, JournalStatistics
-from journal.reader import Located, RecordPlace, StoredItems, located, read_apart, read_items, spans
-from journal.reclaim import Combination, Live
 from journal.recovery import Record, Recovered, recover, replay
 from journal.segment import Segment, new_header
-from journal.shared_numbers import SharedNumbers
 from journal.writer import Task, Writer
 
 logger = logging.getLogger("penstock.journal")
 
 CLOSE_TIMEOUT = 30.0
 """Seconds in which everything pending must be on disk when the journal is closed; a disk that is slower is broken."""
-SEALED_SEGMENTS_DUE = 4
-"""A checkpoint is due when so many segments were filled since the last: until then none of them can be given back."""
 MAX_KIND = 255
 Parts = Sequence[Buffer]
 Report = Callable[[str], None]
 
 
-class Journal(SharedNumbers):
+class Journal(Checkpointing):
     """An open directory. Made by `open`; then `replay` once, `start`, and append until `close`.
 
     Attributes:
@@ -68,13 +63,18 @@ class Journal(SharedNumbers):
     def __init__(
         self, directory: Path, options: JournalOptions, files: Files, lock: int, report: Report, recovered: Recovered
     ) -> None:
-        self.epoch = recovered.checkpoint.epoch
-        self.next_lsn = recovered.next_lsn
-        self.checkpoint_payload = recovered.checkpoint.payload
         self._directory = directory
         self._options = options
         self._files = files
         self._lock: int | None = lock
+        self._report = report
+        self._take(recovered)
+
+    def _take(self, recovered: Recovered) -> None:
+        """Be what the directory was found to hold."""
+        self.epoch = recovered.checkpoint.epoch
+        self.next_lsn = recovered.next_lsn
+        self.checkpoint_payload = recovered.checkpoint.payload
         self._catalog = recovered.catalog
         self._active = recovered.catalog.segments[-1]
         self._replay_from: list[tuple[Segment, int, int]] | None = recovered.replay_from
@@ -86,8 +86,10 @@ class Journal(SharedNumbers):
         self._appended_bytes = 0
         self._checkpoint_lsn, self._bytes_at_checkpoint = recovered.checkpoint.lsn, 0
         self._sealed_since_checkpoint = len(recovered.replay_from)
-        self._cut: tuple[Checkpoint, list[Path], Combination | None, int] | None = None
-        self._housekeeping = Housekeeping(files, directory, options, recovered.catalog, recovered.spares, report)
+        self._cut = None
+        self._housekeeping = Housekeeping(
+            self._files, self._directory, self._options, recovered.catalog, recovered.spares, self._report
+        )
         self.pins = self._housekeeping.pins
 
     @classmethod
@@ -97,7 +99,7 @@ class Journal(SharedNumbers):
         options: JournalOptions | None = None,
         files: Files | None = None,
         report: Report = logger.warning,
-    ) -> Journal:
+    ) -> Self:
         """Lock a directory, made if need be, and recover what it holds.
 
         ``report`` gets a line for everything that a person should know of: a torn tail that was cut off, an index made again.
@@ -108,19 +110,33 @@ class Journal(SharedNumbers):
             JournalLockedError: it is open elsewhere.
             JournalDamagedError: something that was durable is missing or changed; names file and offset.
             JournalFailedError: the file system refuses.
+            ReplicaError: it is a replica of a cluster's log: `ReplicatedJournal.open` opens it; or a transfer into it was not finished.
         """
         options = options or JournalOptions()
         files = files or OsFiles()
         lock = claim(directory, files)
         try:
-            recovered = recover(files, directory, options, report)
+            return cls(directory, options, files, lock, report, cls._recover(directory, options, files, lock, report))
         except OSError as error:
             files.close(lock)
             raise JournalFailedError(error) from error
         except JournalError:
             files.close(lock)
             raise
-        return cls(directory, options, files, lock, report, recovered)
+
+    @classmethod
+    def _recover(
+        cls,
+        directory: Path,
+        options: JournalOptions,
+        files: Files,
+        lock: int,  # noqa: ARG003 - a replica's
+        report: Report,
+    ) -> Recovered:
+        """What the directory holds; raises as `open`, and OSError."""
+        if options.replicated:
+            raise JournalUsageError("a replicated journal is opened by ReplicatedJournal.open")
+        return recover(files, directory, options, report)
 
     @property
     def durable_lsn(self) -> int:
@@ -141,11 +157,6 @@ class Journal(SharedNumbers):
     def last_stream(self) -> int:
         """The greatest number of a stream that a record holds items of; -1 where none does."""
         return self._catalog.last_stream
-
-    @property
-    def checkpointing(self) -> bool:
-        """A checkpoint is under way."""
-        return self._housekeeping.checkpointing
 
     def replay(self) -> Iterator[Record]:
         """The caller's records behind the checkpoint, in order; once, between `open` and `start`."""
@@ -228,99 +239,6 @@ class Journal(SharedNumbers):
             self._catalog.enter(self._active, offset, ITEMS_PREFIX_BYTES + size, *row[:3])
         return lsn
 
-    def locate(self, stream: int, sequence: int) -> Located | None:
-        """The record that holds an item, without reading it; None where there is none."""
-        place = self._catalog.find(stream, sequence)
-        if place is None or place.rows.firsts[place.row] > sequence:
-            return None
-        return located(place)
-
-    def place(self, stream: int, sequence: int) -> RecordPlace | None:
-        """Where the record is that holds an item; None where there is none. Records of one place are the same record."""
-        place = self._catalog.find(stream, sequence)
-        return None if place is None else (place.segment.header.segment_id, place.rows.offsets[place.row])
-
-    def read(self, stream: int, sequence: int) -> StoredItems:
-        """The record that holds an item, its checksum verified.
-
-        Raises:
-            UnknownItemError: there is none.
-            JournalDamagedError: it is not what was written; names file and offset.
-        """
-        return read_items(self._files, self._catalog, stream, sequence)
-
-    def apart(self, stream: int, sequence: int) -> ReadApart | None:
-        """The same, to be read by another thread and given to `taken_in`; None where it is not on the disk, or there is none."""
-        return read_apart(self._files, self._catalog, stream, sequence)
-
-    def spans(self, stream: int, start: int, stop: int) -> Iterator[Located]:
-        """The records that hold items of start <= n < stop, ascending."""
-        return spans(self._catalog, stream, start, stop)
-
-    def checkpoint_due(self) -> bool:
-        """Whether enough was appended since the last checkpoint for another, and none is under way.
-
-        A caller may make one at any time; only a checkpoint gives disk back.
-        """
-        return not self.checkpointing and (
-            self.next_lsn - self._checkpoint_lsn >= self._options.checkpoint_records
-            or self._appended_bytes - self._bytes_at_checkpoint >= self._options.checkpoint_bytes
-            or self._sealed_since_checkpoint >= SEALED_SEGMENTS_DUE
-        )
-
-    def checkpoint(self, payload: bytes, live: Live, done: Callable[[], None] | None = None) -> None:
-        """Store the caller's state as of now, so that no record appended until now need be replayed; and give disk back.
-
-        It returns at once. The three steps that it consists of may be made one by one, with other work and records between them.
-
-        Args:
-            payload: the state; every record appended before this call is contained in it.
-            live: (stream, first, stop) -> how many of those items are still wanted; asked during this call, and 0 for an unknown stream.
-                Items once not wanted are never wanted again.
-            done: called, on a thread of the journal, when the checkpoint is durable.
-
-        Raises:
-            JournalUsageError: one is under way.
-            JournalFailedError: a write or a sync has failed.
-        """
-        deque(self.prepare_checkpoint(live), 0)
-        self.cut_checkpoint()
-        self.store_checkpoint(payload, done)
-
-    def prepare_checkpoint(self, live: Live) -> Iterator[None]:
-        """The first step, in steps of its own of bounded work: find what nobody wants any more. Arguments and errors as `checkpoint`."""
-        self._running()
-        if self.checkpointing:
-            raise JournalUsageError("a checkpoint is under way; wait for done, or look at checkpointing")
-        self._housekeeping.checkpointing = True
-        return self._housekeeping.prepare(live)
-
-    def cut_checkpoint(self) -> None:
-        """The second step, once the first is through: what is appended from here on will be replayed."""
-        dead, combination = self._housekeeping.cut()
-        combined_segment = self._next_segment
-        self._next_segment += combination is not None
-        facts = tuple(segment.facts() for segment in self._catalog.segments)
-        checkpoint = Checkpoint(self.next_lsn, self.epoch, self._next_segment, facts, None)
-        self._cut = (checkpoint, dead, combination, combined_segment)
-        self._checkpoint_lsn = self.next_lsn
-        self._bytes_at_checkpoint, self._sealed_since_checkpoint = self._appended_bytes, 0
-
-    def store_checkpoint(self, payload: bytes, done: Callable[[], None] | None = None) -> None:
-        """The third step: store a state that contains every record before the cut, and may contain records behind it.
-
-        Those are durable before it is, and replayed all the same; the caller must know them again. Errors as `checkpoint`.
-        """
-        writer = self._running()
-        if self._cut is None:
-            raise JournalUsageError("a checkpoint is cut before it is stored")
-        (checkpoint, dead, combination, combined_segment), self._cut = self._cut, None
-        write = partial(self._housekeeping.write, checkpoint._replace(payload=payload), dead, done)
-        self._submit(writer, partial(writer.after_sync, write))
-        if combination is not None:
-            copy = partial(self._housekeeping.combine, combination, combined_segment)
-            self._submit(writer, partial(writer.in_background, copy))
-
     def statistics(self) -> JournalStatistics:
         """A snapshot."""
         writer, segments, spares = self._writer, self._catalog.segments, len(self._spares)
@@ -356,15 +274,23 @@ class Journal(SharedNumbers):
             return
         if writer is not None and committer is not None:
             with suppress(JournalFailedError):
-                self._submit(writer, writer.flush)  # so that the last record proves everything before it durable
-                self._append(CLOSED, 0, 0, 0, 0, 0, (), False)
+                self._mark_end(writer)
                 self._submit(writer, writer.stop)
             if not committer.finish(CLOSE_TIMEOUT):
                 raise JournalError(
                     f"the journal could not be closed within {CLOSE_TIMEOUT:g} s: the disk does not answer"
                 )
             writer.close()
+        self._closed()
         self._let_go()
+
+    def _mark_end(self, writer: Writer) -> None:
+        """Say in the log that it ends here, by a clean shutdown."""
+        self._submit(writer, writer.flush)  # so that the last record proves everything before it durable
+        self._append(CLOSED, 0, 0, 0, 0, 0, (), False)
+
+    def _closed(self) -> None:
+        """Everything is on the disk, unless the journal has failed; the lock is still held."""
 
     def abandon(self) -> None:
         """Let files and lock go as they are, and write nothing: what a crash would leave. Only with a committer that is at rest."""

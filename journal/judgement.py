@@ -8,10 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from journal.checkpoint_format import SegmentFacts
 from journal.durable import read_whole
 from journal.errors import FormatError, JournalDamagedError
 from journal.files import Files
-from journal.format import LOG, SegmentFacts, unpack_index_header, unpack_rows, unpack_summary
+from journal.format import LOG, unpack_index_header, unpack_rows, unpack_summary
 from journal.names import index_name
 from journal.scan import SegmentScan
 from journal.survey import Contents, SegmentFile, lost_records, read_contents
@@ -70,15 +71,15 @@ class Judgement:
 
 
 def expectations(
-    in_use: list[SegmentFile], listed: dict[int, SegmentFacts], start: int
+    in_use: list[SegmentFile], listed: dict[int, SegmentFacts], durable: int
 ) -> Iterator[tuple[SegmentFile, Expected]]:
-    """What is known of each segment in use; ``start`` is the lsn below which a checkpoint shows everything to be durable."""
+    """What is known of each segment in use; ``durable`` is the lsn below which everything is known to have been that."""
     logs = [file for file in in_use if file.header is None or file.header.kind == LOG]
     following = {before.path: after.first_lsn for before, after in pairwise(logs)}
     for file in in_use:
         facts = listed.get(file.segment_id)
         goes_on = bool(logs) and file is logs[-1] and not (facts is not None and facts.sealed)
-        yield file, Expected(facts, start if goes_on else None, following.get(file.path))
+        yield file, Expected(facts, durable if goes_on else None, following.get(file.path))
 
 
 def judge(file: SegmentFile, expected: Expected, files: Files) -> Judgement:
@@ -128,7 +129,7 @@ def _going_on(file: SegmentFile, contents: Contents, expected: Expected) -> Iter
             yield Finding(file.path, hole.offset, f"{hole}: a write that was never synced", fatal=False)
             break
     if contents.stop_lsn < durable and contents.ends_whole:
-        text = f"record {durable - 1} was durable, as the checkpoint shows, and the last is {contents.stop_lsn - 1}"
+        text = f"record {durable - 1} was durable, as is noted, and the last is {contents.stop_lsn - 1}"
         yield Finding(file.path, contents.end, text, fatal=True)
 
 

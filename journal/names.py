@@ -8,6 +8,8 @@ LOCK = "lock"
 NEWEST = "newest"
 ENCOUNTERED = "encountered"
 RESERVE = "reserve"
+REPLICA = "replica"
+TRANSFER = "transfer"
 BACKUP = "backup.json"
 """What a backup is (journal/backup.py)."""
 ASIDE = ".tmp"
@@ -42,6 +44,11 @@ def spare_name(segment_id: int) -> str:
 def torn_name(stem: str, offset: int) -> str:
     """The copy of what was cut off a segment."""
     return f"torn-{stem}-{offset}"
+
+
+def diverged_name(stem: str, number: int = 1) -> str:
+    """What was cut off a replica's log."""
+    return f"diverged-{segment_name(stem)}" if number == 1 else f"diverged-{number}-{segment_name(stem)}"
 
 
 def checkpoint_name(lsn: int) -> str:

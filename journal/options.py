@@ -39,6 +39,9 @@ class JournalOptions:
         compact_below: neighbours are combined when live records fill less than this share of a segment in each.
         checkpoint_bytes: a checkpoint is due after so many bytes, which bounds what a start reads;
         checkpoint_records: or after so many records, which bounds what it replays.
+        replicated: the directory is a replica of a cluster's log (journal/replicated.py), which is for its lifetime.
+        cluster_log_bytes: of a replica's log this much is kept, at most, for members that lag.
+        log_tail_bytes: of a replica's log this much, about, is in memory to be shipped; what waits for the disk is, however much it is.
         on_sync: told how many seconds each sync of a segment took, on whichever thread commits; it must not raise, nor take long.
         on_write: told how many bytes each group commit wrote; as above.
     """
@@ -53,6 +56,9 @@ class JournalOptions:
     compact_below: float = 0.5
     checkpoint_bytes: int = 64 * MIB
     checkpoint_records: int = 100_000
+    replicated: bool = False
+    cluster_log_bytes: int = 1024 * MIB
+    log_tail_bytes: int = 16 * MIB
     on_sync: Callable[[float], None] = _nothing
     on_write: Callable[[float], None] = _nothing
 
@@ -63,7 +69,14 @@ class JournalOptions:
             raise JournalUsageError(
                 f"segment_bytes is {MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES}, not {self.segment_bytes}"
             )
-        for name in ("sync_interval", "lazy_delay", "max_pending_bytes", "checkpoint_bytes", "checkpoint_records"):
+        for name in (
+            "sync_interval",
+            "lazy_delay",
+            "max_pending_bytes",
+            "checkpoint_bytes",
+            "checkpoint_records",
+            "cluster_log_bytes",
+        ):
             if getattr(self, name) <= 0:
                 raise JournalUsageError(f"{name} is more than 0, not {getattr(self, name)}")
         if self.spare_segments < 0 or not 0 <= self.compact_below <= 1:

@@ -60,7 +60,7 @@ def _sized(files: Files, directory: Path, name: str) -> PinnedFile:
 
 
 class Pins:
-    """At most one pin at a time. `take` and `release` are for the thread that appends, the others for the journal's worker.
+    """At most one pin at a time, of a backup; and what transfers hold. `let_go` is for the journal's worker, the others for who appends.
 
     Attributes:
         names: the files that are pinned.
@@ -74,10 +74,13 @@ class Pins:
         self._held: list[Path] = []
         self._sizes: dict[str, int] = {}
         self._cut_lsn = 0
+        self._pinned: frozenset[str] = frozenset()
+        self._holds: dict[int, frozenset[str]] = {}
+        self._next_hold = 1
 
-    def cut(self) -> None:
-        """A checkpoint is cut, and lists what the catalog has now."""
-        self._cut_lsn = self._catalog.segments[-1].stop_lsn
+    def cut(self, lsn: int) -> None:
+        """A checkpoint is cut before the record ``lsn``, and lists what the catalog has now."""
+        self._cut_lsn = lsn
 
     def take(self) -> Pin:
         """Pin the checkpoint that was cut, and is stored next, before anything else is appended; with all that was appended until now.
@@ -87,18 +90,43 @@ class Pins:
         Raises:
             JournalUsageError: there is a pin, or no checkpoint.
         """
-        if self.names or not self._cut_lsn:
+        if self._pinned or not self._cut_lsn:
             raise JournalUsageError("one pin at a time, and each of a checkpoint that was just stored")
         found = self._catalog.segments
         segments = tuple(PinnedFile(segment.path.name, segment.end) for segment in found)
         sealed = frozenset(each.path.name for each in found if each.sealed and each.stop_lsn <= self._cut_lsn)
-        self._sizes = dict(segments)
-        self.names = frozenset((checkpoint_name(self._cut_lsn), *self._sizes))
+        self._sizes.update(segments)
+        self._pinned = frozenset((checkpoint_name(self._cut_lsn), *dict(segments)))
+        self._changed()
         return Pin(self._cut_lsn, found[-1].stop_lsn, segments, sealed)
 
     def release(self) -> None:
-        """Nothing is pinned any more."""
-        self.names = frozenset()
+        """Nothing is pinned any more; what transfers hold is."""
+        self._pinned = frozenset()
+        self._changed()
+
+    @property
+    def pinned(self) -> bool:
+        """Whether there is a pin."""
+        return bool(self._pinned)
+
+    def hold(self, files: Sequence[PinnedFile]) -> int:
+        """Have files stay as they are until `drop` is told the number that is returned. As many as one likes."""
+        number, self._next_hold = self._next_hold, self._next_hold + 1
+        self._sizes.update(files)
+        self._holds[number] = frozenset(file.name for file in files)
+        self._changed()
+        return number
+
+    def drop(self, number: int) -> None:
+        """What was held under a number is not any more; a second time does nothing."""
+        self._holds.pop(number, None)
+        self._changed()
+
+    def _changed(self) -> None:
+        self.names = self._pinned.union(*self._holds.values())
+        held = {path.name for path in self._held}
+        self._sizes = {name: size for name, size in self._sizes.items() if name in self.names or name in held}
 
     def let_go(self, dead: Sequence[Path]) -> list[Path]:
         """Of the files that are dead, those that were held included, the ones that may go."""

@@ -144,7 +144,7 @@ def _choose(
     catalog: Catalog, run: Sequence[Segment], live: Live, options: JournalOptions, report: Callable[[str], None]
 ) -> Generator[None, None, Combination | None]:
     """The very records to copy: whole ones with a wanted item. They may take more than was estimated, so fewer sources may fit."""
-    questions = _Questions(live)
+    questions = Questions(live)
     room = options.segment_bytes - SEGMENT_HEADER_BYTES
     sources: list[Segment] = []
     wanted: list[dict[int, StreamRows]] = []
@@ -188,14 +188,15 @@ def _select(rows: StreamRows, numbers: Sequence[int]) -> StreamRows:
     return StreamRows(*(array(column.typecode, [column[number] for number in numbers]) for column in rows))
 
 
-class _Questions:
-    """Finds the rows with a wanted item by halving, which for the usual long stretches takes few questions."""
+class Questions:
+    """Finds the rows with a wanted item by halving, which for the usual long stretches takes few questions: ``most`` of them in all."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: Live, most: int = MOST_QUESTIONS) -> None:
         self._live = live
-        self._left = MOST_QUESTIONS
+        self._left = most
 
     def wanted_rows(self, stream: int, rows: StreamRows) -> Generator[None, None, list[int]]:
+        """The numbers of the rows, ascending, in steps; rows that nobody could be asked about are among them."""
         wanted: list[int] = []
         pending = [(0, len(rows.firsts))]
         while pending:

@@ -14,15 +14,18 @@ from typing import NamedTuple
 
 from journal.catalog import Catalog
 from journal.checkpoint import drop_old_checkpoints, newest_checkpoint, write_checkpoint
+from journal.checkpoint_format import Checkpoint, LogFacts, SegmentFacts
 from journal.encountered import look_again, remove_encountered
-from journal.errors import FormatError, JournalDamagedError
+from journal.epochs import NONE_YET, Epochs
+from journal.errors import FormatError, JournalDamagedError, ReplicaError
 from journal.files import Files
-from journal.format import CLOSED, FIRST_LSN, LOG, Checkpoint, SegmentFacts, StreamRows
+from journal.format import CLOSED, FIRST_LSN, LOG, SEVERAL_VERSION, VERSION, StreamRows
 from journal.index import add_row, load_summary, rows_by_scan, save_index
-from journal.names import ASIDE, NEWEST, is_spare, parse_index, parse_segment, segment_name, stem_of
+from journal.names import ASIDE, NEWEST, REPLICA, is_spare, parse_index, parse_segment, segment_name, stem_of
 from journal.newest import Newest, left_open, read_newest, write_newest
 from journal.options import JournalOptions
 from journal.reclaim import discard
+from journal.replica_file import ReplicaFile
 from journal.reserve import give_up_reserve, keep_reserve
 from journal.scan import ScannedRecord, SegmentScan
 from journal.segment import Segment, make_segment_file, new_header
@@ -48,6 +51,8 @@ class Recovered:
         next_lsn: the lsn that the next record gets.
         next_segment: the id that the next segment gets.
         spares: dead segments that may be written over.
+        epochs: of a replica's log.
+        replica: its file, which whoever opens one adds.
     """
 
     catalog: Catalog
@@ -56,34 +61,45 @@ class Recovered:
     next_lsn: int
     next_segment: int
     spares: deque[Path]
+    epochs: Epochs | None = None
+    replica: ReplicaFile | None = None
 
 
-def recover(files: Files, directory: Path, options: JournalOptions, report: Callable[[str], None]) -> Recovered:
-    """Open what is there, or begin.
+def recover(
+    files: Files,
+    directory: Path,
+    options: JournalOptions,
+    report: Callable[[str], None],
+    durable_lsn: int = 0,
+) -> Recovered:
+    """Open what is there, or begin. Every record below ``durable_lsn`` is known to have been durable, if one was.
 
     Raises:
         JournalDamagedError: what was durable is not there or not whole.
+        ReplicaError: it is a replica's, and is not opened as such.
         OSError: the file system refuses.
     """
     try:
-        recovered = _recover(files, directory, options, report)
+        recovered = _recover(files, directory, options, report, durable_lsn)
     except OSError as error:
         if not give_up_reserve(files, directory, error):
             raise
         report(f"{directory}: the disk is full, so the start took the reserve: receive what is stored, or make room")
-        return _recover(files, directory, options, report)
+        return _recover(files, directory, options, report, durable_lsn)
     keep_reserve(files, directory, options.reserve_bytes)
     return recovered
 
 
-def _recover(files: Files, directory: Path, options: JournalOptions, report: Callable[[str], None]) -> Recovered:
+def _recover(
+    files: Files, directory: Path, options: JournalOptions, report: Callable[[str], None], durable_lsn: int
+) -> Recovered:
     # What is visible may not be durable yet, and what is done now builds on it.
     files.sync_directory(directory)
     names = files.names(directory)
     for name in names:
         if name.endswith(ASIDE):
             files.unlink(directory / name)
-    return _Recovery(files, directory, options, report, names).run()
+    return _Recovery(files, directory, options, report, names, durable_lsn).run()
 
 
 class _Recovery:
@@ -94,7 +110,9 @@ class _Recovery:
         options: JournalOptions,
         report: Callable[[str], None],
         names: Sequence[str],
+        durable_lsn: int,
     ) -> None:
+        self._durable_lsn = durable_lsn
         self._files = files
         self._directory = directory
         self._options = options
@@ -105,10 +123,20 @@ class _Recovery:
         self._catalog = Catalog(files)
         self._replay_from: list[tuple[Segment, int, int]] = []
         self._epoch = 0
+        self._log_facts: LogFacts | None = None
+        self._epochs: Epochs | None = None
 
     def run(self) -> Recovered:
         before = newest_checkpoint(self._files, self._directory, self._names)
         self._lsn = before.lsn if before else FIRST_LSN
+        self._log_facts = before.log if before else None
+        if not self._options.replicated and (self._log_facts is not None or REPLICA in self._names):
+            raise ReplicaError(
+                f"{self._directory} is of a member of a cluster: start its broker as that, or make a backup of it and restore that for a "
+                "broker that is alone"
+            )
+        if self._log_facts is not None:
+            self._epochs = Epochs(self._log_facts.epochs)
         newest = self._newest()
         next_segment = max(
             [
@@ -135,12 +163,15 @@ class _Recovery:
         if newest != (current.segment_id, current.first_lsn):
             # Before anything is removed: what it names must be there.
             write_newest(self._files, self._directory, Newest(current.segment_id, current.first_lsn))
+        # Records of a replica do not say how many starts there were, so its checkpoints alone do.
+        epoch = 0 if self._log_facts is not None else self._epoch
         checkpoint = Checkpoint(
             self._lsn,
-            max(self._epoch, before.epoch if before else 0) + 1,
+            max(epoch, before.epoch if before else 0) + 1,
             next_segment,
             tuple(segment.facts() for segment in self._catalog.segments),
             before.payload if before else None,
+            self._facts_of_log(next_lsn) if self._options.replicated else None,
         )
         # The same lsn and payload: it is there to make the epoch, and what was found, durable before anything is written.
         write_checkpoint(self._files, self._directory, checkpoint)
@@ -148,7 +179,17 @@ class _Recovery:
         if encountered:
             remove_encountered(self._files, self._directory)
             self._report(encountered)
-        return Recovered(self._catalog, checkpoint, self._replay_from, next_lsn, next_segment, self._spares)
+        return Recovered(
+            self._catalog, checkpoint, self._replay_from, next_lsn, next_segment, self._spares, self._epochs
+        )
+
+    def _facts_of_log(self, next_lsn: int) -> LogFacts:
+        """What the checkpoint says of a replica's log; that of a broker that was alone until now begins behind all that it holds."""
+        if self._log_facts is None:
+            self._epochs = Epochs(NONE_YET)
+            return LogFacts(next_lsn, next_lsn, NONE_YET)
+        assert self._epochs is not None
+        return self._log_facts._replace(epochs=self._epochs.before(self._lsn))
 
     def _newest(self) -> Newest | None:
         """The segment that was made last, as a note says; JournalDamagedError where it is gone."""
@@ -213,6 +254,8 @@ class _Recovery:
             if scan.header.kind != LOG:
                 raise JournalDamagedError(path, 0, "it is no segment of the log, and no checkpoint lists it")
             segment = Segment(self._directory, scan.header)
+            epochs = self._epochs
+            epochs_from = max(self._lsn, self._log_facts.start) if self._log_facts is not None else 0
             group_start: int | None = None
             replay: tuple[Segment, int, int] | None = None
             for record in scan.records():
@@ -225,8 +268,15 @@ class _Recovery:
                 if kind == CLOSED:
                     group_start = None  # a clean shutdown has synced everything; a group behind it sets this anew
                 self._epoch = max(self._epoch, epoch)
+                if epochs is not None and epoch != epochs.last and lsn >= epochs_from:
+                    if epoch < epochs.last:
+                        text = f"record {lsn} is of epoch {epoch}, and one before it of epoch {epochs.last}"
+                        raise JournalDamagedError(path, offset, text)
+                    epochs.begin(epoch, lsn)
             if following is None:
-                settle_tail(self._files, scan, self._lsn, group_start, self._report)
+                committed = self._log_facts.committed if self._log_facts is not None else 0
+                durable_lsn = max(self._lsn, self._durable_lsn, committed)
+                settle_tail(self._files, scan, durable_lsn, group_start, self._report)
             elif scan.next_lsn != following:
                 text = (
                     f"record {scan.next_lsn} is not there ({scan.problem}), and the next file begins with {following}"
@@ -242,7 +292,9 @@ class _Recovery:
 
     def _begin(self, segment_id: int) -> None:
         """An empty directory: the first segment."""
-        segment = Segment(self._directory, new_header(segment_id, FIRST_LSN))
+        # What a replica is sent may be of several streams at any time.
+        version = SEVERAL_VERSION if self._options.replicated else VERSION
+        segment = Segment(self._directory, new_header(segment_id, FIRST_LSN, version=version))
         file, _ = make_segment_file(self._files, segment, self._spares, self._options.segment_bytes)
         self._files.close(file)
         self._catalog.add(segment)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
+from journal.checkpoint_format import Checkpoint, SegmentFacts, pack_checkpoint
 from journal.directory import lock, refuse_backup, require_journal
 from journal.durable import create_anew, read_exactly, read_whole, write_all, write_aside
 from journal.encountered import remove_encountered
@@ -21,15 +22,12 @@ from journal.format import (
     FIRST_LSN,
     LOG,
     SEGMENT_HEADER_BYTES,
-    Checkpoint,
-    SegmentFacts,
     SegmentHeader,
-    pack_checkpoint,
     pack_record,
     pack_segment_header,
 )
 from journal.judgement import Expected, Finding, expectations, judge
-from journal.names import ASIDE, ENCOUNTERED, NEWEST, checkpoint_name, index_name, segment_name, stem_of
+from journal.names import ASIDE, ENCOUNTERED, NEWEST, REPLICA, checkpoint_name, index_name, segment_name, stem_of
 from journal.newest import Newest, write_newest
 from journal.salt import header_from_records
 from journal.salvage import MAX_FILLED, FoundAgain, Salvaged, contents_of, fits_between, runs_of, salvage, spans_of
@@ -126,6 +124,7 @@ class _Repair:
             if file.header is None:
                 self._restore_header(file, survey)
         survey = look(self._directory, self._files)
+        self._leave_cluster()
         self._start = self._first_needed(survey)
         in_use, facts = self._mend_segments(survey)
         self._write_checkpoint(survey, in_use, facts)
@@ -140,6 +139,15 @@ class _Repair:
         there = (contents_of(file, self._files) for file in survey.segments if file.header is not None)
         stops = (contents.stop_lsn for contents in there if contents is not None)
         return min(logs) if logs else max(stops, default=FIRST_LSN)
+
+    def _leave_cluster(self) -> None:
+        """A replica whose log is mended has not what it promised to have: it is none any more."""
+        if REPLICA in self._files.names(self._directory):
+            kept = self._set_aside(self._directory / REPLICA)
+            self.said.append(
+                f"{self._directory / REPLICA}: the directory is no replica of its cluster any more, for its log is another; set aside as "
+                f"{kept.name}"
+            )
 
     # Headers.
 
@@ -184,7 +192,7 @@ class _Repair:
             )
 
         expected, covered = self._start, 0
-        for file, known in expectations(in_use, listed, self._start):
+        for file, known in expectations(in_use, listed, max(self._start, survey.durable)):
             header = file.header
             if header is None:
                 continue

@@ -18,11 +18,12 @@ from journal.backup import (
     pieces_of,
     read_manifest,
 )
+from journal.checkpoint_format import Checkpoint, pack_checkpoint, unpack_checkpoint
 from journal.directory import lock, refuse_backup, require_journal
 from journal.durable import read_whole, write_aside
 from journal.errors import BackupError, FormatError, JournalDamagedError
 from journal.files import Files
-from journal.format import LOG, Checkpoint, pack_checkpoint, unpack_checkpoint
+from journal.format import LOG
 from journal.names import BACKUP, LOCK, checkpoint_name, index_name, is_part, parse_checkpoint
 from journal.scan import SegmentScan
 from journal.survey import look
@@ -118,7 +119,8 @@ def _copy(writer: JournalWriter, source: Path, file: BackupFile, files: Files, c
     try:
         writer.begin(file.name)
         if lsn is not None:
-            checkpoint = change(unpack_checkpoint(read_whole(files, source / file.name)))
+            # What is restored is no replica of the cluster that was backed up.
+            checkpoint = change(unpack_checkpoint(read_whole(files, source / file.name)))._replace(log=None)
             writer.write(pack_checkpoint(checkpoint))
         else:
             for piece in pieces_of(files, source / file.name):

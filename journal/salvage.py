@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from journal.checkpoint_format import SegmentFacts
 from journal.errors import JournalDamagedError
 from journal.files import Files
-from journal.format import LOG, VERSION, SegmentFacts, SegmentHeader
+from journal.format import LOG, VERSION, SegmentHeader
 from journal.judgement import expectations
 from journal.scan import ScannedRecord, SegmentScan
 from journal.survey import Contents, Hole, SegmentFile, pieces, read_contents

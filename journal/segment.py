@@ -10,13 +10,13 @@ from collections import deque
 from pathlib import Path
 from typing import TypeAlias
 
+from journal.checkpoint_format import SegmentFacts
 from journal.durable import create_anew, write_all
 from journal.files import Buffer, Files
 from journal.format import (
     LOG,
     SEGMENT_HEADER_BYTES,
     VERSION,
-    SegmentFacts,
     SegmentHeader,
     StreamRows,
     Summary,

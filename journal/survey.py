@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from journal.checkpoint_format import Checkpoint, unpack_checkpoint
 from journal.durable import read_exactly, read_whole
 from journal.errors import FormatError, JournalDamagedError
 from journal.files import Files
@@ -19,15 +20,14 @@ from journal.format import (
     GROUP_UNKNOWN,
     LOG,
     SEGMENT_HEADER_BYTES,
-    Checkpoint,
     SegmentHeader,
     StreamRows,
-    unpack_checkpoint,
     unpack_segment_header,
 )
 from journal.index import add_row
 from journal.names import parse_checkpoint, parse_segment, segment_name, stem_of
 from journal.newest import Newest, read_newest
+from journal.replica_file import Replica, read_replica
 from journal.scan import ScannedRecord, SegmentScan
 
 
@@ -115,7 +115,8 @@ class Contents:
 class Survey:
     """A directory: checkpoints from the newest on, segments by first lsn; other names are not looked at.
 
-    ``newest`` is the segment that was made last, as the note of it says, and ``note_problem`` why that cannot be read.
+    ``newest`` is the segment that was made last, as the note of it says, and ``note_problem`` why that cannot be read. ``replica`` is
+    what the directory says that it has promised, and ``replica_problem`` why that cannot be read.
     """
 
     directory: Path
@@ -123,6 +124,17 @@ class Survey:
     segments: list[SegmentFile]
     newest: Newest | None = None
     note_problem: str = ""
+    replica: Replica | None = None
+    replica_problem: str = ""
+
+    @property
+    def durable(self) -> int:
+        """Every record below it is known to have been durable."""
+        base, replica = self.base, self.replica
+        noted = [replica.durable] if replica else []
+        if base is not None:
+            noted += [base.lsn, base.log.committed if base.log else 0]
+        return max(noted, default=FIRST_LSN)
 
     @property
     def gone(self) -> list[Path]:
@@ -185,10 +197,16 @@ def look(directory: Path, files: Files) -> Survey:
             segments.append(look_at_segment(path, *named, files))
     checkpoints.sort(key=lambda file: file.lsn, reverse=True)
     segments.sort(key=lambda file: (file.first_lsn, file.segment_id))
+    newest, replica, note_problem, replica_problem = None, None, "", ""
     try:
-        return Survey(directory, checkpoints, segments, read_newest(files, directory))
+        newest = read_newest(files, directory)
     except (FormatError, OSError) as error:
-        return Survey(directory, checkpoints, segments, None, str(error))
+        note_problem = str(error)
+    try:
+        replica = read_replica(files, directory)
+    except (FormatError, OSError) as error:
+        replica_problem = str(error)
+    return Survey(directory, checkpoints, segments, newest, note_problem, replica, replica_problem)
 
 
 def pieces(scan: SegmentScan) -> Iterator[ScannedRecord | Hole]:

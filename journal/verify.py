@@ -7,11 +7,11 @@ from pathlib import Path
 
 from journal.directory import lock, may_be_made, refuse_backup, require_journal
 from journal.encountered import read_encountered
-from journal.errors import FormatError
+from journal.errors import FormatError, TransferUnfinishedError
 from journal.files import Files, OsFiles
 from journal.format import FIRST_LSN, LOG
 from journal.judgement import Finding, expectations, judge
-from journal.names import ASIDE, ENCOUNTERED, NEWEST
+from journal.names import ASIDE, ENCOUNTERED, NEWEST, REPLICA, TRANSFER
 from journal.newest import left_open
 from journal.survey import SegmentFile, Survey, look
 
@@ -24,11 +24,14 @@ def verify(directory: Path, files: Files | None = None) -> list[Finding]:
     Raises:
         JournalMissingError: there is no journal.
         JournalLockedError: a broker is at work in the directory.
+        TransferUnfinishedError: it is no whole journal yet.
     """
     files = OsFiles() if files is None else files
     require_journal(directory, files)
     held = lock(directory, files, make=False)
     try:
+        if TRANSFER in files.names(directory):
+            raise TransferUnfinishedError(directory)
         return list(findings(directory, files))
     except OSError as error:
         return [Finding(directory, 0, f"it cannot be read: {error}", fatal=True)]
@@ -84,6 +87,9 @@ def _names(survey: Survey, files: Files) -> Iterator[Finding]:
     yield from _encountered(directory, files)
     if survey.note_problem:
         yield Finding(directory / NEWEST, 0, f"this is no whole note: {left_open(survey.note_problem)}", fatal=False)
+    if survey.replica_problem:
+        text = f"nobody can tell what this replica has promised: {survey.replica_problem}"
+        yield Finding(directory / REPLICA, 0, text, fatal=True)
     for path in survey.gone:
         yield Finding(path, 0, "the file is gone, and what is in it is needed", fatal=True)
     for path in survey.unlisted:
@@ -118,7 +124,7 @@ def _segments(survey: Survey, files: Files) -> Iterator[Finding]:
     before: Finding | None = Finding(survey.directory, 0, "there is no log", fatal=True)
     """What is wrong where the log so far ends, should records be missing there; None where that was said already."""
     stop, covered = start, 0
-    for file, expected in expectations(in_use, listed, start):
+    for file, expected in expectations(in_use, listed, survey.durable):
         is_log = file.header is None or file.header.kind == LOG
         if is_log and before is not None and file.first_lsn > stop:
             yield before._replace(text=f"the records {stop} to {file.first_lsn - 1} should be here, and {before.text}")

@@ -192,6 +192,10 @@ class Writer:
         self._end = SEGMENT_HEADER_BYTES  # segment.end is already where the records will end that wait in the queue
         self.in_background(lambda: save_index(self._files, full, rows))
 
+    def write_epoch(self, epoch: int) -> None:
+        """What is appended from here on is of this epoch: a replica's records have their leader's."""
+        self._epoch = epoch
+
     def after_sync(self, task: Task) -> None:
         """Run a task on the worker when everything appended before is durable, under every policy."""
         self.flush()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from journal import Files
-    from journal.format import Checkpoint
+    from journal.checkpoint_format import Checkpoint
 
 RESTORED_EPOCHS: Final = 1 << 16
 """By how much the epoch of a restored directory is greater: more than the starts that the other one may have had since."""

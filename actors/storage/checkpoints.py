@@ -117,7 +117,7 @@ class Checkpoints:
     @property
     def pinned(self) -> bool:
         """Whether something is pinned, or is to be."""
-        return self._wanted is not None or bool(self._journal.pins.names)
+        return self._wanted is not None or self._journal.pins.pinned
 
     def release(self) -> None:
         """Nothing is pinned, or to be pinned, any more; what was held for it gives its room back."""

@@ -21,6 +21,7 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import TypeAlias
@@ -49,6 +50,8 @@ class _File:
     """By sector, what it has held since the last sync, oldest first."""
     abandoned: dict[int, list[bytes]] = field(default_factory=dict)
     """By sector, what a failed sync did not write and no later one will, unless it is written again."""
+    number: int = field(default_factory=count(1).__next__)
+    """What a start after it knows it by."""
 
     def put(self, data: bytes, offset: int) -> None:
         stop = offset + len(data)
@@ -99,7 +102,7 @@ class _File:
                 _set_sector(left, sector, new[:whole] + _get_sector(left, sector)[whole:])
         size = random.choice([self.durable_size, *self.sizes])
         del left[size:]
-        return _File(bytearray(left), left, size, size)
+        return _File(bytearray(left), left, size, size, number=self.number)
 
     def copy(self) -> _File:
         return _File(
@@ -110,6 +113,7 @@ class _File:
             list(self.sizes),
             {sector: list(versions) for sector, versions in self.unsynced.items()},
             {sector: list(versions) for sector, versions in self.abandoned.items()},
+            self.number,
         )
 
     def _touch(self, start: int, stop: int) -> None:
@@ -317,6 +321,9 @@ class SimulatedDisk:
     def linked(self, file: int) -> bool:
         opened = self._opened(file)
         return any(node is opened for node in self._names.values())
+
+    def number(self, file: int) -> int:
+        return self._opened(file).number
 
     def rename(self, source: Path, target: Path) -> None:
         assert source.parent == target.parent, "the journal renames within its directory"

@@ -143,6 +143,10 @@ class FaultyFiles:
         # Not counted: it is no call that a disk hears of.
         return self._inner.linked(file)
 
+    def number(self, file: int) -> int:
+        # Not counted, as above.
+        return self._inner.number(file)
+
     def rename(self, source: Path, target: Path) -> None:
         self._call("rename", source.name, lambda: self._inner.rename(source, target))
         self._names.update({file: target.name for file, name in self._names.items() if name == source.name})

@@ -1,8 +1,8 @@
 """Power losses by the thousand: ``python -m tests.fault.power_loss --seeds 0:10000``.
 
-Each seed is three programs, each over one simulated disk and with several power losses: one of the journal alone, one that uses the map
-beside the queues, and one whose records are of several queues, with exchanges, transactions and transient queues. The first promise that
-is broken is printed with the command that shows it again.
+Each seed is four programs, each over one simulated disk and with several power losses: one of the journal alone, one of a journal that is a
+replica, one that uses the map beside the queues, and one whose records are of several queues, with exchanges, transactions and transient
+queues. The first promise that is broken is printed with the command that shows it again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from itertools import islice
 
 from tests.fault.map_program import verify_map_survives
 from tests.fault.queues_program import verify_queues_survive
+from tests.fault.replica import verify_replica_survives
 from tests.fault.workload import verify_survives
 
 CHUNK = 50
@@ -38,6 +39,7 @@ def failures(chunk: range) -> list[tuple[int, str]]:
     for seed in chunk:
         try:
             verify_survives(seed)
+            verify_replica_survives(seed)
             verify_map_survives(seed)
             verify_queues_survive(seed)
         except Exception:  # noqa: BLE001 - whatever a seed brings to light is what we are looking for

@@ -23,7 +23,7 @@ from journal import (
     restore,
     verify,
 )
-from journal.format import Checkpoint
+from journal.checkpoint_format import Checkpoint
 from journal.names import BACKUP, parse_segment
 from tests.fault.disk import ROOT
 from tests.fault.faulty_files import WRITING, Fault, FaultyFiles, Kind, Panic

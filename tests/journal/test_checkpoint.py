@@ -8,7 +8,7 @@ import pytest
 
 from journal import Journal, JournalDamagedError, JournalOptions, JournalUsageError
 from journal.checkpoint import KEPT_CHECKPOINTS
-from journal.journal import SEALED_SEGMENTS_DUE
+from journal.checkpointing import SEALED_SEGMENTS_DUE
 from tests.journal.harness import DIRECTORY, SMALL, Opened, SimulatedDisk, Watched, segments
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from journal import Journal, JournalError, JournalFailedError, JournalUsageError, ManualCommitter, OsFiles
+from tests.fault.faulty_files import Fault, FaultyFiles, Kind
 from tests.journal.harness import DIRECTORY, SMALL, Opened, SimulatedDisk, Watched
 
 
@@ -220,6 +221,17 @@ def test_items_that_go_back_are_refused_over_segments_too() -> None:
     with pytest.raises(JournalUsageError, match="follow"):
         opened.items(1, 14, 1, b"x")
     assert opened.items(1, 20, 1, b"a gap") == 3
+
+
+def test_a_directory_whose_last_look_at_the_start_fails_is_said_and_let_go() -> None:
+    disk = SimulatedDisk()
+    Opened(disk).journal.close()
+    files = FaultyFiles(disk)
+    Journal.open(DIRECTORY, SMALL, files).close()
+    last = max(number for number, call in enumerate(files.calls) if call.operation == "names")
+    with pytest.raises(JournalFailedError):
+        Journal.open(DIRECTORY, SMALL, FaultyFiles(disk, Fault(last, Kind.EIO)))
+    Journal.open(DIRECTORY, SMALL, disk)
 
 
 def test_nothing_is_confirmed_that_is_written_to_a_file_which_was_removed(tmp_path: Path) -> None:

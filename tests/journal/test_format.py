@@ -10,23 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal import FormatError
+from journal.checkpoint_format import Checkpoint, LogFacts, SegmentFacts, pack_checkpoint, unpack_checkpoint
 from journal.format import (
     COMPACTED,
     INDEX_HEADER_BYTES,
     LOG,
     RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
-    Checkpoint,
-    SegmentFacts,
     SegmentHeader,
     StreamRows,
-    pack_checkpoint,
     pack_index,
     pack_record,
     pack_segment_header,
     record_is_whole,
     summarize,
-    unpack_checkpoint,
     unpack_index_header,
     unpack_record_header,
     unpack_rows,
@@ -49,8 +46,19 @@ HEADERS = st.builds(
     st.sampled_from([1, 2]),
 )
 FACTS = st.builds(SegmentFacts, U64, st.sampled_from([LOG, COMPACTED]), U64, U64, U64, st.booleans())
+ASCENDING = st.lists(st.integers(0, 2**40), unique=True, min_size=4, max_size=4).map(sorted)
+EPOCHS = st.tuples(ASCENDING, ASCENDING, st.integers(1, 4)).map(
+    lambda each: tuple(zip(*each[:2], strict=True))[: each[2]]
+)
+LOGS = st.builds(LogFacts, st.integers(1, 2**60), st.integers(1, 2**60), EPOCHS)
 CHECKPOINTS = st.builds(
-    Checkpoint, U64, U32, U64, st.lists(FACTS, max_size=4).map(tuple), st.none() | st.binary(max_size=60)
+    Checkpoint,
+    U64,
+    U32,
+    U64,
+    st.lists(FACTS, max_size=4).map(tuple),
+    st.none() | st.binary(max_size=60),
+    st.none() | LOGS,
 )
 
 

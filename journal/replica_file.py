@@ -1,0 +1,204 @@
+"""Whose replica of a cluster's log a directory is, and what it has promised: a file of its own, written anew for each promise.
+
+The file ``replica``, integers little-endian::
+
+    magic      8s   b"PENSTREP"
+    version    u16  1
+    reserved   u16  0
+    length     u32  bytes of body
+    body            msgpack map: directory (16 random bytes), cluster (text, "" for none yet), promised (epoch), durable (lsn),
+                    lock (number of the file ``lock`` in its file system)
+    crc        u32  CRC-32C of everything before it
+
+``promised`` is the greatest epoch that the replica has promised to: it takes nothing of an older leader. Every record below ``durable`` was
+durable when the file was written, and has not been cut off since: where one is missing at a start, that is damage and no torn tail.
+
+A directory that was copied is not the one that was promised by: its file ``lock`` has another number, so it gets an id of its own. A backup
+has no such file.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgpack
+from crc32c import crc32c
+
+from journal.durable import read_whole, write_aside
+from journal.errors import FormatError, JournalDamagedError, JournalUsageError
+from journal.files import Files
+from journal.format import FIRST_LSN
+from journal.names import REPLICA
+
+MAGIC = b"PENSTREP"
+VERSION = 1
+ID_BYTES = 16
+MAX_CLUSTER_BYTES = 255
+"""Of a cluster's id, UTF-8."""
+_HEAD = struct.Struct("<8sHHI")
+_CRC = struct.Struct("<I")
+
+
+class Replica(NamedTuple):
+    """What the file says.
+
+    Attributes:
+        directory: the directory's id, as hex.
+        cluster: the cluster's; "" as long as it is in none.
+        promised: the epoch below which nothing is taken; 0 for none.
+        durable: every record below it was durable.
+        lock: the number of the directory's lock in its file system.
+    """
+
+    directory: str
+    cluster: str
+    promised: int
+    durable: int
+    lock: int
+
+
+def pack_replica(replica: Replica) -> bytes:
+    """The file's contents."""
+    fields = replica._asdict()
+    body: bytes = msgpack.packb({**fields, "directory": bytes.fromhex(replica.directory)})
+    packed = _HEAD.pack(MAGIC, VERSION, 0, len(body)) + body
+    return packed + _CRC.pack(crc32c(packed))
+
+
+def unpack_replica(data: bytes) -> Replica:
+    """The reverse; raises FormatError for anything but one whole file."""
+    if len(data) < _HEAD.size + _CRC.size:
+        raise FormatError(f"a replica's file of {len(data)} bytes has not even a header")
+    magic, version, _, length = _HEAD.unpack_from(data)
+    end = _HEAD.size + length
+    if end + _CRC.size != len(data):
+        raise FormatError(f"a replica's file of {len(data)} bytes, its header says {end + _CRC.size}")
+    if _CRC.unpack_from(data, end)[0] != crc32c(data[:end]):
+        raise FormatError("the checksum of the replica's file does not hold")
+    if magic != MAGIC or version != VERSION:
+        raise FormatError(
+            f"a replica's file that begins with {magic!r}, version {version}; this program knows {VERSION}"
+        )
+    try:
+        body = msgpack.unpackb(data[_HEAD.size : end], max_ext_len=0)
+        directory = body["directory"]
+        if not isinstance(directory, bytes) or len(directory) != ID_BYTES:
+            raise ValueError(f"a directory's id has {ID_BYTES} bytes")
+        numbers = [_number(body[name]) for name in ("promised", "durable", "lock")]
+        return Replica(directory.hex(), _cluster(body["cluster"]), *numbers)
+    except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
+        raise FormatError(f"a replica's file whose checksum holds and whose body does not: {error!r}") from error
+
+
+def read_replica(files: Files, directory: Path) -> Replica | None:
+    """What the file says; None where there is none.
+
+    Raises:
+        FormatError: it is not whole.
+        OSError: it cannot be read.
+    """
+    if REPLICA not in files.names(directory):
+        return None
+    return unpack_replica(read_whole(files, directory / REPLICA))
+
+
+class ReplicaFile:
+    """The file of a directory that is locked. What changes it blocks for two syncs, and may be called on any thread.
+
+    Attributes:
+        now: what it says.
+        fresh: whether the directory has got its id just now: whatever it holds, it is not known to any cluster.
+    """
+
+    def __init__(self, files: Files, directory: Path, now: Replica, *, fresh: bool) -> None:
+        self.now = now
+        self.fresh = fresh
+        self._files = files
+        self._directory = directory
+        self._changing = threading.Lock()
+
+    @classmethod
+    def open(cls, files: Files, directory: Path, lock: int, report: Callable[[str], None]) -> ReplicaFile:
+        """Read the file, or make it, durable, where there is none of this very directory; ``lock`` is that of the directory, held.
+
+        Raises:
+            JournalDamagedError: it is not whole, so nobody knows what was promised.
+            OSError: the file system refuses.
+        """
+        number = files.number(lock)
+        try:
+            found = read_replica(files, directory)
+        except FormatError as error:
+            raise JournalDamagedError(directory / REPLICA, 0, str(error)) from error
+        if found is not None and found.lock == number:
+            return cls(files, directory, found, fresh=False)
+        if found is not None:
+            report(f"{directory}: it was copied from elsewhere, so it is another replica than {found.directory}")
+        now = Replica(os.urandom(ID_BYTES).hex(), "", 0, FIRST_LSN, number)
+        made = cls(files, directory, now, fresh=True)
+        made._write(now)
+        return made
+
+    def promise(self, epoch: int, durable: int) -> None:
+        """Take nothing that is older than an epoch, ever; durable when this returns.
+
+        Raises:
+            JournalUsageError: a greater one was promised.
+            OSError: the file system refuses; what is promised is not known then.
+        """
+        with self._changing:
+            if epoch < self.now.promised:
+                raise JournalUsageError(f"epoch {epoch} cannot be promised: epoch {self.now.promised} was")
+            if epoch > self.now.promised:
+                self._write(self.now._replace(promised=epoch, durable=max(durable, self.now.durable)))
+
+    def join(self, cluster: str) -> None:
+        """Be of a cluster, for good.
+
+        Raises:
+            JournalUsageError: it is of another; or no text that can be one's id.
+            OSError: the file system refuses.
+        """
+        with self._changing:
+            if self.now.cluster not in ("", cluster):
+                raise JournalUsageError(f"the directory is of the cluster {self.now.cluster!r}, not of {cluster!r}")
+            try:
+                _cluster(cluster)
+            except (ValueError, TypeError) as error:
+                raise JournalUsageError(str(error)) from error
+            if cluster != self.now.cluster:
+                self._write(self.now._replace(cluster=cluster))
+
+    def stored(self, durable: int) -> None:
+        """Every record below ``durable`` is durable."""
+        with self._changing:
+            if durable > self.now.durable:
+                self._write(self.now._replace(durable=durable))
+
+    def cut(self, lsn: int) -> None:
+        """The records from ``lsn`` on are about to be cut off."""
+        with self._changing:
+            if lsn < self.now.durable:
+                self._write(self.now._replace(durable=lsn))
+
+    def _write(self, replica: Replica) -> None:
+        write_aside(self._files, self._directory / REPLICA, [pack_replica(replica)])
+        self._files.sync_directory(self._directory)
+        self.now = replica
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r:.40} is no number of its")
+    return value
+
+
+def _cluster(value: Any) -> str:
+    if not isinstance(value, str) or len(value.encode()) > MAX_CLUSTER_BYTES:
+        raise ValueError(f"a cluster's id is a text of {MAX_CLUSTER_BYTES} bytes at most, not {value!r:.40}")
+    return value
