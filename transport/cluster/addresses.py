@@ -9,6 +9,7 @@ Behind a ``?`` stand the files of TLS, ``ca``, ``certificate`` and ``key``, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -31,6 +32,7 @@ MAX_MACHINES: Final = 7
 MAX_CLUSTER_TEXT: Final = 8_192
 """Characters of what is written for ``--cluster``."""
 
+_HOST: Final = re.compile(r"[A-Za-z0-9._:%-]+")
 _FILES: Final = ("ca", "certificate", "key")
 _ACCESS: Final = ("user", "password-file")
 
@@ -257,6 +259,10 @@ def _endpoint(text: str) -> Address:
         address = parse_address(text if _has_port(text) else f"{text}:{ETCD_PORT}")
     except LocalProtocolError as error:
         raise LocalProtocolError(f"--cluster: {error}") from None
+    if _HOST.fullmatch(address.host) is None:
+        raise LocalProtocolError(
+            f"--cluster: {address.host!r:.80} is no host: that is a name, an IPv4 or an [IPv6] address"
+        )
     if address.port == 0:
         raise LocalProtocolError(f"--cluster: {address} has port 0, where nobody can be reached")
     return address

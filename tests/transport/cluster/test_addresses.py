@@ -71,6 +71,8 @@ def test_machines_may_name_the_cluster_and_have_files_of_tls() -> None:
         ("etcd://a:2379/orders", "a b", "--node is 'a b', and has to be 1-63 letters"),
         ("etcd://a,,b/orders", None, "an empty place between its commas"),
         ("etcd://a,b:2379,a/orders", None, "the endpoint a:2379 twice"),
+        ("etcd://a#b/orders", None, "'a#b' is no host"),
+        ("etcd://a:" + "1" * 5_000 + "/orders", None, "is not host:port with a port of 0-65535"),
         ("etcd://a:0/orders", None, "a:0 has port 0"),
         ("etcd://a:99999/orders", None, "is not host:port with a port of 0-65535"),
         ("etcd://::1/orders", None, "has several colons; write an IPv6 host in brackets"),
