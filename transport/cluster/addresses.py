@@ -32,7 +32,7 @@ MAX_MACHINES: Final = 7
 MAX_CLUSTER_TEXT: Final = 8_192
 """Characters of what is written for ``--cluster``."""
 
-_HOST: Final = re.compile(r"[A-Za-z0-9._:%-]+")
+_HOST: Final = re.compile(r"[A-Za-z0-9._:-]+")
 _FILES: Final = ("ca", "certificate", "key")
 _ACCESS: Final = ("user", "password-file")
 

@@ -30,7 +30,7 @@ from transport.security.secret_files import SecretFileError, read_line
 from transport.wire.address import Address
 
 ANSWER_SECONDS: Final = 1.0
-"""For one endpoint to answer. Where an etcd of version 3.4 loses its leader, what was asked meanwhile waits long: asking again is faster."""
+"""For one endpoint to answer. Where an etcd of version 3.4 loses its leader, what was asked meanwhile waits: asking again is faster."""
 CALL_SECONDS: Final = 3.0
 """For a read or a swap as a whole."""
 

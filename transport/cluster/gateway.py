@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from transport.cluster.addresses import EtcdTls
@@ -111,7 +112,7 @@ class Gateway:
             why = f"no {'answer' if connected.is_set() else 'connection'} within {seconds:.3g} s"
             raise (AnswerLostError if connected.is_set() else NotSentError)(f"{endpoint}: {why}") from None
         except (OSError, UnicodeError, aiohttp.ClientError) as error:
-            why = shown(str(error) or type(error).__name__, MAX_REASON_BYTES)
+            why = shown(_why(error), MAX_REASON_BYTES)
             raise (AnswerLostError if connected.is_set() else NotSentError)(f"{endpoint}: {why}") from error
         except AnswerLostError as error:
             raise AnswerLostError(f"{endpoint}: {error}") from None
@@ -142,6 +143,16 @@ def _context(tls: EtcdTls) -> ssl.SSLContext:
     if tls.certificate is not None:
         load_own(context, tls.certificate, tls.key, "key")
     return context
+
+
+def _why(error: Exception) -> str:
+    """What went wrong, as the system says it: aiohttp says the host again, and whether there was to be TLS."""
+    inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+    number = getattr(inner, "errno", None)
+    # The number of an error of TLS, or of one of a name, is none of the system's.
+    if type(inner) in (ConnectionRefusedError, ConnectionResetError, OSError) and type(number) is int and number > 0:
+        return os.strerror(number)
+    return str(inner) or type(inner).__name__
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:
