@@ -52,7 +52,10 @@ _TIED: Final = """
 import ctypes, os, signal, sys
 if ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0) or os.getppid() != int(sys.argv[1]):
     sys.exit("its parent is gone")
-os.execv(sys.argv[2], sys.argv[2:])
+try:
+    os.execv(sys.argv[2], sys.argv[2:])
+except OSError as error:
+    sys.exit(f"{sys.argv[2]} cannot be run: {error.strerror}")
 """
 
 
