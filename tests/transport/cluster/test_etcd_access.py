@@ -53,6 +53,7 @@ def test_a_register_is_reached_over_tls_with_a_certificate(under_tls: tuple[Etcd
     asyncio.run(main())
 
 
+@pytest.mark.event_loop
 def test_what_is_wrong_with_tls_is_told_and_nothing_was_done(
     under_tls: tuple[Etcds, Certificates], tmp_path: Path
 ) -> None:

@@ -177,6 +177,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.event_loop
 @pytest.mark.parametrize("kind", ["etcd", "one that ignores signals"])
 def test_it_dies_with_a_broker_that_is_killed(tmp_path: Path, kind: str) -> None:
     deaf = fake(tmp_path, "trap '' TERM INT HUP\nwhile :; do read line </dev/zero; done")
@@ -235,6 +236,7 @@ def test_three_machines_make_one_register_and_one_that_lost_its_folder_is_told_w
 # With a program in its place
 
 
+@pytest.mark.event_loop
 def test_one_that_cannot_run_is_tried_again_with_growing_waits_and_its_last_words_are_told(
     tmp_path: Path, logged: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,6 +277,7 @@ def test_a_stop_does_not_wait_until_it_would_be_started_again(
     asyncio.run(main())
 
 
+@pytest.mark.event_loop
 def test_one_that_does_not_end_when_it_is_told_to_is_killed(
     tmp_path: Path, logged: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,6 +319,7 @@ def test_one_that_is_gone_from_the_disk_is_waited_for(
     asyncio.run(main())
 
 
+@pytest.mark.event_loop
 def test_nothing_of_the_environment_and_no_terminal_reaches_it(
     tmp_path: Path, logged: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ def test_swappers_at_once_make_one_chain_whatever_goes_wrong(etcd: Etcds, seed: 
     world.run(check_chain(world, Random(seed)))
 
 
+@pytest.mark.event_loop
 @pytest.mark.parametrize("fate", [Fate.STALL, Fate.HALF_AN_ANSWER, Fate.LOSE_ANSWER])
 def test_a_connection_that_fails_behind_the_request_leaves_a_swap_in_doubt_that_was_carried_out(
     world: EtcdWorld, fate: Fate
@@ -142,6 +143,7 @@ def test_a_swap_goes_on_to_the_next_endpoint_where_nobody_listens(world: EtcdWor
     world.run(main())
 
 
+@pytest.mark.event_loop
 def test_an_endpoint_that_is_not_heard_of_is_given_up_in_time(world: EtcdWorld) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -158,6 +158,7 @@ def test_an_endpoint_that_has_done_nothing_has_the_next_one_asked() -> None:
     run(main())
 
 
+@pytest.mark.event_loop
 def test_an_answer_without_end_is_not_read_to_its_end() -> None:
     async def main() -> None:
         body = json.dumps({"header": HEADER, "kvs": [], "more": "x" * (16 << 20)}).encode()
@@ -184,6 +185,7 @@ def test_an_answer_of_another_etcd_is_not_believed() -> None:
     run(main())
 
 
+@pytest.mark.event_loop
 def test_what_is_asked_for_is_linearizable_and_compared() -> None:
     async def main() -> None:
         found = {"header": HEADER, "kvs": [{"mod_revision": "5", "value": VALUE}]}
