@@ -23,7 +23,9 @@ from typing import Final
 from transport.clients.backoff import Backoff
 from transport.cluster.addresses import OwnEtcd
 from transport.cluster.etcd_lines import Line, LineCutter, read_line_of_etcd
+from transport.cluster.etcd_membership import Standing, has_begun, standing
 from transport.cluster.etcd_settings import SETTINGS_FILE, settings_of, write_settings
+from transport.cluster.gateway import Gateway
 from transport.errors import LocalProtocolError, TransportError
 
 PROGRAM: Final = "etcd"
@@ -33,19 +35,23 @@ BACKOFF: Final = Backoff(minimum=0.2, maximum=10.0, give_up_after=None)
 """Between two starts."""
 STEADY_SECONDS: Final = 30.0
 """One that ran for so long has had a good start: the next wait is the first one again."""
-STOP_SECONDS: Final = 5.0
-"""For it to end when it is told to; then it is killed. What it has answered is on its disk, so nothing is lost."""
+STOP_SECONDS: Final = 3.0
+"""For it to end when it is told to; then it is killed. What it has answered is on its disk, so nothing is lost. One that leads and has lost
+the others does not end by itself."""
 LAST_LINES: Final = 3
 """Of what it said at the end, which are logged with why it ended."""
 READ_BYTES: Final = 16 * 1024
 
 logger = logging.getLogger("penstock.cluster.etcd")
 
-_FIRST_START: Final = "has already been bootstrapped"
-_BOOTSTRAPPED: Final = (
-    "this machine's etcd has lost its folder, and the others remember it: remove it from their members (etcdctl member remove), "
-    "add it again (etcdctl member add), and start it as one that joins"
-)
+_HELD_BACK: Final = {
+    Standing.LOST: (
+        "the other machines know this one's etcd, and its folder is empty: it must not vote as who it was. At another machine, have "
+        "them forget it (etcdctl member remove) and await it anew (etcdctl member add), and it joins them"
+    ),
+    Standing.UNKNOWN: "the other machines' etcd does not know this one: at another machine, have it awaited (etcdctl member add)",
+}
+"""Why it is not started."""
 
 # Runs in the child, before etcd takes its place there. If the parent has died meanwhile, nobody would send the signal.
 _TIED: Final = """
@@ -69,14 +75,14 @@ class EtcdChild:
     Args:
         own: which machine this is, and the others.
         folder: its own, in the broker's directory; made where there is none.
-        joins: it comes into an etcd that runs already, whose members know of it. Of no meaning once it has been started.
         insecure: whether other machines may reach it without TLS.
         program: where etcd is; None to look on the ``PATH``.
         random: what waits are varied by.
 
     Raises:
         EtcdMissingError: there is no etcd.
-        LocalProtocolError: strangers could write in the register, a file of TLS is not there, or the system is not Linux.
+        LocalProtocolError: strangers could write in the register, a file of TLS cannot be used, aiohttp is not installed, or the
+            system is not Linux.
     """
 
     def __init__(
@@ -84,7 +90,6 @@ class EtcdChild:
         own: OwnEtcd,
         folder: Path,
         *,
-        joins: bool = False,
         insecure: bool = False,
         program: str | None = None,
         random: Random | None = None,
@@ -95,7 +100,9 @@ class EtcdChild:
                 "--cluster etcd://HOST:PORT/NAME"
             )
         self._program = find_etcd(program)
-        self._settings = settings_of(own, folder, joins=joins, insecure=insecure)
+        self._gateway = Gateway(own.tls)
+        self._settings = settings_of(own, folder, insecure=insecure)
+        self._own = own
         self._folder = folder
         self._random = random or Random()  # noqa: S311 - for waits
         self._process: asyncio.subprocess.Process | None = None
@@ -117,37 +124,46 @@ class EtcdChild:
             OSError: its folder cannot be written, or no process be started.
         """
         assert self._task is None, "it is started once"
-        write_settings(self._folder, self._settings)
-        process = await self._spawn()
-        self._task = asyncio.get_running_loop().create_task(self._look_after(process), name="etcd")
+        began = await self._begin()
+        self._task = asyncio.get_running_loop().create_task(self._look_after(began), name="etcd")
 
     async def stop(self) -> None:
-        """End it, within ``STOP_SECONDS`` or by force."""
+        """End it, within ``STOP_SECONDS`` or by force; it is not started again."""
         self._stopping.set()
         if self._task is not None:
             await self._task
 
-    async def _look_after(self, process: asyncio.subprocess.Process) -> None:
+    async def _look_after(self, began: asyncio.subprocess.Process | str) -> None:
         """Start it again and again, with growing waits."""
         loop = asyncio.get_running_loop()
         attempt = 0
         while True:
-            began = loop.time()
-            await self._until_its_end(process)
-            if self._stopping.is_set():
-                return
-            attempt = 0 if loop.time() - began >= STEADY_SECONDS else attempt + 1
-            while True:
-                delay = BACKOFF.delay(max(0, attempt - 1), self._random.random())
-                logger.error("%s; it is started again in %.1f s", self._why_it_ended(process.returncode), delay)
-                if await self._stopped_within(delay):
+            since = loop.time()
+            if not isinstance(began, str):
+                await self._until_its_end(began)
+                if self._stopping.is_set():
                     return
-                try:
-                    process = await self._spawn()
-                    break
-                except OSError as error:
-                    attempt += 1
-                    self._last.append(str(error))
+                began = self._why_it_ended(began.returncode)
+            attempt = 0 if loop.time() - since >= STEADY_SECONDS else attempt + 1
+            delay = BACKOFF.delay(max(0, attempt - 1), self._random.random())
+            logger.error("%s; it is started again in %.1f s", began, delay)
+            if await self._stopped_within(delay):
+                return
+            try:
+                began = await self._begin()
+            except OSError as error:
+                began = f"this machine's etcd cannot be started: {error}"
+
+    async def _begin(self) -> asyncio.subprocess.Process | str:
+        """The process, or why there is none."""
+        joins = False
+        if not has_begun(self._folder):
+            found = await standing(self._own, self._gateway)
+            if found in _HELD_BACK:
+                return _HELD_BACK[found]
+            joins = found is Standing.AWAITED
+        write_settings(self._folder, self._settings, joins=joins)
+        return await self._spawn()
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         self._last.clear()
@@ -188,7 +204,7 @@ class EtcdChild:
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), STOP_SECONDS)
             return
-        logger.warning("etcd did not end within %.0f s, and is killed", STOP_SECONDS)
+        logger.info("etcd did not end within %.0f s, and is killed", STOP_SECONDS)
         with suppress(ProcessLookupError):
             process.kill()
 
@@ -209,8 +225,7 @@ class EtcdChild:
     def _why_it_ended(self, code: int | None) -> str:
         how = f"was ended by signal {-code}" if code is not None and code < 0 else f"has ended with status {code}"
         said = "; ".join(self._last)
-        hint = f" ({_BOOTSTRAPPED})" if _FIRST_START in said else ""
-        return f"this machine's etcd {how}{': ' + said if said else ''}{hint}"
+        return f"this machine's etcd {how}{': ' + said if said else ''}"
 
     async def _stopped_within(self, seconds: float) -> bool:
         with suppress(TimeoutError):

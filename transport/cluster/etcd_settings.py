@@ -25,13 +25,12 @@ MAX_BYTES: Final = 64 << 20
 """Of its database, which holds one document and some old ones."""
 
 
-def settings_of(own: OwnEtcd, folder: Path, *, joins: bool, insecure: bool) -> dict[str, Any]:
+def settings_of(own: OwnEtcd, folder: Path, *, insecure: bool) -> dict[str, Any]:
     """What etcd is told, by its names of settings.
 
     Args:
         own: which machine this is, and the others.
         folder: where its data and settings are.
-        joins: it comes into an etcd that runs already.
         insecure: whether other machines may reach it without TLS.
 
     Raises:
@@ -54,7 +53,6 @@ def settings_of(own: OwnEtcd, folder: Path, *, joins: bool, insecure: bool) -> d
         "initial-advertise-peer-urls": f"{scheme}://{peers}",
         "initial-cluster": ",".join(f"{name}={scheme}://{each.peers}" for name, each in own.machines.items()),
         "initial-cluster-token": f"penstock-{own.name}",
-        "initial-cluster-state": "existing" if joins else "new",
         # What is on without a file is off with one.
         "enable-grpc-gateway": True,
         "strict-reconfig-check": True,
@@ -73,12 +71,22 @@ def settings_of(own: OwnEtcd, folder: Path, *, joins: bool, insecure: bool) -> d
     return settings
 
 
-def write_settings(folder: Path, settings: dict[str, Any]) -> None:
-    """Put them into the folder, which is made where there is none; raises OSError."""
+def write_settings(folder: Path, settings: dict[str, Any], *, joins: bool) -> None:
+    """Put them into the folder, which is made where there is none.
+
+    Args:
+        folder: where.
+        settings: of `settings_of`.
+        joins: it comes into an etcd that runs already, and does not begin one with the others. Of no meaning once it has begun.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    whole = settings | {"initial-cluster-state": "existing" if joins else "new"}
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     (folder / DATA_FOLDER).mkdir(mode=FOLDER_MODE, exist_ok=True)
     # JSON is YAML too, which is what etcd reads.
-    replace_file(folder / SETTINGS_FILE, json.dumps(settings, indent=1).encode() + b"\n")
+    replace_file(folder / SETTINGS_FILE, json.dumps(whole, indent=1).encode() + b"\n")
 
 
 def _security(tls: EtcdTls) -> dict[str, Any]:

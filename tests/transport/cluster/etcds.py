@@ -79,7 +79,7 @@ class RunningEtcd:
         self.own = own
         self._program = program()
         self._folder = folder
-        write_settings(folder, settings_of(own, folder, joins=False, insecure=False))
+        write_settings(folder, settings_of(own, folder, insecure=False), joins=False)
         self._stopped = False
         self.start()
 

@@ -11,8 +11,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import urllib.error
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,7 @@ from transport.cluster.addresses import OwnEtcd, parse_cluster
 from transport.cluster.etcd import EtcdRegister
 from transport.cluster.etcd_child import EtcdChild, EtcdMissingError, find_etcd
 from transport.errors import LocalProtocolError
+from transport.wire.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -197,40 +200,61 @@ def test_it_dies_with_a_broker_that_is_killed(tmp_path: Path, kind: str) -> None
     wait_for_the_end_of(pid)
 
 
-def test_three_machines_make_one_register_and_one_that_lost_its_folder_is_told_what_to_do(
+def test_three_machines_make_one_register_and_one_that_lost_its_folder_joins_it_when_the_others_await_it(
     tmp_path: Path, logged: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(etcd_child, "BACKOFF", QUICK)
     machines = etcds.machines()
     program = etcds.program()
+    at, peers = machines["a"].own.clients, f"http://{machines['c'].own.peers}"
 
     def child(name: str) -> EtcdChild:
         return EtcdChild(machines[name], tmp_path / name / "etcd", program=program)
 
     async def main() -> None:
         children = {name: child(name) for name in machines}
-        try:
-            async with listening(logged) as said:
-                await asyncio.gather(*(each.start() for each in children.values()))
-                for _ in children:
+        async with listening(logged) as said:
+            try:
+                # The third comes to what the two have begun.
+                await asyncio.gather(children["a"].start(), children["b"].start())
+                for _ in "ab":
                     await said.until(READY)
-            registers = [EtcdRegister(each.register) for each in machines.values()]
-            version = await settled(registers[0], NOTHING, FIRST)
-            for each in registers:
-                assert await certain_read(each) == (version, FIRST)
-            await children["c"].stop()
-            shutil.rmtree(tmp_path / "c")
-            children["c"] = child("c")
-            async with listening(logged) as said:
                 await children["c"].start()
-                text = await said.until("has already been bootstrapped")
-                if "started again" not in text:
-                    text = await said.until("has already been bootstrapped", "started again")
-            assert "etcdctl member remove" in text
-        finally:
-            await asyncio.gather(*(each.stop() for each in children.values()))
+                await said.until(READY)
+                registers = [EtcdRegister(each.register) for each in machines.values()]
+                version = await settled(registers[0], NOTHING, FIRST)
+                for each in registers:
+                    assert await certain_read(each) == (version, FIRST)
+                await children["c"].stop()
+                shutil.rmtree(tmp_path / "c")
+                children["c"] = child("c")
+                await children["c"].start()
+                await said.until("must not vote as who it was", "etcdctl member remove", "it is started again")
+                # What etcdctl does then, while the broker goes on. The others have to have been well for some seconds.
+                members = await asyncio.to_thread(etcds.post, at, "/v3/cluster/member/list", {})
+                (gone,) = (each["ID"] for each in members["members"] if each["peerURLs"] == [peers])
+                await asyncio.to_thread(etcds.post, at, "/v3/cluster/member/remove", {"ID": gone})
+                await said.until("does not know this one", "etcdctl member add", "it is started again")
+                assert children["c"].starts == 0
+                while not await asyncio.to_thread(added, at, peers):
+                    await said.until("it is started again")
+                await said.until(READY)
+                alone = EtcdRegister(replace(machines["c"].register, endpoints=(machines["c"].own.clients,)))
+                assert await certain_read(alone) == (version, FIRST)
+            finally:
+                await asyncio.gather(*(each.stop() for each in children.values()))
 
     asyncio.run(main())
+
+
+def added(at: Address, peers: str) -> bool:
+    """Whether an etcd takes another member now."""
+    try:
+        etcds.post(at, "/v3/cluster/member/add", {"peerURLs": [peers]})
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
+    return True
 
 
 # With a program in its place
@@ -368,7 +392,7 @@ def test_a_system_without_a_parents_death_signal_is_refused(tmp_path: Path, monk
 def settings(text: str, node: str = "a", **options: Any) -> dict[str, Any]:
     from transport.cluster.etcd_settings import settings_of
 
-    return settings_of(own(text, node), Path("/data/etcd"), **({"joins": False, "insecure": False} | options))
+    return settings_of(own(text, node), Path("/data/etcd"), **({"insecure": False} | options))
 
 
 def test_the_settings_are_those_of_the_list_of_machines() -> None:
@@ -384,13 +408,8 @@ def test_the_settings_are_those_of_the_list_of_machines() -> None:
         "initial-advertise-peer-urls": "http://[fe80::3]:3001",
         "initial-cluster": "a=http://10.0.0.1:2380,b=http://10.0.0.2:2380,c=http://[fe80::3]:3001",
         "initial-cluster-token": "penstock-orders",
-        "initial-cluster-state": "new",
     }
     assert json.loads(json.dumps(made)) == made
-
-
-def test_one_that_joins_does_not_begin_another_etcd() -> None:
-    assert settings("a=127.0.0.1", joins=True)["initial-cluster-state"] == "existing"
 
 
 def test_a_machine_that_has_a_name_listens_everywhere_and_is_known_by_the_name() -> None:
