@@ -81,7 +81,7 @@ class TestSimulatedRegister(RegisterContract):
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=tried(300))
+@settings(max_examples=tried(150))
 def test_swappers_at_once_make_one_chain_whatever_goes_wrong(seed: int) -> None:
     random = Random(seed)
     refused, request, answer, late = (random.choice([0.0, 0.1]) for _ in range(4))
@@ -122,7 +122,7 @@ def check_told(world: SimulatedWorld, random: Random) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=tried(300))
+@settings(max_examples=tried(150))
 def test_what_nodes_are_told_of_their_swaps_is_what_became_of_them(seed: int) -> None:
     check_told(SimulatedWorld(RegisterFaults(0.1, 0.1, 0.1, 0.1), seed), Random(seed))
 

@@ -1,7 +1,7 @@
 """The register in an etcd, over its JSON gateway: a read is a linearizable range of one key, a swap a transaction that compares.
 
 A document's version is the revision of etcd's that wrote it (``mod_revision``), which no later one ever has again, also where somebody
-deletes the key. The endpoints are asked in turn, each within ``ANSWER_SECONDS``, the one that answered last first. What was to be read goes
+deletes the key. The endpoints are asked in turn, each within a time, the one that answered last first. What was to be read goes
 on to the next endpoint whatever happens. A swap does only where it is certain that nothing was done: there was no connection, or etcd has
 refused before it did anything. Else it is in doubt, and that is said (``SwapUnknownError``).
 """
@@ -13,7 +13,7 @@ import binascii
 import logging
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from actors.replication.document import ClusterDocument, decode_document, encode_document
 from actors.replication.register import (
@@ -29,8 +29,11 @@ from transport.errors import LocalProtocolError
 from transport.security.secret_files import SecretFileError, read_line
 from transport.wire.address import Address
 
-ANSWER_SECONDS: Final = 1.0
-"""For one endpoint to answer. Where an etcd of version 3.4 loses its leader, what was asked meanwhile waits: asking again is faster."""
+READ_SECONDS: Final = 0.5
+"""For one endpoint to answer a read, which may be asked again: in an etcd of version 3.4 what is asked while it has no leader waits long.
+So who reads before it swaps comes through soon behind the election, and with no swap in doubt."""
+SWAP_SECONDS: Final = 1.0
+"""For one to answer a swap, which waits for two disks; without an answer it is in doubt."""
 CALL_SECONDS: Final = 3.0
 """For a read or a swap as a whole."""
 
@@ -70,6 +73,18 @@ T = TypeVar("T")
 logger = logging.getLogger("penstock.cluster")
 
 
+class Until(NamedTuple):
+    """How long a call has.
+
+    Attributes:
+        call: until when, by the loop's clock.
+        endpoint: seconds for each request.
+    """
+
+    call: float
+    endpoint: float
+
+
 class EtcdRegister:
     """A cluster's register in an etcd; it implements ``actors.replication.register.Register``.
 
@@ -77,7 +92,8 @@ class EtcdRegister:
 
     Args:
         address: where it is. The files of TLS and of the password are read here.
-        answer_seconds: for one endpoint to answer.
+        read_seconds: for one endpoint to answer a read.
+        swap_seconds: for one to answer a swap.
         call_seconds: for a call as a whole.
 
     Raises:
@@ -85,14 +101,19 @@ class EtcdRegister:
     """
 
     def __init__(
-        self, address: EtcdAddress, *, answer_seconds: float = ANSWER_SECONDS, call_seconds: float = CALL_SECONDS
+        self,
+        address: EtcdAddress,
+        *,
+        read_seconds: float = READ_SECONDS,
+        swap_seconds: float = SWAP_SECONDS,
+        call_seconds: float = CALL_SECONDS,
     ) -> None:
         self._gateway = Gateway(address.tls)
         self._endpoints = address.endpoints
         self._key = b64encode(address.key.encode()).decode()
         self._user = address.user
         self._password = _password(address)
-        self._answer_seconds = answer_seconds
+        self._seconds = {RANGE: read_seconds, TRANSACTION: swap_seconds}
         self._call_seconds = call_seconds
         self._first = 0
         self._token: str | None = None
@@ -131,7 +152,7 @@ class EtcdRegister:
             RegisterUnavailableError: nothing was done.
             AnswerLostError: something may have been.
         """
-        until = asyncio.get_running_loop().time() + self._call_seconds
+        until = Until(asyncio.get_running_loop().time() + self._call_seconds, self._seconds[path])
         tried: list[str] = []
         for number in self._order():
             endpoint = self._endpoints[number]
@@ -160,7 +181,7 @@ class EtcdRegister:
         count = len(self._endpoints)
         return [(self._first + each) % count for each in range(count)]
 
-    async def _at(self, endpoint: Address, path: str, fields: dict[str, Any], until: float) -> Answer:
+    async def _at(self, endpoint: Address, path: str, fields: dict[str, Any], until: Until) -> Answer:
         """What one endpoint answers, to whom it knows."""
         if self._user is not None and self._token is None:
             await self._authenticate(endpoint, until)
@@ -172,7 +193,7 @@ class EtcdRegister:
             await self._authenticate(endpoint, until)
         return await self._post(endpoint, path, fields, self._token, until)
 
-    async def _authenticate(self, endpoint: Address, until: float) -> None:
+    async def _authenticate(self, endpoint: Address, until: Until) -> None:
         self._token = None
         fields = {"name": self._user, "password": self._password}
         try:
@@ -196,12 +217,12 @@ class EtcdRegister:
         self._token = token
 
     async def _post(
-        self, endpoint: Address, path: str, fields: dict[str, Any], token: str | None, until: float
+        self, endpoint: Address, path: str, fields: dict[str, Any], token: str | None, until: Until
     ) -> Answer:
-        left = until - asyncio.get_running_loop().time()
+        left = until.call - asyncio.get_running_loop().time()
         if left <= 0:
             raise NotSentError(f"{endpoint}: not asked, for the {self._call_seconds:.3g} s of a call were over")
-        return await self._gateway.post(endpoint, path, fields, token or None, min(left, self._answer_seconds))
+        return await self._gateway.post(endpoint, path, fields, token or None, min(left, until.endpoint))
 
     def _refusal(self, endpoint: Address, answer: Answer) -> str:
         text = f"the cluster's register at {endpoint} refuses: {answer.reason}"

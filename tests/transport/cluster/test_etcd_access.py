@@ -25,7 +25,7 @@ SECONDS = 5.0
 
 
 def register(address: EtcdAddress) -> EtcdRegister:
-    return EtcdRegister(address, answer_seconds=SECONDS, call_seconds=3 * SECONDS)
+    return EtcdRegister(address, read_seconds=SECONDS, swap_seconds=SECONDS, call_seconds=3 * SECONDS)
 
 
 # TLS

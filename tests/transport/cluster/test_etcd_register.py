@@ -63,7 +63,7 @@ class EtcdWorld:
 
     def at(self, *endpoints: Address, seconds: float = ANSWER_SECONDS) -> EtcdRegister:
         address = EtcdAddress(self.name, endpoints)
-        return EtcdRegister(address, answer_seconds=seconds, call_seconds=3 * seconds)
+        return EtcdRegister(address, read_seconds=seconds, swap_seconds=seconds, call_seconds=3 * seconds)
 
     def lose_answer(self) -> None:
         self.proxy.planned.append(Fate.LOSE_ANSWER)
@@ -95,7 +95,7 @@ class TestEtcdRegister(RegisterContract):
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=tried(60))
+@settings(max_examples=tried(30))
 def test_swappers_at_once_make_one_chain_whatever_goes_wrong(etcd: Etcds, seed: int) -> None:
     world = EtcdWorld(etcd)
     world.run(check_chain(world, Random(seed)))

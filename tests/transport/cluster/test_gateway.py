@@ -66,7 +66,9 @@ async def scripted(*answers: bytes) -> AsyncIterator[tuple[Scripted, EtcdRegiste
     server = await asyncio.start_server(peer.accept, "127.0.0.1", 0)
     peer.address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
     peer.answers = list(answers)
-    register = EtcdRegister(EtcdAddress("orders", (peer.address,)), answer_seconds=SECONDS, call_seconds=SECONDS)
+    register = EtcdRegister(
+        EtcdAddress("orders", (peer.address,)), read_seconds=SECONDS, swap_seconds=SECONDS, call_seconds=SECONDS
+    )
     async with server:
         yield peer, register
 
@@ -153,7 +155,7 @@ def test_an_endpoint_that_has_done_nothing_has_the_next_one_asked() -> None:
         done = http("200 OK", {"header": HEADER, "succeeded": True})
         async with scripted(dropped) as (first, _), scripted(done) as (second, _):
             both = EtcdAddress("orders", (first.address, second.address))
-            assert await EtcdRegister(both, answer_seconds=SECONDS).swap(NOTHING, FIRST) == 7
+            assert await EtcdRegister(both, read_seconds=SECONDS, swap_seconds=SECONDS).swap(NOTHING, FIRST) == 7
 
     run(main())
 

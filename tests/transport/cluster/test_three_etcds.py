@@ -97,7 +97,7 @@ def test_without_half_of_them_and_one_nothing_is_done_and_nothing_is_claimed(who
     wanted = after(FIRST, "a/1")
 
     async def main() -> None:
-        register = EtcdRegister(address, answer_seconds=0.3, call_seconds=1.0)
+        register = EtcdRegister(address, read_seconds=0.3, swap_seconds=0.3, call_seconds=1.0)
         patient = EtcdRegister(address)
         version = await settled(patient, NOTHING, FIRST)
         assert version is not None
