@@ -118,6 +118,7 @@ class EtcdRegister:
         self._first = 0
         self._token: str | None = None
         self._etcd: str | None = None
+        self._revision = 0
 
     async def read(self) -> Versioned:
         """As of `Register`: the newest document."""
@@ -153,13 +154,14 @@ class EtcdRegister:
             AnswerLostError: something may have been.
         """
         until = Until(asyncio.get_running_loop().time() + self._call_seconds, self._seconds[path])
+        seen = self._revision
         tried: list[str] = []
         for number in self._order():
             endpoint = self._endpoints[number]
             try:
                 answer = await self._at(endpoint, path, fields, until)
                 if answer.status == OK:
-                    understood = _understood(endpoint, answer, understand)
+                    understood = self._understood(endpoint, answer.fields, understand, seen)
                     self._first = number
                     return understood
             except (NotSentError, AnswerLostError) as error:
@@ -234,7 +236,6 @@ class EtcdRegister:
 
     def _range(self, fields: dict[str, Any]) -> tuple[int, bytes | None]:
         """The version and the content of the one key in an answer to a range."""
-        self._check_etcd(fields)
         kvs = fields.get("kvs", [])
         if not isinstance(kvs, list) or not all(isinstance(each, dict) for each in kvs) or len(kvs) > 1:
             raise AnswerLostError("an answer to a range that is none of an etcd's")
@@ -249,33 +250,38 @@ class EtcdRegister:
 
     def _swapped(self, fields: dict[str, Any]) -> tuple[bool, int]:
         """Whether a swap was carried out, and the version that there is now."""
-        self._check_etcd(fields)
         if fields.get("succeeded", False) is True:
-            return True, _number(fields["header"].get("revision"))
+            return True, _number(fields["header"]["revision"])
         responses = fields.get("responses")
         first = responses[0] if isinstance(responses, list) and responses else None
         inner = first.get("response_range") if isinstance(first, dict) else None
         if not isinstance(inner, dict):
             raise AnswerLostError("an answer to a transaction that is none of an etcd's")
-        return False, self._range({"header": fields["header"], "kvs": inner.get("kvs", [])})[0]
+        return False, self._range(inner)[0]
 
-    def _check_etcd(self, fields: dict[str, Any]) -> None:
-        """All endpoints have to be of one etcd: another one counts other revisions."""
+    def _understood(
+        self, endpoint: Address, fields: dict[str, Any], understand: Callable[[dict[str, Any]], T], seen: int
+    ) -> T:
+        try:
+            self._check_etcd(fields, seen)
+            return understand(fields)
+        except AnswerLostError as error:
+            raise AnswerLostError(f"{endpoint}: {error}") from None
+
+    def _check_etcd(self, fields: dict[str, Any], seen: int) -> None:
+        """All answers have to be of one etcd, which counts its revisions up from what was ``seen`` before the call; others lead astray."""
         header = fields.get("header")
         if not isinstance(header, dict):
             raise AnswerLostError("an answer without a header: is this an etcd?")
-        etcd = str(header.get("cluster_id"))
-        if self._etcd is None:
-            self._etcd = etcd
-        elif etcd != self._etcd:
+        etcd, revision = str(header.get("cluster_id")), _number(header.get("revision"))
+        if self._etcd is not None and etcd != self._etcd:
             raise AnswerLostError(f"it is of another etcd ({etcd:.20}) than what answered before ({self._etcd:.20})")
-
-
-def _understood(endpoint: Address, answer: Answer, understand: Callable[[dict[str, Any]], T]) -> T:
-    try:
-        return understand(answer.fields)
-    except AnswerLostError as error:
-        raise AnswerLostError(f"{endpoint}: {error}") from None
+        if revision < seen:
+            raise AnswerLostError(
+                f"its revision has gone back from {seen} to {revision}, as in an etcd that was restored: its document may be an old "
+                "one. Look at it, and start the brokers again"
+            )
+        self._etcd, self._revision = etcd, max(self._revision, revision)
 
 
 def _is_final(answer: Answer) -> bool:

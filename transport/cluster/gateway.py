@@ -128,8 +128,9 @@ class Gateway:
         trace.on_connection_create_end.append(note)
         trace.on_connection_reuseconn.append(note)
         return aiohttp.ClientSession(
-            # True is for plain HTTP too, and verifies.
-            connector=aiohttp.TCPConnector(ssl=True if self._tls is None else self._tls, force_close=True, limit=1),
+            # True is for plain HTTP too, and verifies. The connection is left to the session's end, a moment later, which waits for its
+            # end; at the request's own end nobody does.
+            connector=aiohttp.TCPConnector(ssl=True if self._tls is None else self._tls, limit=1),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None),
             trace_configs=[trace],

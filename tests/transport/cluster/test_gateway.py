@@ -187,6 +187,22 @@ def test_an_answer_of_another_etcd_is_not_believed() -> None:
     run(main())
 
 
+def test_an_etcd_that_was_restored_is_not_believed() -> None:
+    async def main() -> None:
+        later, earlier = (http("200 OK", {"header": HEADER | {"revision": revision}}) for revision in ("7", "6"))
+        async with scripted(later, earlier, earlier, later) as (_, register):
+            assert await register.read() == (NOTHING, None)
+            with pytest.raises(
+                RegisterUnavailableError, match="its revision has gone back from 7 to 6, as in an etcd that"
+            ):
+                await register.read()
+            with pytest.raises(SwapUnknownError, match="gone back"):
+                await register.swap(NOTHING, FIRST)
+            assert await register.read() == (NOTHING, None)
+
+    run(main())
+
+
 @pytest.mark.event_loop
 def test_what_is_asked_for_is_linearizable_and_compared() -> None:
     async def main() -> None:
