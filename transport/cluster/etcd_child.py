@@ -146,7 +146,7 @@ class EtcdChild:
                 began = self._why_it_ended(began.returncode)
             attempt = 0 if loop.time() - since >= STEADY_SECONDS else attempt + 1
             delay = BACKOFF.delay(max(0, attempt - 1), self._random.random())
-            logger.error("%s; it is started again in %.1f s", began, delay)
+            logger.error("%s; it is tried again in %.1f s", began, delay)
             if await self._stopped_within(delay):
                 return
             try:

@@ -20,6 +20,8 @@ LEVELS: Final = {
 """Of ours by etcd's: it tells every few seconds of another machine that is away, and is told of as a member anyway."""
 PLAIN_LEVEL: Final = logging.WARNING
 """Of a line that is not its log: what it prints when it cannot even begin to log."""
+OF_GRPC: Final = "WARNING: "
+"""The beginning of a line that a library of its prints: its own connections come and go, at each end."""
 _SAID_ANYWAY: Final = frozenset({"level", "ts", "caller", "msg", "stacktrace"})
 
 
@@ -61,7 +63,7 @@ def read_line_of_etcd(line: bytes) -> Line:
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict) or not isinstance(said.get("msg"), str):
-        return Line(PLAIN_LEVEL, shown(text, MAX_LINE_BYTES))
+        return Line(logging.INFO if text.startswith(OF_GRPC) else PLAIN_LEVEL, shown(text, MAX_LINE_BYTES))
     others = ", ".join(f"{name}: {value}" for name, value in said.items() if name not in _SAID_ANYWAY)
     level = LEVELS.get(str(said.get("level")), PLAIN_LEVEL)
     return Line(level, shown(f"{said['msg']}{f' ({others})' if others else ''}", MAX_LINE_BYTES))

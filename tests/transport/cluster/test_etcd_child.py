@@ -153,7 +153,7 @@ def test_one_that_was_killed_is_started_again_with_what_it_had(tmp_path: Path, l
                 pid = child.pid
                 assert pid is not None
                 os.kill(pid, signal.SIGKILL)
-                await said.until("was ended by signal 9", "it is started again in 0.")
+                await said.until("was ended by signal 9", "it is tried again in 0.")
                 await said.until(READY)
                 assert await certain_read(register) == (version, FIRST)
                 assert child.pid not in (None, pid)
@@ -229,15 +229,15 @@ def test_three_machines_make_one_register_and_one_that_lost_its_folder_joins_it_
                 shutil.rmtree(tmp_path / "c")
                 children["c"] = child("c")
                 await children["c"].start()
-                await said.until("must not vote as who it was", "etcdctl member remove", "it is started again")
+                await said.until("must not vote as who it was", "etcdctl member remove", "it is tried again")
                 # What etcdctl does then, while the broker goes on. The others have to have been well for some seconds.
                 members = await asyncio.to_thread(etcds.post, at, "/v3/cluster/member/list", {})
                 (gone,) = (each["ID"] for each in members["members"] if each["peerURLs"] == [peers])
                 await asyncio.to_thread(etcds.post, at, "/v3/cluster/member/remove", {"ID": gone})
-                await said.until("does not know this one", "etcdctl member add", "it is started again")
+                await said.until("does not know this one", "etcdctl member add", "it is tried again")
                 assert children["c"].starts == 0
                 while not await asyncio.to_thread(added, at, peers):
-                    await said.until("it is started again")
+                    await said.until("it is tried again")
                 await said.until(READY)
                 alone = EtcdRegister(replace(machines["c"].register, endpoints=(machines["c"].own.clients,)))
                 assert await certain_read(alone) == (version, FIRST)
@@ -273,14 +273,14 @@ def test_one_that_cannot_run_is_tried_again_with_growing_waits_and_its_last_word
         child = EtcdChild(own(), tmp_path / "etcd", program=program, random=Random(1))
         async with listening(logged) as said:
             await child.start()
-            texts = [await said.until("is started again") for _ in range(5)]
+            texts = [await said.until("is tried again") for _ in range(5)]
             await child.stop()
         assert child.starts >= 5
         return texts
 
     for text in asyncio.run(main()):
         assert text.startswith(
-            "this machine's etcd has ended with status 3: no luck (error: port in use); it is started again"
+            "this machine's etcd has ended with status 3: no luck (error: port in use); it is tried again"
         )
 
 
@@ -293,7 +293,7 @@ def test_a_stop_does_not_wait_until_it_would_be_started_again(
         child = EtcdChild(own(), tmp_path / "etcd", program=fake(tmp_path, "exit 1"))
         async with listening(logged) as said:
             await child.start()
-            await said.until("is started again")
+            await said.until("is tried again")
             async with asyncio.timeout(SECONDS):
                 await child.stop()
         assert child.starts == 1
@@ -333,8 +333,8 @@ def test_one_that_is_gone_from_the_disk_is_waited_for(
         child = EtcdChild(own(), tmp_path / "etcd", program=program)
         async with listening(logged) as said:
             await child.start()
-            await said.until("is started again", "status 1")
-            await said.until(f"status 1: {tmp_path}/fake-etcd cannot be run: No such file or directory; it is started")
+            await said.until("is tried again", "status 1")
+            await said.until(f"status 1: {tmp_path}/fake-etcd cannot be run: No such file or directory; it is tried")
             (tmp_path / "moved").write_text("#!/bin/sh\necho back; exec cat /dev/zero >/dev/null\n")
             (tmp_path / "moved").rename(tmp_path / "fake-etcd")
             await said.until("back")

@@ -40,6 +40,7 @@ def test_a_line_without_an_end_takes_no_memory_without_end() -> None:
         ('{"level":"error","msg":"x","stacktrace":"y"}', logging.WARNING, "x"),
         ('{"level":"fatal","msg":"x\\n\\u001b[2J"}', logging.ERROR, r"x\n\x1b[2J"),
         ('{"level":"new","msg":"x"}', logging.WARNING, "x"),
+        ("WARNING: 2026/11/27 [core] grpc: x", logging.INFO, "WARNING: 2026/11/27 [core] grpc: x"),
         ("panic: no such luck", logging.WARNING, "panic: no such luck"),
         ('{"msg":1}', logging.WARNING, '{"msg":1}'),
         ("[" * 5000, logging.WARNING, "[" * 5000),
