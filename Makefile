@@ -64,15 +64,18 @@ spark-start: setup ## what makes Spark start faster in tests; once for a .venv
 # Last in `make test`, so that pytest's summary is the last line. Without Java the tests that need Spark are skipped.
 pytest: setup ## the tests alone; TESTS="tests/streams -k demand" for some of them
 	@java_home=$$(scripts/ensure-java) && export JAVA_HOME="$$java_home" || echo "penstock: going on without Spark" >&2; \
+	scripts/ensure-etcd >/dev/null || echo "penstock: going on without etcd" >&2; \
 	echo "penstock: tests"; \
 	$(RUN) -m pytest --quiet $(or $(TESTS),$(SHARED))
 
 test-pythons: setup ## the whole suite on each Python here, 3.11 to 3.13; takes an hour
 	@java_home=$$(scripts/ensure-java) && export JAVA_HOME="$$java_home" || echo "penstock: going on without Spark" >&2; \
+	scripts/ensure-etcd >/dev/null || echo "penstock: going on without etcd" >&2; \
 	scripts/test-pythons
 
 soak: setup ## the long fault and simulation programs, one after another; SOAK=kill_broker for one of them
 	@java_home=$$(scripts/ensure-java) && export JAVA_HOME="$$java_home"; \
+	scripts/ensure-etcd >/dev/null || echo "penstock: going on without etcd" >&2; \
 	scripts/soak $(SOAK)
 
 demo: setup ## the whole system on real text; INPUT=path takes any file or folder

@@ -1,4 +1,4 @@
-"""What scripts/ensure-java, ensure-redis and ensure-rabbitmq make of apt: when they may not use it, and when it fails."""
+"""What scripts/ensure-java, ensure-redis, ensure-rabbitmq and ensure-etcd make of apt: when they may not use it, and when it fails."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ PACKAGES = {
     "ensure-java": "openjdk-17-jre-headless",
     "ensure-redis": "redis-server",
     "ensure-rabbitmq": "rabbitmq-server",
+    "ensure-etcd": "etcd-server",
 }
 
 
