@@ -213,6 +213,10 @@ class Follower:
         self._sent = message.sent
         if self.busy or self.diverged:
             return [Send(sender, Stored(self.epoch, 0, self._sent))]
+        return self._continue(now, sender, message)
+
+    def _continue(self, now: float, sender: str, message: Replicate) -> Effects:
+        """Its records, if they go on from what is here."""
         before, lsn = message.previous
         if lsn >= self.log.end:
             # Something is missing in between. What is under way still is as much too far; then it is said again.

@@ -118,7 +118,8 @@ class Host:
 
     def _shown(self) -> str:
         disk = self.disk
-        return f"{disk.directory[:3]} start {disk.start} end {disk.end} durable {disk.durable} committed {disk.committed} promised {disk.promised}"
+        known = f"durable {disk.durable} committed {disk.committed} promised {disk.promised}"
+        return f"{disk.directory[:3]} start {disk.start} end {disk.end} {known}"
 
     def crash(self, *, power: bool) -> None:
         """The program ends at once; of what was not synced the disk has what it likes."""
@@ -382,18 +383,19 @@ class Host:
     def _synced(self, changed: int, end: int) -> None:
         disk = self.disk
         if not self._step_or_end("sync"):
-            return None
+            return
         assert self.replica is not None
         self._syncing = False
         if changed != disk.changed:
-            return self._sync_soon()  # of a log that is no more
+            self._sync_soon()  # of a log that is no more
+            return
         disk.durable = max(disk.durable, min(end, disk.end))
         if not self._step_or_end("synced"):
-            return None
+            return
         if disk.durable < disk.end:
             self._sync_soon()
         self._do(self.replica.synced, self.clock)
-        return None
+        return
 
     def _truncate(self, effect: say.Truncate) -> None:
         self._later(self.sync_seconds * 3, self._truncated, effect.lsn)

@@ -95,7 +95,7 @@ class Link:
         for message in waiting:
             self._deliver_later(sender, to, message)
 
-    def end(self) -> None:
+    def end(self, seconds: float = 1.0) -> None:
         """The connection ends; each side notices, when it can be told, or after a while."""
         if not self.alive:
             return
@@ -104,7 +104,9 @@ class Link:
         network.links.pop(frozenset((self.a.name, self.b.name)), None)
         for one, other in ((self.a, self.b), (self.b, self.a)):
             blocked = (other.name, one.name) in network.blocked
-            network.world.after(network.latency() + (1.0 if blocked else 0.0), one.link_ended, self, other.directory)
+            network.world.after(
+                network.latency() + (seconds if blocked else 0.0), one.link_ended, self, other.directory
+            )
 
 
 class Network:
@@ -140,7 +142,7 @@ class Network:
     def _impatient(self, link: Link) -> None:
         pair = (link.a.name, link.b.name)
         if link.alive and (pair in self.blocked or pair[::-1] in self.blocked):
-            link.end()
+            link.end(0.0)  # both have waited for so long
 
     def unblock(self, pairs: set[tuple[str, str]] | None = None) -> None:
         pairs = set(self.blocked) if pairs is None else pairs & self.blocked

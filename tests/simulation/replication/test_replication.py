@@ -1,0 +1,61 @@
+"""The replication core holds in every run, each defect put in on purpose is found, and a run comes from its seed alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.replication.defects import DEFECTS
+from tests.simulation.replication.plan import draw
+from tests.simulation.replication.runner import run
+
+SEEDS = 40
+"""More run with ``python -m tests.simulation.replication``; forty take some seconds."""
+
+FOUND_BY = {
+    "own sync is enough": 1,
+}
+"""A seed that finds each defect; all are among the first 2,000."""
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 10))
+def test_nothing_confirmed_is_lost_and_everything_heals(first: int) -> None:
+    for seed in range(first, first + 10):
+        outcome = run(seed)
+        assert outcome.findings == [], f"python -m tests.simulation.replication --seeds {seed} --verbose"
+        assert outcome.confirmed > 0
+
+
+@pytest.mark.parametrize("defect", list(DEFECTS))
+def test_a_defect_is_found(defect: str) -> None:
+    assert run(FOUND_BY[defect], None, DEFECTS[defect]).findings
+
+
+@pytest.mark.parametrize("defect", list(DEFECTS))
+def test_the_run_that_finds_a_defect_is_clean_without_it(defect: str) -> None:
+    assert run(FOUND_BY[defect]).findings == []
+
+
+def test_a_run_comes_from_its_seed_alone() -> None:
+    first, second = run(3, verbose=True), run(3, verbose=True)
+    assert first.events == second.events
+    assert len(first.events) > 100
+
+
+def test_the_plans_have_all_modes_sizes_and_kinds_of_faults() -> None:
+    plans = [draw(seed) for seed in range(200)]
+    assert {plan.mode for plan in plans} == {"async", "one", "majority", "all"}
+    assert {len(plan.members) for plan in plans} == {3, 5}
+    kinds = {fault.kind for plan in plans for fault in plan.faults}
+    assert kinds >= {
+        "crash",
+        "power",
+        "step",
+        "partition",
+        "pause",
+        "clock",
+        "register",
+        "wipe",
+        "restore",
+        "stop",
+        "join",
+    }
