@@ -8,7 +8,7 @@ import time
 
 from tests.simulation.__main__ import seeds
 from tests.simulation.replication.defects import DEFECTS
-from tests.simulation.replication.host import Defects
+from tests.simulation.replication.program import Defects
 from tests.simulation.replication.runner import run
 
 MOST_FINDINGS = 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from actors.replication import membership, takeover
@@ -14,7 +13,7 @@ from actors.replication.modes import Rule
 from actors.replication.replica import Replica
 from actors.replication.takeover import Takeover
 from actors.replication.vocabulary import Effects, Replicate
-from tests.simulation.replication.host import Defects
+from tests.simulation.replication.program import Defects
 
 
 class OwnSyncLeader(Leader):
@@ -48,10 +47,13 @@ class UncutFollower(Follower):
 
 
 class GuessingMembership(Membership):
+    """Goes on as if the document were as it was, and comes back to it after a while."""
+
     def failed(self, now: float, number: int) -> None:
         if number == self._number and self._state == membership.SWAPPING:
             self._intend(None)
             self._state = membership.IDLE
+            self._looked = now + 5.0
         else:
             super().failed(now, number)
 
@@ -68,22 +70,6 @@ class OneMajorityMembership(Membership):
 
     def rules(self) -> tuple[Rule, ...]:
         return super().rules()[-1:]
-
-
-class UnreadyMembership(Membership):
-    """Swaps without having made sure that half + 1 of the members behind have everything."""
-
-    def _prepare(self, now: float, leader: Leader) -> Effects:
-        return self._swap(now)
-
-    def _wish(self, now: float, leader: Leader) -> ClusterDocument | None:
-        document = self.document
-        if document.change is not None:
-            return replace(document, members=dict(document.members_after_change), change=None)
-        return super()._wish(now, leader)
-
-    def documents(self) -> tuple[ClusterDocument, ...]:
-        return (self.document,)
 
 
 class OwnLogTakeover(Takeover):
@@ -142,7 +128,6 @@ DEFECTS: dict[str, type[Defects]] = {
     "transfer without pin": defect(no_pin=True),
     "closed with an lsn": defect(closed_takes_lsn=True),
     "one majority while members change": defect(replica=replica(membership=OneMajorityMembership)),
-    "members change before they have everything": defect(replica=replica(membership=UnreadyMembership)),
     "own log in place of the greatest": defect(replica=replica(takeover=OwnLogTakeover)),
     "own seal is enough": defect(replica=replica(takeover=LoneTakeover)),
 }

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from actors.replication.modes import rule_of
 from tests.simulation.replication.disk import Disk
-from tests.simulation.replication.host import Trigger
 from tests.simulation.replication.plan import Fault
+from tests.simulation.replication.program import Trigger
 
 if TYPE_CHECKING:
     from tests.simulation.replication.host import Host
@@ -23,6 +23,7 @@ class Faults:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._world = cluster.world
+        self.former: Host | None = None  # who was cut off last
         self._copies: dict[str, Disk] = {}
 
     def begin(self) -> None:
@@ -64,12 +65,13 @@ class Faults:
         if host.up:
             host.triggers.append(Trigger(step, left, power))
 
-    def _step_of_others(self, host: Host, step: str, left: int, power: bool) -> None:
+    def _step_of_others(self, host: Host, step: str, left: int, power: bool, down: float) -> None:
         for other in self._cluster.hosts.values():
-            if other.up and other.replica is not None and other.replica.leader is None:
-                other.triggers.append(Trigger(step, left, power))
+            if other.up and other is not host:
+                other.triggers.append(Trigger(step, left, power, down))
 
     def _partition(self, host: Host, shape: str, seconds: float, patience: float, drawn: float) -> None:
+        self.former = host
         names = list(self._cluster.hosts)
         random = self._world.random
         others = [name for name in names if name != host.name]

@@ -10,6 +10,7 @@ from actors.replication.document import ALL, ASYNC, MAJORITY, ONE
 from actors.replication.limits import Limits
 
 STEPS = (
+    "lead",
     "write",
     "sync",
     "synced",
@@ -31,6 +32,10 @@ LEADER = "leader"
 
 NEWEST = "newest"
 """Whoever leads the greatest epoch."""
+
+
+FORMER = "former"
+"""Whoever was cut off last."""
 
 
 class Fault(NamedTuple):
@@ -102,8 +107,26 @@ def draw(seed: int, members: int | None = None) -> Plan:
         burst=random.choice((1, 2, 4)),
         drift={name: random.choice((1.0, 1.0, random.uniform(0.95, 1.05))) for name in names + spares},
     )
-    draw_faults(plan, random)
+    focus = Random(f"focus {seed}").random()
+    if plan.mode == ALL and focus < 0.25:
+        draw_alone("lag", plan, random)
+    elif plan.mode == MAJORITY and size == 3 and focus < 0.2:
+        plan.limits = Limits(1, 1, 1, 1)
+        draw_alone("eight", plan, random)
+    else:
+        draw_faults(plan, random)
     return plan
+
+
+def draw_alone(kind: str, plan: Plan, random: Random) -> None:
+    """One kind of fault, which takes its time, and nothing else."""
+    hosts = plan.members
+    time = random.uniform(1.0, 3.0)
+    plan.seconds = 30.0
+    while time < plan.seconds - 6.0:
+        plan.faults += DRAWN[kind](random, time, kind, random.choice(hosts), hosts)
+        time += random.uniform(6.0, 16.0)
+    plan.faults.sort()
 
 
 def draw_faults(plan: Plan, random: Random) -> None:
@@ -182,17 +205,18 @@ def _sides(random: Random, time: float, kind: str, host: str, hosts: tuple[str, 
 def _eight(random: Random, time: float, kind: str, host: str, hosts: tuple[str, ...]) -> list[Fault]:
     """As in figure 8 of Raft's paper: a leader alone with records, another that ends behind its first, the former again, and its end."""
     seconds = random.uniform(0.8, 1.8)
-    again = time + seconds + random.uniform(0.1, 1.0)
+    again = time + seconds + random.uniform(0.4, 2.2)
     return [
         Fault(time, "partition", LEADER, ("isolate", seconds, 0.02, 0.0)),
-        Fault(time + 0.04, "step of others", LEADER, ("synced", 0, False)),
-        Fault(again, "crash", LEADER, (random.uniform(2.0, 5.0),)),
+        Fault(time + 0.01, "step of others", FORMER, ("lead", 0, False, random.uniform(2.0, 4.0))),
+        Fault(time + seconds + 0.05, "step of others", FORMER, ("synced", random.randint(0, 3), False, 0.5)),
+        Fault(again, "crash", FORMER, (random.uniform(2.0, 5.0),)),
     ]
 
 
 def _lag(random: Random, time: float, kind: str, host: str, hosts: tuple[str, ...]) -> list[Fault]:
     """A follower is away for so long that the mode ``all`` goes on without it; when it is back, answers of the register are lost."""
-    away = random.uniform(9.0, 12.0)
+    away = random.uniform(10.0, 13.0)
     return [
         Fault(time, "crash", random.choice(hosts), (away,)),
         Fault(time + away - random.choice((0.0, 2.5)), "register", host, ("lossy", 5.0)),

@@ -9,8 +9,9 @@ from actors.replication.document import ClusterDocument, Member
 from tests.simulation.replication.checker import Checker
 from tests.simulation.replication.disk import Disk
 from tests.simulation.replication.faults import Faults
-from tests.simulation.replication.host import Defects, Host
-from tests.simulation.replication.plan import LEADER, NEWEST, Plan, draw
+from tests.simulation.replication.host import Host
+from tests.simulation.replication.plan import FORMER, LEADER, NEWEST, Plan, draw
+from tests.simulation.replication.program import Defects
 from tests.simulation.replication.senders import Sender
 from tests.simulation.replication.world import Network, SimulatedRegister, World
 
@@ -78,6 +79,8 @@ class Cluster:
 
     def named(self, name: str) -> Host | None:
         """A host by its name, or whoever leads now; None where nobody does."""
+        if name == FORMER:
+            return self.faults.former
         if name not in (LEADER, NEWEST):
             return self.hosts[name]
         leading = [host for host in self.hosts.values() if host.up and host.replica is not None and host.replica.leader]
@@ -85,8 +88,8 @@ class Cluster:
             return None
         return max(leading, key=_epoch) if name == NEWEST else self.world.random.choice(leading)
 
-    def start_later(self, host: Host) -> None:
-        self.world.after(self.world.random.choice((0.05, 0.5, 3.0)), host.start)
+    def start_later(self, host: Host, seconds: float | None) -> None:
+        self.world.after(self.world.random.choice((0.05, 0.5, 3.0)) if seconds is None else seconds, host.start)
 
     # Senders
 
@@ -150,7 +153,7 @@ def run(seed: int, members: int | None = None, defects: type[Defects] = Defects,
     cluster = Cluster(draw(seed, members), defects, verbose=verbose)
     try:
         return cluster.run()
-    except AssertionError as error:
+    except Exception as error:  # noqa: BLE001 - whatever breaks is a finding, with the seed that shows it
         return broken(cluster, error)
 
 

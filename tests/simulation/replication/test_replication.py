@@ -8,18 +8,31 @@ from tests.simulation.replication.defects import DEFECTS
 from tests.simulation.replication.plan import draw
 from tests.simulation.replication.runner import run
 
-SEEDS = 40
-"""More run with ``python -m tests.simulation.replication``; forty take some seconds."""
+SEEDS = 200
+"""More run with ``python -m tests.simulation.replication``; these take some seconds."""
 
 FOUND_BY = {
     "own sync is enough": 1,
+    "follower answers before its sync": 4,
+    "seal not durable": 1,
+    "old epoch accepted": 1,
+    "old-epoch record counted as committed": 0,
+    "truncation left out": 0,
+    "checkpoint of uncommitted": 3,
+    "wiped node as itself": 11,
+    "lost swap answer taken for refused": 346,
+    "transfer without pin": 2,
+    "closed with an lsn": 2,
+    "one majority while members change": 5,
+    "own log in place of the greatest": 3,
+    "own seal is enough": 2,
 }
 """A seed that finds each defect; all are among the first 2,000."""
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 10))
+@pytest.mark.parametrize("first", range(0, SEEDS, 20))
 def test_nothing_confirmed_is_lost_and_everything_heals(first: int) -> None:
-    for seed in range(first, first + 10):
+    for seed in range(first, first + 20):
         outcome = run(seed)
         assert outcome.findings == [], f"python -m tests.simulation.replication --seeds {seed} --verbose"
         assert outcome.confirmed > 0
