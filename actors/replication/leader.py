@@ -17,7 +17,7 @@ from actors.replication.limits import (
     SILENT_SECONDS,
     Limits,
 )
-from actors.replication.modes import Rule, committed, confirmed, enough, voters
+from actors.replication.modes import Rule, committed, confirmed, enough
 from actors.replication.positions import ReplicaLog
 from actors.replication.shipping import APART, STREAMING, Shipping
 from actors.replication.vocabulary import (
@@ -289,8 +289,8 @@ class Leader:
         return [Send(successor, TakeOver(self.epoch)), *self.step_down(f"it hands over to {successor}")]
 
     def _successor(self) -> str | None:
-        able = voters(self._rules)
         for peer, shipping in self._shipping.items():
-            if peer in able and shipping.state != APART and shipping.stored >= self.log.end:
+            able = all(peer in quorum for rule in self._rules for quorum in rule.quorums)
+            if able and shipping.state != APART and shipping.stored >= self.log.end:
                 return peer
         return None

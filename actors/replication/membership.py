@@ -8,12 +8,13 @@ as it was proves nothing, for the swap may still be on its way, so it is sent ag
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from actors.replication import modes
-from actors.replication.document import ADD, ALL, MOVE, REMOVE, Change, ClusterDocument, Member
+from actors.replication.document import ADD, ALL, MOVE, REMOVE, Change, ClusterDocument, DocumentError, Member
 from actors.replication.leader import Leader
 from actors.replication.limits import BEAT_SECONDS, PREPARE_SECONDS, REGISTER_SECONDS
 from actors.replication.vocabulary import Effects, ReadRegister, SwapRegister
@@ -67,7 +68,7 @@ class Membership:
         self._next: ClusterDocument | None = None
         self._since = 0.0
         self._number = 0  # of the operation whose answer is waited for
-        self._wanted: ClusterDocument | None = None  # what an operator has asked for
+        self._wanted: Callable[[], ClusterDocument] | None = None  # what an operator has asked for
         self._looked = 0.0  # when it last looked what is to be done
 
     def documents(self) -> tuple[ClusterDocument, ...]:
@@ -91,46 +92,60 @@ class Membership:
 
     def add(self, name: str, member: Member) -> str | None:
         """Take in a member, which learns first. Why not, if it cannot be."""
-        if name in self.document.members:
-            return f"there is a member {name!r} already"
-        learner = replace(member, learner=True, in_step=False)
-        return self._want(replace(self.document, members={**self.document.members, name: learner}))
+        return self._want(lambda: self._with(name, member))
 
     def remove(self, name: str) -> str | None:
         """Let a member go. Why not, if it cannot be."""
-        member = self.document.members.get(name)
-        if member is None:
-            return f"there is no member {name!r}"
-        if member.directory == self._me:
-            return f"{name!r} leads: hand over first"
-        if member.learner:
-            rest = {other: each for other, each in self.document.members.items() if other != name}
-            return self._want(replace(self.document, members=rest))
-        return self._want(replace(self.document, change=Change(REMOVE, name)))
+        return self._want(lambda: self._without(name))
 
     def move(self, name: str, member: Member) -> str | None:
         """A member lives in another directory from now on, or elsewhere. Why not, if it cannot be."""
-        former = self.document.members.get(name)
-        if former is None:
-            return f"there is no member {name!r}"
-        if former.directory == self._me:
-            return f"{name!r} leads: hand over first"
-        member = replace(member, learner=former.learner, in_step=False)
-        if former.learner:
-            return self._want(replace(self.document, members={**self.document.members, name: member}))
-        return self._want(replace(self.document, change=Change(MOVE, name, member)))
+        return self._want(lambda: self._moved(name, member))
 
     def give_up(self) -> str | None:
         """Leave the members as they were before the change that is under way. Why not, if it cannot be."""
         if self.document.change is None:
             return "no change is under way"
-        return self._want(replace(self.document, change=None), changing=True)
+        return self._want(lambda: replace(self.document, change=None), changing=True)
 
-    def _want(self, document: ClusterDocument, *, changing: bool = False) -> str | None:
+    def _want(self, plan: Callable[[], ClusterDocument], *, changing: bool = False) -> str | None:
+        """What is planned is planned anew when its turn comes: the document may be another one by then."""
         if self._wanted is not None or (self.document.change is not None and not changing):
             return "a change is under way already"
-        self._wanted = document
+        try:
+            plan()
+        except DocumentError as error:
+            return str(error)
+        self._wanted = plan
         return None
+
+    def _with(self, name: str, member: Member) -> ClusterDocument:
+        if name in self.document.members:
+            raise DocumentError(f"there is a member {name!r} already")
+        learner = replace(member, learner=True, in_step=False)
+        return replace(self.document, members={**self.document.members, name: learner})
+
+    def _without(self, name: str) -> ClusterDocument:
+        if not self._other(name).learner:
+            return replace(self.document, change=Change(REMOVE, name))
+        rest = {other: each for other, each in self.document.members.items() if other != name}
+        return replace(self.document, members=rest)
+
+    def _moved(self, name: str, member: Member) -> ClusterDocument:
+        learner = self._other(name).learner
+        member = replace(member, learner=learner, in_step=False)
+        if learner:
+            return replace(self.document, members={**self.document.members, name: member})
+        return replace(self.document, change=Change(MOVE, name, member))
+
+    def _other(self, name: str) -> Member:
+        """A member that does not lead."""
+        member = self.document.members.get(name)
+        if member is None:
+            raise DocumentError(f"there is no member {name!r}")
+        if member.directory == self._me:
+            raise DocumentError(f"{name!r} leads: hand over first")
+        return member
 
     # What is to be done next
 
@@ -184,17 +199,18 @@ class Membership:
         """The document that there should be; None if there is nothing to do."""
         document = self.document
         if self._wanted is not None:
-            wish, self._wanted = self._wanted, None
-            return wish
-        if (change := document.change) is not None:
-            after = document.members_after_change
-            ready = change.kind == REMOVE or leader.caught_up(after[change.name].directory)
-            return replace(document, members=dict(after), change=None) if ready else None
+            plan, self._wanted = self._wanted, None
+            with suppress(DocumentError):  # it was possible when it was asked for, and is not any more
+                return plan()
         if document.mode == ALL:
             rule = modes.rule_of(document)
             for name, member in document.members.items():
                 if member.in_step and leader.silent(now, member.directory) and modes.may_leave(rule, member.directory):
                     return self._stepping(name, in_step=False)
+        if (change := document.change) is not None:
+            after = document.members_after_change
+            ready = change.kind == REMOVE or leader.caught_up(after[change.name].directory)
+            return replace(document, members=dict(after), change=None) if ready else None
         for name, member in document.members.items():
             if member.learner and leader.caught_up(member.directory):
                 return replace(document, change=Change(ADD, name))

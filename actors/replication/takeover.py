@@ -164,6 +164,9 @@ class Takeover:
         """What another one says; who asks misses it too."""
         if self.state != ASKING or (isinstance(message, Missed) and not (message.ask == self._ask and message.missed)):
             return []
+        assert self.rule is not None
+        if sender not in voters((self.rule,)):
+            return []
         self._missed[sender] = message.position
         return self._judge(now)
 
