@@ -7,6 +7,20 @@ Nodes are named by the ids of their directories: a wiped disk is another node. T
 - *confirmed* is the sender's, and goes by the mode: ``async`` and ``one`` may be ahead of what is committed, ``all`` may be behind.
 
 While the members change, or it is not known whether they have, each of the documents that may hold has to be satisfied.
+
+What is promised of a confirmed record, as ``tests/simulation/replication`` holds it; in every mode half + 1 have to be there to go on:
+
+======== =========================================== ==========================================================================
+mode     it is confirmed when it is on the disk of   it is lost only
+======== =========================================== ==========================================================================
+async    the leader                                  when the leader after did not seal the former one: it opens as not `whole`
+one      two                                         with both disks; in more than 3 members also when all but one were not
+                                                     sealed in `ALL_BUT_ONE_SECONDS`: it opens as not `whole`
+majority half + 1                                    with the disks of half of the members or more, before others are in place
+all      half + 1, and everybody listed as in step   with every disk that the document lists as in step
+======== =========================================== ==========================================================================
+
+A leader that others have replaced, and that has not noticed, may still confirm for `MISS_SECONDS` in ``async`` and ``one``: lost too.
 """
 
 from __future__ import annotations
