@@ -206,10 +206,11 @@ class Leader:
         lsn = committed(self._rules, ends)
         if lsn > self.committed and self._of_present(lsn):
             self.committed = lsn
-            effects.append(Commit(min(lsn, self.log.durable)))
             if not self.opened and lsn > self._first:
+                # Before anybody can know that this epoch has opened, it has said what may be missing: see `Takeover.sure`.
                 self.opened = True
                 effects.append(Open(self.epoch, self._whole))
+            effects.append(Commit(min(lsn, self.log.durable)))
         elif self.log.committed < min(self.committed, self.log.durable):
             effects.append(Commit(min(self.committed, self.log.durable)))
         if self.opened:

@@ -30,11 +30,11 @@ def confirmed(effects: list[object]) -> list[int]:
     return [each.lsn for each in effects if isinstance(each, Confirm)]
 
 
-def test_it_opens_when_its_first_record_is_committed() -> None:
+def test_it_opens_when_its_first_record_is_committed_and_says_so_before_anybody_knows_of_it() -> None:
     leader = leading(log(1, 1), 2, document())
     assert not leader.opened
     follows(leader, B, log(1, 1, name="b"))
-    assert stores(leader, B, 4) == [Commit(4), Open(2, True), Confirm(4)]
+    assert stores(leader, B, 4) == [Open(2, True), Commit(4), Confirm(4)]
 
 
 def test_a_record_of_an_earlier_epoch_is_committed_only_under_one_of_its_own() -> None:

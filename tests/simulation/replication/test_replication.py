@@ -38,6 +38,10 @@ def test_nothing_confirmed_is_lost_and_everything_heals(first: int) -> None:
         assert outcome.confirmed > 0
 
 
+def test_a_leader_that_ends_between_committing_and_opening_hides_no_loss() -> None:
+    assert run(1935).findings == []
+
+
 @pytest.mark.parametrize("defect", list(DEFECTS))
 def test_a_defect_is_found(defect: str) -> None:
     assert run(FOUND_BY[defect], None, DEFECTS[defect]).findings
