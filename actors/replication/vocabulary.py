@@ -230,8 +230,10 @@ class Lead(NamedTuple):
 
 
 class Open(NamedTuple):
-    """The leader's first record is committed: open the ports. ``whole``: nothing that was confirmed can be missing; where it is not, say so
-    before the `Commit` that comes behind this is carried out."""
+    """The leader's first record is committed: open the ports.
+
+    ``whole``: nothing that was confirmed can be missing. Where it may, that is said before the `Commit` behind this is carried out.
+    """
 
     epoch: int
     whole: bool
