@@ -1,0 +1,166 @@
+"""What a leader ships, commits and confirms, and when it stops."""
+
+from __future__ import annotations
+
+from actors.replication.document import ALL, ASYNC, ONE
+from actors.replication.leader import Leader
+from actors.replication.limits import HAND_OVER_SECONDS, MISS_SECONDS, Limits
+from actors.replication.modes import rule_of
+from actors.replication.positions import Position
+from actors.replication.vocabulary import (
+    Commit,
+    Confirm,
+    Follow,
+    Give,
+    Open,
+    Refused,
+    Replicate,
+    Ship,
+    StepDown,
+    Stored,
+    TakeOver,
+    TakeTransfer,
+    Unpin,
+)
+from tests.actors.replication.machines import A, B, C, append, document, follows, kinds, leading, log, sent, stores
+
+
+def confirmed(effects: list[object]) -> list[int]:
+    """Tuples of two kinds are equal when their values are."""
+    return [each.lsn for each in effects if isinstance(each, Confirm)]
+
+
+def test_it_opens_when_its_first_record_is_committed_and_says_so_before_anybody_knows_of_it() -> None:
+    leader = leading(log(1, 1), 2, document())
+    assert not leader.opened
+    follows(leader, B, log(1, 1, name="b"))
+    assert stores(leader, B, 4) == [Open(2, True), Commit(4), Confirm(4)]
+
+
+def test_a_record_of_an_earlier_epoch_is_committed_only_under_one_of_its_own() -> None:
+    leader = leading(log(1, 1), 2, document())
+    follows(leader, B, log(1, name="b"))
+    assert stores(leader, B, 3) == []
+    assert leader.committed == 1
+
+
+def test_its_own_sync_is_not_enough_and_its_own_is_not_needed() -> None:
+    disk = log(1)
+    leader = leading(disk, 2, document())
+    for peer in (B, C):
+        follows(leader, peer, log(1))
+        stores(leader, peer, 3)
+    append(disk, 2)
+    leader.appended(0.0)
+    disk.durable = 4
+    leader.synced()
+    assert leader.committed == 3
+    append(disk, 2)
+    leader.appended(0.0)
+    stores(leader, B, 5)
+    effects = stores(leader, C, 5)
+    assert confirmed(effects) == [5]
+    assert [each.lsn for each in effects if isinstance(each, Commit)] == [4], "it folds what its own disk has"
+
+
+def test_a_follower_is_shipped_from_where_the_logs_part() -> None:
+    leader = leading(log(1, 1, 3), 4, document())
+    (ship,) = follows(leader, B, log(1, 1, 2, 2, name="b"))
+    assert isinstance(ship, Ship)
+    assert (ship.to, ship.lsn) == (B, 3)
+    assert isinstance(ship.message, Replicate)
+    assert ship.message.previous == Position(1, 2)
+
+
+def test_what_is_under_way_is_bounded() -> None:
+    disk = log(1)
+    leader = Leader(0.0, A, 2, disk, limits=Limits(window_records=3, window_bytes=100, ship_records=2, ship_bytes=50))
+    leader.begin(0.0, [rule_of(document())], [B, C], [B])
+    append(disk, *([2] * 10))
+    leader.appended(0.0)
+    (ship,) = follows(leader, B, log(1))
+    assert (ship.lsn, ship.records, ship.nbytes) == (2, 2, 50)
+    (ship,) = leader.shipped(0.0, B, 2, 4, 50)
+    assert (ship.lsn, ship.records, ship.nbytes) == (4, 1, 50)
+    assert leader.shipped(0.0, B, 4, 5, 50) == []
+    (ship,) = stores(leader, B, 4)
+    assert (ship.lsn, ship.records, ship.nbytes) == (5, 2, 50)
+
+
+def test_a_follower_whose_log_ends_before_the_leaders_starts_takes_a_transfer() -> None:
+    disk = log(1, 1, 1, 1, committed=5)
+    disk.take_checkpoint(5, 4)
+    leader = leading(disk, 2, document())
+    effects = follows(leader, B, log(1, name="b"))
+    assert effects[0] == Give(B)
+    assert sent(effects, B) == [TakeTransfer(2)]
+    assert Unpin(B) in leader.lost(B)
+
+
+def test_one_and_async_confirm_ahead_of_what_is_committed_and_all_behind_it() -> None:
+    for mode, first in ((ASYNC, 1), (ONE, 2), (ALL, 5)):
+        disk = log(1)
+        leader = leading(disk, 2, document("abcde", mode))
+        peers = leader.peers
+        for peer in peers:
+            follows(leader, peer, log(1))
+            stores(leader, peer, 3)
+        append(disk, 2)
+        leader.appended(0.0)
+        disk.durable = 4
+        got = confirmed(leader.synced()) == [4]
+        copies = 1
+        while not got:
+            got = confirmed(stores(leader, peers[copies - 1], 4)) == [4]
+            copies += 1
+        assert copies == first
+
+
+def test_it_stops_when_half_plus_one_are_not_heard_whatever_comes_late() -> None:
+    leader = leading(log(1), 2, document())
+    assert StepDown not in kinds(leader.tick(MISS_SECONDS - 0.1))
+    follows(leader, B, log(1))
+    # The answer to something that was sent at the start: it says nothing of now.
+    stores(leader, B, 3)
+    leader.received(MISS_SECONDS, B, Stored(2, 3, 0.0))
+    assert kinds(leader.tick(MISS_SECONDS)) == [StepDown]
+    assert leader.over
+
+
+def test_it_goes_on_as_long_as_half_plus_one_answer() -> None:
+    leader = leading(log(1), 2, document())
+    follows(leader, B, log(1))
+    for now in (1.0, 2.0, 3.0):
+        stores(leader, B, 3, now)
+        assert StepDown not in kinds(leader.tick(now + 0.4))
+
+
+def test_it_stops_when_somebody_has_promised_a_greater_epoch() -> None:
+    leader = leading(log(1), 2, document())
+    assert leader.received(0.0, B, Refused(2)) == []
+    assert kinds(leader.received(0.0, B, Refused(3))) == [StepDown]
+    assert stores(leader, B, 3) == []
+
+
+def test_it_hands_over_to_who_has_everything_and_waits_no_longer_than_it_may() -> None:
+    disk = log(1)
+    leader = leading(disk, 2, document())
+    follows(leader, B, log(1))
+    assert leader.hand_over(0.0) == []
+    stores(leader, B, 3, 0.1)
+    effects = leader.tick(0.2)
+    assert TakeOver(2) in sent(effects, B)
+    assert kinds(effects)[-1] is StepDown
+    other = leading(log(1), 2, document())
+    other.hand_over(0.0)
+    for now in (1.0, 2.0, 3.0, 4.0, HAND_OVER_SECONDS):
+        stores(other, B, 1, now)
+        effects = other.tick(now)
+    assert kinds(effects)[-1] is StepDown
+
+
+def test_a_new_connection_asks_anew_what_the_log_is() -> None:
+    leader = leading(log(1), 2, document())
+    follows(leader, B, log(1))
+    leader.lost(B)
+    assert sent(leader.connected(1.0, B), B) == [Follow(2)]

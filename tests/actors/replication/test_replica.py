@@ -1,0 +1,121 @@
+"""One node of a cluster in all its roles: what is told to which machine, and what it answers in each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.replication.limits import LOOK_SECONDS, MISS_SECONDS
+from actors.replication.positions import Position, summary
+from actors.replication.replica import CANDIDATE, CLOSING, FOLLOWER, LEADER, Replica
+from actors.replication.vocabulary import (
+    Follow,
+    Following,
+    Lead,
+    Missed,
+    Missing,
+    ReadRegister,
+    Refused,
+    Replicate,
+    Seal,
+    Sealed,
+    StepDown,
+    Stored,
+    SwapRegister,
+    TakeOver,
+)
+from tests.actors.replication.machines import A, B, C, append, document, log, sent
+from tests.simulation.replication.disk import Disk
+
+
+def asked(effects: list[Any], kind: type) -> Any:
+    (found,) = [each for each in effects if type(each) is kind]
+    return found
+
+
+def node(disk: Disk, now: float = 0.0) -> Replica:
+    """One that has read the document, and is connected to the others."""
+    replica = Replica(now, A, disk, "a1")
+    for peer in (B, C):
+        replica.connected(now, peer)
+    read = asked(replica.tick(now), ReadRegister)
+    replica.register_read(now, read.number, 1, document("bac"))
+    return replica
+
+
+def leader(disk: Disk) -> Replica:
+    """One that has taken over, and opened."""
+    replica = node(disk)
+    now = MISS_SECONDS + LOOK_SECONDS
+    replica.tick(now)
+    read = asked(replica.received(now, C, Missing(1, 1, Position(0, 0))), ReadRegister)
+    swap = asked(replica.register_read(now, read.number, 1, document("bac")), SwapRegister)
+    assert replica.role == CANDIDATE
+    replica.register_swapped(now, swap.number, 2)
+    disk.promised = 2
+    replica.promised(now, 2)
+    effects = replica.received(now, C, Sealed(2, summary(log(1))))
+    assert asked(effects, Lead) == Lead(2)
+    append(disk, 2)
+    replica.appended(now)
+    disk.durable = disk.end
+    replica.synced(now)
+    replica.received(now, C, Following(2, summary(log(1))))
+    replica.received(now, C, Stored(2, disk.end, now))
+    assert replica.role == LEADER
+    assert replica.leader is not None
+    assert replica.leader.opened
+    return replica
+
+
+def test_it_comes_from_missing_its_leader_to_leading() -> None:
+    assert leader(log(1)).document.epoch == 2  # type: ignore[union-attr]
+
+
+def test_a_leader_misses_nobody_and_refuses_who_is_older() -> None:
+    replica = leader(log(1))
+    assert sent(replica.received(4.0, B, Missing(1, 7, Position(0, 0)))) == [Missed(2, 7, False, Position(2, 2))]
+    assert sent(replica.received(4.0, B, Seal(1))) == [Refused(2)]
+    assert sent(replica.received(4.0, B, Replicate(1, Position(1, 1), 1, 0.0))) == [Refused(2)]
+
+
+def test_a_leader_that_hears_of_a_greater_epoch_closes_and_follows_when_its_directory_is_open_again() -> None:
+    for message in (
+        Seal(3),
+        Follow(3),
+        Refused(3),
+        Replicate(3, Position(1, 1), 1, 0.0),
+        Missing(3, 1, Position(0, 0)),
+    ):
+        disk = log(1)
+        replica = leader(disk)
+        asked(replica.received(4.0, B, message), StepDown)
+        assert replica.role == CLOSING
+        assert replica.received(4.0, B, Follow(3)) == []
+        replica.reopened(4.1)
+        assert replica.role == FOLLOWER
+        assert replica.received(4.2, B, Follow(3)) != []
+
+
+def test_a_leader_whose_document_was_swapped_by_somebody_else_closes() -> None:
+    replica = leader(log(1))
+    assert replica.membership is not None
+    assert replica.membership.remove("b") is None
+    swap = asked(replica.tick(4.2), SwapRegister)
+    read = asked(replica.register_moved(4.2, swap.number), ReadRegister)
+    asked(replica.register_read(4.2, read.number, 9, document("cab", epoch=3)), StepDown)
+
+
+def test_who_is_asked_to_take_over_does_not_ask_around() -> None:
+    disk = log(1)
+    replica = node(disk)
+    disk.promised = 1
+    replica.received(0.1, B, Follow(1))
+    assert replica.received(0.1, C, TakeOver(1)) == [], "only its leader can ask"
+    asked(replica.received(0.1, B, TakeOver(1)), ReadRegister)
+
+
+def test_an_answer_of_the_register_that_nobody_waits_for_any_more_changes_nothing() -> None:
+    replica = leader(log(1))
+    assert replica.register_swapped(4.0, 2, 2) == []
+    assert replica.register_read(4.0, 1, 5, document("cab", epoch=9)) == []
+    assert replica.role == LEADER

@@ -1,0 +1,181 @@
+"""From missing the leader to leading, and every answer that may not come."""
+
+from __future__ import annotations
+
+from actors.replication import takeover as steps
+from actors.replication.document import ONE
+from actors.replication.limits import ALL_BUT_ONE_SECONDS, BEAT_SECONDS, HOLD_OFF_SECONDS, SEAL_SECONDS
+from actors.replication.positions import Position, summary
+from actors.replication.takeover import Takeover
+from actors.replication.vocabulary import (
+    Append,
+    Fetch,
+    Fetched,
+    Missed,
+    Missing,
+    Promise,
+    ReadRegister,
+    Seal,
+    SwapRegister,
+    Truncate,
+)
+from tests.actors.replication.machines import B, C, candidate, document, kinds, log, records, sent
+from tests.simulation.replication.disk import Disk
+
+
+def swapping(takeover: Takeover) -> SwapRegister:
+    """One that has asked, and has read the document."""
+    takeover.missing(0.0)
+    (read,) = takeover.missed(0.0, B, Missed(1, 1, True, Position(0, 0)))
+    (swap,) = takeover.read(0.0, read.number, 1, document("bac"))
+    assert isinstance(swap, SwapRegister)
+    return swap
+
+
+def sealing(takeover: Takeover, disk: Disk) -> None:
+    swap = swapping(takeover)
+    effects = takeover.swapped(0.0, swap.number, 2)
+    assert effects[0] == Promise(2)
+    assert sent(effects) == [Seal(2), Seal(2)]
+    disk.promised = 2
+    takeover.promised(0.0, 2)
+
+
+def test_it_asks_the_others_and_begins_when_half_plus_one_miss_the_leader_too() -> None:
+    takeover, _ = candidate(log(1), document("bac"))
+    assert sent(takeover.missing(0.0)) == [Missing(0, 1, Position(1, 1))] * 2
+    assert takeover.missed(0.0, B, Missed(1, 1, False, Position(1, 1))) == []
+    assert kinds(takeover.missed(0.0, C, Missed(1, 1, True, Position(1, 1)))) == [ReadRegister]
+
+
+def test_who_asks_misses_it_too() -> None:
+    takeover, _ = candidate(log(1), document("bac"))
+    takeover.missing(0.0)
+    assert kinds(takeover.missed(0.0, C, Missing(1, 9, Position(1, 1)))) == [ReadRegister]
+
+
+def test_it_leaves_the_first_chance_to_who_knows_more() -> None:
+    takeover, _ = candidate(log(1), document("bac"))
+    takeover.missing(0.0)
+    assert takeover.missed(0.0, C, Missed(1, 1, True, Position(1, 5))) == []
+    takeover.missing(BEAT_SECONDS)
+    assert takeover.missed(0.6, C, Missed(1, 2, True, Position(1, 5))) == []
+    takeover.missing(1.0)
+    assert kinds(takeover.missed(1.0, C, Missed(1, 3, True, Position(1, 5)))) == [ReadRegister]
+
+
+def test_who_does_not_count_takes_nothing_over() -> None:
+    takeover, _ = candidate(log(1), document("bcd"))
+    assert takeover.missing(0.0) == []
+    assert takeover.state == steps.IDLE
+
+
+def test_the_swap_is_of_the_next_epoch_and_known_by_its_writer() -> None:
+    takeover, _ = candidate(log(1), document("bac"))
+    swap = swapping(takeover)
+    assert (swap.version, swap.document.epoch, swap.document.leader) == (1, 2, "a")
+    assert swap.document.writer.startswith("a1-")
+
+
+def test_a_swap_whose_answer_was_lost_is_read_again_and_known_as_its_own() -> None:
+    takeover, _ = candidate(log(1), document("bac"))
+    swap = swapping(takeover)
+    takeover.failed(0.0, swap.number)
+    (read,) = takeover.tick(BEAT_SECONDS)
+    effects = takeover.read(BEAT_SECONDS, read.number, 2, swap.document)
+    assert effects[0] == Promise(2)
+    assert takeover.state == steps.SEALING
+
+
+def test_a_read_that_finds_the_document_as_it_was_proves_nothing_and_it_swaps_again() -> None:
+    takeover, _ = candidate(log(1), document("bac"))
+    swap = swapping(takeover)
+    takeover.failed(0.0, swap.number)
+    (read,) = takeover.tick(BEAT_SECONDS)
+    (again,) = takeover.read(BEAT_SECONDS, read.number, 1, document("bac"))
+    assert again == SwapRegister(again.number, 1, swap.document)
+    assert again.number != swap.number
+    # The first one was done after all: the second is refused, and read.
+    (read,) = takeover.moved(BEAT_SECONDS, again.number)
+    assert takeover.read(BEAT_SECONDS, read.number, 2, swap.document)[0] == Promise(2)
+
+
+def test_it_follows_when_somebody_else_was_first() -> None:
+    takeover, _ = candidate(log(1), document("bac"))
+    swap = swapping(takeover)
+    (read,) = takeover.moved(0.0, swap.number)
+    assert takeover.read(0.0, read.number, 2, document("cab", epoch=2)) == []
+    assert takeover.state == steps.IDLE
+    assert takeover.missing(1.0) == []
+
+
+def test_it_leads_only_when_half_plus_one_have_sealed_and_it_is_one_of_them() -> None:
+    disk = log(1)
+    takeover, _ = candidate(disk, document("bac"))
+    takeover.swapped(0.0, swapping(takeover).number, 2)
+    takeover.sealed_by(0.0, B, summary(log(1)))
+    takeover.sealed_by(0.0, C, summary(log(1)))
+    assert takeover.state == steps.SEALING
+    takeover.promised(0.0, 2)
+    assert takeover.state == steps.DONE
+
+
+def test_it_adopts_the_greatest_log_piece_by_piece() -> None:
+    disk, greatest = log(1, 1, 1), log(1, 2, 2, 2, name="b")
+    takeover, follower = candidate(disk, document("bac"))
+    sealing(takeover, disk)
+    assert takeover.sealed_by(0.0, B, summary(greatest)) == [Truncate(2)]
+    assert follower.busy
+    disk.cut(2)
+    follower.truncated(0.0)
+    assert sent(takeover.truncated(0.0), B) == [Fetch(2, 2)]
+    assert takeover.fetched(0.0, B, Fetched(2, 2, records(2, 2, 2))) == [Append(list(records(2, 2, 2)))]
+    disk.append(records(2, 2, 2))
+    assert takeover.synced(0.0) == []
+    disk.durable = 4
+    assert sent(takeover.synced(0.0), B) == [Fetch(2, 4)]
+    takeover.fetched(0.0, B, Fetched(2, 4, records(4, 2)))
+    disk.append(records(4, 2))
+    disk.durable = 5
+    takeover.synced(0.0)
+    assert takeover.state == steps.DONE
+
+
+def test_a_log_that_starts_too_late_is_left_to_somebody_else() -> None:
+    disk, greatest = log(1), log(1, 1, 1, 1, committed=5, name="b")
+    greatest.take_checkpoint(5, 4)
+    takeover, _ = candidate(disk, document("bac"))
+    sealing(takeover, disk)
+    assert takeover.sealed_by(0.0, B, summary(greatest)) == []
+    assert takeover.state == steps.IDLE
+    assert takeover.missing(HOLD_OFF_SECONDS - 0.1) == []
+    assert takeover.missing(HOLD_OFF_SECONDS) != []
+
+
+def test_it_is_given_up_when_half_plus_one_do_not_seal() -> None:
+    disk = log(1)
+    takeover, _ = candidate(disk, document("bac"))
+    sealing(takeover, disk)
+    assert sent(takeover.tick(BEAT_SECONDS)) == [Seal(2), Seal(2)]
+    takeover.tick(SEAL_SECONDS)
+    assert takeover.state == steps.IDLE
+    takeover.sealed_by(SEAL_SECONDS, B, summary(log(1)))
+    assert takeover.state == steps.IDLE
+
+
+def test_in_one_it_waits_for_all_but_one_but_not_for_ever() -> None:
+    disk = log(1)
+    known = document("bacde", ONE)
+    takeover, _ = candidate(disk, known)
+    takeover.missing(0.0)
+    takeover.missed(0.0, B, Missed(1, 1, True, Position(0, 0)))
+    (read,) = takeover.missed(0.0, C, Missed(1, 1, True, Position(0, 0)))
+    (swap,) = takeover.read(0.0, read.number, 1, known)
+    takeover.swapped(0.0, swap.number, 2)
+    takeover.promised(0.0, 2)
+    for peer in (B, C):
+        takeover.sealed_by(0.0, peer, summary(log(1)))
+    assert takeover.state == steps.SEALING
+    takeover.tick(ALL_BUT_ONE_SECONDS)
+    assert takeover.state == steps.DONE
+    assert not takeover.sure

@@ -1,0 +1,134 @@
+"""Defects put in on purpose: each is a rule that is left out, in a machine, in the shell or on the disk. Each has to be found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.replication import membership, takeover
+from actors.replication.document import ClusterDocument
+from actors.replication.follower import Follower
+from actors.replication.leader import Leader
+from actors.replication.membership import Membership
+from actors.replication.modes import Rule
+from actors.replication.replica import Replica
+from actors.replication.takeover import Takeover
+from actors.replication.vocabulary import Effects, Replicate
+from tests.simulation.replication.program import Defects
+
+
+class OwnSyncLeader(Leader):
+    def ends(self) -> dict[str, int]:
+        return dict.fromkeys([*self.peers, self.me], self.log.durable)
+
+
+class OldRecordsLeader(Leader):
+    def _of_present(self, lsn: int) -> bool:
+        return True
+
+
+class HastyFollower(Follower):
+    def _accept(self, message: Replicate) -> Effects:
+        effects = super()._accept(message)
+        return effects if self.busy or self.diverged else effects + self._stored()
+
+    def _durable(self) -> int:
+        return self._matched
+
+
+class ForgivingFollower(Follower):
+    @property
+    def accepted(self) -> int:
+        return 0
+
+
+class UncutFollower(Follower):
+    def _parted(self, lsn: int, epoch: int) -> bool:
+        return False
+
+
+class GuessingMembership(Membership):
+    """Goes on as if the document were as it was, and comes back to it after a while."""
+
+    def failed(self, now: float, number: int) -> None:
+        if number == self._number and self._state == membership.SWAPPING:
+            self._intend(None)
+            self._state = membership.IDLE
+            self._looked = now + 5.0
+        else:
+            super().failed(now, number)
+
+
+class GuessingTakeover(Takeover):
+    def failed(self, now: float, number: int) -> Effects:
+        if number == self._number and self.state == takeover.SWAPPING:
+            return self._lost(now)
+        return super().failed(now, number)
+
+
+class OneMajorityMembership(Membership):
+    """Satisfies the members after a change alone, from the moment that it is asked for."""
+
+    def rules(self) -> tuple[Rule, ...]:
+        return super().rules()[-1:]
+
+
+class OwnLogTakeover(Takeover):
+    """Leads with the log that it has."""
+
+    def _adopt(self, now: float) -> Effects:
+        self.state = takeover.DONE
+        return []
+
+
+class LoneTakeover(Takeover):
+    """Takes its own seal for enough."""
+
+    def _sealed(self, now: float) -> Effects:
+        return self._adopt(now) if self._me in self.sealed else []
+
+
+def replica(**classes: Any) -> type[Replica]:
+    """A replica with some machines that have a defect."""
+
+    class Defective(Replica):
+        def _make_follower(self, now: float) -> Follower:
+            return classes.get("follower", Follower)(self.log, now, self._limits)
+
+        def _make_takeover(self) -> Takeover:
+            return classes.get("takeover", Takeover)(self.me, self.follower, self._writer, self._numbers)
+
+        def _make_leader(self, now: float) -> Leader:
+            return classes.get("leader", Leader)(
+                now, self.me, self.takeover.epoch, self.log, whole=self.takeover.sure, limits=self._limits
+            )
+
+        def _make_membership(self, version: int, document: ClusterDocument) -> Membership:
+            return classes.get("membership", Membership)(self.me, version, document, self._writer, self._numbers)
+
+    return Defective
+
+
+def defect(**values: Any) -> type[Defects]:
+    """What the hosts of a run have."""
+    return type("Defective", (Defects,), values)
+
+
+DEFECTS: dict[str, type[Defects]] = {
+    "own sync is enough": defect(replica=replica(leader=OwnSyncLeader)),
+    "follower answers before its sync": defect(replica=replica(follower=HastyFollower)),
+    "seal not durable": defect(promise_in_memory=True),
+    "old epoch accepted": defect(replica=replica(follower=ForgivingFollower)),
+    "old-epoch record counted as committed": defect(replica=replica(leader=OldRecordsLeader)),
+    "truncation left out": defect(replica=replica(follower=UncutFollower)),
+    "checkpoint of uncommitted": defect(checkpoint_all=True),
+    "wiped node as itself": defect(keeps_id=True),
+    "lost swap answer taken for refused": defect(
+        replica=replica(membership=GuessingMembership, takeover=GuessingTakeover)
+    ),
+    "transfer without pin": defect(no_pin=True),
+    "closed with an lsn": defect(closed_takes_lsn=True),
+    "one majority while members change": defect(replica=replica(membership=OneMajorityMembership)),
+    "own log in place of the greatest": defect(replica=replica(takeover=OwnLogTakeover)),
+    "own seal is enough": defect(replica=replica(takeover=LoneTakeover)),
+}
+"""By name; the first eleven are those that issue 19 lists."""
