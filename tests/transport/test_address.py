@@ -48,6 +48,7 @@ def test_an_ipv6_host_is_written_and_read_in_brackets(host: ipaddress.IPv6Addres
         ":9182",
         "broker:",
         "broker:port",
+        "broker:" + "1" * 5_000,
         "broker:-1",
         "broker:65536",
         "broker:9182x",

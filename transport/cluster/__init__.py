@@ -1,0 +1,1 @@
+"""What a cluster needs of the outside: its register in etcd, the addresses of one, and the machine's own etcd."""
