@@ -21,13 +21,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypedDict, Unpack
 
 from tests.fault.machines import namespaces
 from tests.fault.machines.claims import Claim, sweep
 from tests.fault.machines.disks import Disk, ImageDisk
 from tests.fault.machines.links import DEVICE, End, Links
-from tests.fault.machines.processes import Heard, Process
+from tests.fault.machines.processes import Ended, Heard, Process
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 NETWORK: Final = "10.77.0"
@@ -35,6 +35,15 @@ MOST_MACHINES: Final = 250
 NAME: Final = re.compile(r"[a-z][a-z0-9]*")
 HUB: Final = "hub"
 CONNECT_SECONDS: Final = 5.0
+
+
+class StartOptions(TypedDict, total=False):
+    """What `Machine.start` may be told beside the words."""
+
+    name: str
+    environment: Mapping[str, str]
+    heard: Heard
+    ended: Ended
 
 
 class Machine:
@@ -67,6 +76,7 @@ class Machine:
         name: str | None = None,
         environment: Mapping[str, str] | None = None,
         heard: Heard | None = None,
+        ended: Ended | None = None,
     ) -> Process:
         """Start a program here. It is killed with this process, be that killed itself.
 
@@ -75,6 +85,7 @@ class Machine:
             name: how errors call it; the program's by default.
             environment: variables beside this process's, and the disk's.
             heard: told of each line that it prints, in a thread of its own.
+            ended: told when it has ended, in that thread.
         """
         name = name or Path(words[0]).name
         self._starts += 1
@@ -82,19 +93,14 @@ class Machine:
         variables = {**os.environ, **self.disk.environment(), **(environment or {})}
         popen = self._starter.submit(self._start, [str(word) for word in words], variables).result()
         self.processes = [process for process in self.processes if process.running]
-        self.processes.append(process := Process(f"{name} of {self.name}", popen, heard, log))
+        process = Process(f"{name} of {self.name}", popen, log, heard, ended)
+        self.processes.append(process)
         return process
 
-    def python(
-        self,
-        module: str,
-        *words: str | Path,
-        name: str | None = None,
-        environment: Mapping[str, str] | None = None,
-        heard: Heard | None = None,
-    ) -> Process:
+    def python(self, module: str, *words: str | Path, **options: Unpack[StartOptions]) -> Process:
         """Start a module of this checkout, as `start` does."""
-        return self.start(sys.executable, "-m", module, *words, name=name or module, environment=environment, heard=heard)
+        options.setdefault("name", module)
+        return self.start(sys.executable, "-m", module, *words, **options)
 
     def pids(self) -> list[int]:
         """The ids of all its processes, those that its processes have started too."""

@@ -28,6 +28,8 @@ STOP_SECONDS: Final = 20.0
 
 Heard = Callable[[str], None]
 """Told of each line, in the thread that reads."""
+Ended = Callable[[], None]
+"""Told of the end, in that thread."""
 
 
 class ProcessError(Exception):
@@ -41,6 +43,7 @@ class Process:
         name: how errors call it.
         popen: it, with its standard output as a pipe that its standard error goes to as well.
         heard: told of each line.
+        ended: told once that it has ended, and that all has been heard.
         log: where its lines are kept whole.
 
     Attributes:
@@ -49,12 +52,15 @@ class Process:
         code: how it ended; None while it lives.
     """
 
-    def __init__(self, name: str, popen: subprocess.Popen[bytes], heard: Heard | None, log: Path) -> None:
+    def __init__(
+        self, name: str, popen: subprocess.Popen[bytes], log: Path, heard: Heard | None = None, ended: Ended | None = None
+    ) -> None:
         self.name = name
         self.pid = popen.pid
         self.code: int | None = None
         self._popen = popen
         self._heard = heard
+        self._ended = ended
         self._changed = threading.Condition()
         self._lines: deque[str] = deque(maxlen=TAIL_LINES)
         self._over = False
@@ -175,9 +181,12 @@ class Process:
                 with self._changed:
                     for line in lines:
                         self._hear(line)
-                    self._over = self._over or (left and not data)
                     self.code = code if code is not None else self.code
+                    over = left and not data
+                    self._over = self._over or over
                     self._changed.notify_all()
+                if over and self._ended is not None:
+                    self._ended()
             with self._changed:
                 os.close(self._descriptor)
                 self._descriptor = -1
