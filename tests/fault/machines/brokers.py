@@ -22,6 +22,7 @@ class PlainBroker:
     Args:
         machine: where.
         options: of ``penstock broker``, beside its addresses and its directory.
+        keeps: whether it keeps anything; one that does not is there to be found out.
 
     Attributes:
         send: where senders connect.
@@ -29,20 +30,23 @@ class PlainBroker:
         data: its directory.
     """
 
-    def __init__(self, machine: Machine, options: Sequence[str] = ("--disk-floor", "0")) -> None:
+    def __init__(
+        self, machine: Machine, options: Sequence[str] = ("--disk-floor", "0"), *, keeps: bool = True
+    ) -> None:
         self._machine = machine
         self._options = options
         self._process: Process | None = None
         self.send = f"{machine.address}:{SEND_PORT}"
         self.receive = f"{machine.address}:{RECEIVE_PORT}"
         self.data = machine.disk.path / "data"
+        self._store = ("--data", self.data) if keeps else ("--memory",)
 
     def start(self) -> Process:
         """Start it, and wait until it listens."""
         # Machines have one another for neighbours, and nobody else: there is nothing to be kept out.
         addresses = ("--send-address", self.send, "--receive-address", self.receive, "--http", "none", "--insecure")
         self._process = self._machine.python(
-            "transport.cli", "broker", *addresses, "--data", self.data, *self._options, name="broker"
+            "transport.cli", "broker", *addresses, *self._store, *self._options, name="broker"
         )
         self._process.wait_line(LISTENING, START_SECONDS)
         return self._process
