@@ -30,9 +30,7 @@ class PlainBroker:
         data: its directory.
     """
 
-    def __init__(
-        self, machine: Machine, options: Sequence[str] = ("--disk-floor", "0"), *, keeps: bool = True
-    ) -> None:
+    def __init__(self, machine: Machine, options: Sequence[str] = ("--disk-floor", "0"), *, keeps: bool = True) -> None:
         self._machine = machine
         self._options = options
         self._process: Process | None = None

@@ -233,7 +233,16 @@ class ImageDisk(Disk):
         with self._image.open("wb") as file:
             file.truncate(size)
         # All at once, and no room that only root may use: what is full is full.
-        run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", str(self._image))
+        run(
+            "mkfs.ext4",
+            "-q",
+            "-F",
+            "-m",
+            "0",
+            "-E",
+            "lazy_itable_init=0,lazy_journal_init=0,nodiscard",
+            str(self._image),
+        )
         self._mount()
 
     def lose_power(self) -> None:

@@ -59,7 +59,7 @@ def _look() -> subprocess.CompletedProcess[str]:
 
 
 class Etcd:
-    """Members named as their machines.
+    """Members named as their machines, at the addresses that those have for a register.
 
     Args:
         machines: what each runs on.
@@ -81,7 +81,7 @@ class Etcd:
         self._changed = threading.Condition()
         self._lines = 0
         self.endpoints: Mapping[str, str] = {
-            name: f"{machine.address}:{CLIENT_PORT}" for name, machine in self._machines.items()
+            name: f"{machine.register_address}:{CLIENT_PORT}" for name, machine in self._machines.items()
         }
 
     def start(self, *names: str) -> None:
@@ -173,8 +173,8 @@ class Etcd:
             EtcdError: it refused.
             OSError: it cannot be reached, or did not answer in time.
         """
-        connection = http.client.HTTPConnection(self._machines[name].address, CLIENT_PORT)
-        connection.sock = self._asking.connect(self._machines[name].address, CLIENT_PORT, seconds)
+        connection = http.client.HTTPConnection(self._machines[name].register_address, CLIENT_PORT)
+        connection.sock = self._asking.connect(self._machines[name].register_address, CLIENT_PORT, seconds)
         try:
             connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
             answer = connection.getresponse()
@@ -189,8 +189,8 @@ class Etcd:
         return found
 
     def _start(self, machine: Machine) -> Process:
-        own, peer = f"http://{machine.address}:{CLIENT_PORT}", f"http://{machine.address}:{PEER_PORT}"
-        peers = ",".join(f"{name}=http://{each.address}:{PEER_PORT}" for name, each in self._machines.items())
+        own, peer = f"http://{machine.register_address}:{CLIENT_PORT}", f"http://{machine.register_address}:{PEER_PORT}"
+        peers = ",".join(f"{name}=http://{each.register_address}:{PEER_PORT}" for name, each in self._machines.items())
         words = ["--name", machine.name, "--data-dir", str(machine.disk.path / "etcd"), "--logger", "zap"]
         words += ["--listen-client-urls", own, "--advertise-client-urls", own]
         words += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
@@ -209,5 +209,3 @@ class Etcd:
 def encoded(text: str) -> str:
     """As the gateway has bytes."""
     return base64.b64encode(text.encode()).decode()
-
-

@@ -6,6 +6,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -140,16 +141,16 @@ class _Producer:
         for event in events:
             if isinstance(event, Handed):
                 self.handed.append(event)
-                more = event.first + event.count - len(self)
+                more = event.first + event.messages - len(self)
                 for column in (self.confirmed, self.acknowledged, self.deliveries):
                     column.extend(bytes(more))
                 self.sequences.extend([UNKNOWN] * more)
                 self.told.extend([UNKNOWN] * more)
             elif isinstance(event, Confirmed):
                 self.confirmations.append(event)
-                self.confirmed[event.first : event.first + event.count] = b"\1" * event.count
+                self.confirmed[event.first : event.first + event.messages] = b"\1" * event.messages
                 if event.sequence != UNKNOWN:
-                    for place in range(event.count):
+                    for place in range(event.messages):
                         self.told[event.first + place] = event.sequence + place
 
 
@@ -167,7 +168,9 @@ def judge(folder: Path, *, drained: bool = True) -> Judgement:
     for number, producer in producers.items():
         producer.read(read_log(folder / SENT.format(number)))
     received = {number: list(read_log(folder / RECEIVED.format(number))) for number in numbers_of(folder, RECEIVED)}
-    marks = [event for event in read_log(folder / MARKS) if isinstance(event, Marked)] if (folder / MARKS).exists() else []
+    marks = (
+        [event for event in read_log(folder / MARKS) if isinstance(event, Marked)] if (folder / MARKS).exists() else []
+    )
     found = Judgement()
     for receiver, events in received.items():
         _look_through(found, producers, receiver, events)
@@ -182,9 +185,12 @@ def judge(folder: Path, *, drained: bool = True) -> Judgement:
     found.facts = {
         "sent": sum(map(len, producers.values())),
         "confirmed": sum(sum(producer.confirmed) for producer in producers.values()),
-        "deliveries": sum(one.count for events in received.values() for one in events if isinstance(one, Delivered)),
+        "deliveries": sum(one.messages for events in received.values() for one in events if isinstance(one, Delivered)),
         "of them marked": sum(
-            one.count for events in received.values() for one in events if isinstance(one, Delivered) and one.replayed
+            one.messages
+            for events in received.values()
+            for one in events
+            if isinstance(one, Delivered) and one.replayed
         ),
         "acknowledged": sum(sum(producer.acknowledged) for producer in producers.values()),
     }
@@ -203,14 +209,14 @@ def until_next(producer: _Producer, since: int) -> float | None:
     if first is None:
         return None
     return next(
-        ((one.time - since) / SECOND for one in producer.confirmations if one.first + one.count > first), None
+        ((one.time - since) / SECOND for one in producer.confirmations if one.first + one.messages > first), None
     )
 
 
 def longest_silence(number: int, producer: _Producer) -> Silence | None:
     """The longest time between two confirmations of a producer; None where there are no two."""
     times = [one.time for one in producer.confirmations]
-    gaps = [(later - earlier, earlier) for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [(later - earlier, earlier) for earlier, later in pairwise(times)]
     if not gaps:
         return None
     longest, began = max(gaps)
@@ -225,16 +231,18 @@ def _look_through(found: Judgement, producers: dict[int, _Producer], receiver: i
             found.add(PHANTOMS, f"queue number {event.sequence} holds {event.size} bytes that nobody sent")
         elif isinstance(event, Acknowledged) and event.sender in producers:
             messages = producers[event.sender]
-            stop = min(event.first + event.count, len(messages))
+            stop = min(event.first + event.messages, len(messages))
             messages.acknowledged[event.first : stop] = b"\1" * max(stop - event.first, 0)
         elif isinstance(event, Delivered):
-            for place in range(event.count):
+            for place in range(event.messages):
                 first_time = _look_at_delivery(found, producers, event, place)
                 number = event.first + place
                 if first_time and not event.replayed:
                     last = newest.get(event.sender, UNKNOWN)
                     if number < last:
-                        found.add(REORDERED, f"receiver {receiver} got {number} of producer {event.sender} after its {last}")
+                        found.add(
+                            REORDERED, f"receiver {receiver} got {number} of producer {event.sender} after its {last}"
+                        )
                     newest[event.sender] = max(last, number)
 
 
@@ -257,14 +265,12 @@ def _look_at_delivery(found: Judgement, producers: dict[int, _Producer], event: 
 def _look_for_shared_numbers(found: Judgement, producers: dict[int, _Producer]) -> None:
     """Numbers of the queue under which two messages came."""
     used = sorted(number for messages in producers.values() for number in messages.sequences if number != UNKNOWN)
-    for one, other in zip(used, used[1:], strict=False):
+    for one, other in pairwise(used):
         if one == other:
             found.add(RENUMBERED, f"queue number {one} named two messages")
 
 
-def _look_for_duplicates(
-    found: Judgement, producers: dict[int, _Producer], received: dict[int, list[Event]]
-) -> None:
+def _look_for_duplicates(found: Judgement, producers: dict[int, _Producer], received: dict[int, list[Event]]) -> None:
     """What came more often than once, and was not marked each time but the first.
 
     Receivers' times do not tell which of two deliveries the broker made first: one of them may have been paused. So of two receivers one
@@ -277,7 +283,7 @@ def _look_for_duplicates(
             if not isinstance(event, Delivered | Acknowledged) or event.sender not in producers:
                 continue
             messages = producers[event.sender]
-            for number in range(event.first, min(event.first + event.count, len(messages))):
+            for number in range(event.first, min(event.first + event.messages, len(messages))):
                 if messages.deliveries[number] < 2:
                     continue
                 if isinstance(event, Delivered):

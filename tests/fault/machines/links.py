@@ -3,6 +3,8 @@
 A *cut* is silent: what is sent is gone, and nobody is told. It is made by a neighbour entry that lasts and names a hardware address that
 nobody has: the sender's packets go out, the bridge floods them, and no machine takes them. What is answered to the other side has an
 entry of its own, so one way is one way. A machine whose cable is pulled (`down`) sends into nothing as well, to all.
+
+Each machine has two addresses at its one cable, so that brokers can be cut from one another and not from the register, or the reverse.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tests.fault.machines import namespaces
 
+Plane: TypeAlias = Literal["brokers", "register"]
+"""What an address is for. Who is cut without a plane is cut in all."""
+PLANES: Final[tuple[Plane, ...]] = ("brokers", "register")
 NOBODY: Final = "02:70:6d:ff:ff:ff"
 DEVICE: Final = "eth0"
 """The one network device of a machine, beside its loopback."""
@@ -26,18 +31,26 @@ LATENCY: Final = "400ms"
 FLAP_SECONDS: Final = 1.0
 
 
+class Cut(NamedTuple):
+    """Nothing goes from the one machine to the other's address of this plane."""
+
+    source: str
+    target: str
+    plane: Plane
+
+
 @dataclass(frozen=True, slots=True)
 class End:
     """Where a machine's cable ends.
 
     Attributes:
         namespace: the machine's.
-        address: the machine's.
+        addresses: the machine's, by plane.
         port: the device at the other end, in the hub.
     """
 
     namespace: str
-    address: str
+    addresses: Mapping[Plane, str]
     port: str
 
 
@@ -45,7 +58,7 @@ class Links:
     """The cables of all machines; each change takes effect before its call returns.
 
     Attributes:
-        cuts: the pairs (from, to) between which nothing goes at present.
+        cuts: where nothing goes at present.
         pulled: the machines whose cable is pulled.
         limited: those whose cable is slow.
     """
@@ -54,7 +67,7 @@ class Links:
         self._hub = hub
         self._ends = ends
         self._changing = threading.Lock()
-        self.cuts: set[tuple[str, str]] = set()
+        self.cuts: set[Cut] = set()
         self.pulled: set[str] = set()
         self.limited: set[str] = set()
 
@@ -70,37 +83,36 @@ class Links:
             namespaces.run("ip", "-n", self._hub, "link", "set", "dev", self._ends[machine].port, "up")
             self.pulled.discard(machine)
 
-    def cut_one_way(self, source: str, target: str) -> None:
+    def cut_one_way(self, source: str, target: str, plane: Plane | None = None) -> None:
         """What ``source`` sends to ``target`` is lost; what comes back is not."""
-        self._check(source, target)
+        if source == target:
+            raise ValueError(f"{source} cannot be cut from itself")
         with self._changing:
-            self._neighbour(source, "replace", self._ends[target].address, "lladdr", NOBODY, "nud", "permanent")
-            self.cuts.add((source, target))
+            for each in (plane,) if plane is not None else PLANES:
+                address = self._ends[target].addresses[each]
+                self._neighbour(source, "replace", address, "lladdr", NOBODY, "nud", "permanent")
+                self.cuts.add(Cut(source, target, each))
 
-    def cut(self, one: str, other: str) -> None:
+    def cut(self, one: str, other: str, plane: Plane | None = None) -> None:
         """Nothing goes between the two, in either direction."""
-        self.cut_one_way(one, other)
-        self.cut_one_way(other, one)
+        self.cut_one_way(one, other, plane)
+        self.cut_one_way(other, one, plane)
 
-    def isolate(self, machine: str, others: Iterable[str] | None = None) -> None:
+    def isolate(self, machine: str, others: Iterable[str] | None = None, plane: Plane | None = None) -> None:
         """Cut a machine from ``others``, all by default."""
         for other in self._ends if others is None else others:
             if other != machine:
-                self.cut(machine, other)
+                self.cut(machine, other, plane)
 
-    def part(self, one: Iterable[str], other: Iterable[str]) -> None:
+    def part(self, one: Iterable[str], other: Iterable[str], plane: Plane | None = None) -> None:
         """Cut every machine of the one side from every one of the other."""
         other = list(other)
         for machine in one:
-            self.isolate(machine, other)
+            self.isolate(machine, other, plane)
 
     def join(self, one: str, other: str) -> None:
         """Mend what is cut between the two."""
-        for source, target in ((one, other), (other, one)):
-            with self._changing:
-                if (source, target) in self.cuts:
-                    self._neighbour(source, "del", self._ends[target].address)
-                    self.cuts.discard((source, target))
+        self._mend([cut for cut in sorted(self.cuts) if {cut.source, cut.target} == {one, other}])
 
     def limit(self, machine: str, bits_a_second: int) -> None:
         """No more than so much out of a machine, and no more into it."""
@@ -133,8 +145,7 @@ class Links:
         """Everything is as at the beginning."""
         for machine in sorted(self.pulled):
             self.up(machine)
-        for one, other in sorted(self.cuts):
-            self.join(one, other)
+        self._mend(sorted(self.cuts))
         for machine in sorted(self.limited):
             self.unlimit(machine)
 
@@ -145,9 +156,11 @@ class Links:
     def _neighbour(self, machine: str, what: str, address: str, *words: str) -> None:
         namespaces.run("ip", "-n", self._ends[machine].namespace, "neigh", what, address, *words, "dev", DEVICE)
 
-    def _check(self, *machines: str) -> None:
-        if len(set(machines)) < len(machines):
-            raise ValueError(f"{machines[0]} cannot be cut from itself")
+    def _mend(self, cuts: Iterable[Cut]) -> None:
+        with self._changing:
+            for cut in cuts:
+                self._neighbour(cut.source, "del", self._ends[cut.target].addresses[cut.plane])
+                self.cuts.discard(cut)
 
 
 class Flaps(threading.Thread):

@@ -1,14 +1,14 @@
 """`Load`: producers and receivers in processes of their own on the clients' machine, heard as they go on, and judged by what they logged.
 
-    load = Load(machines["clients"], folder, send=["10.77.0.1:9182"], receive=["10.77.0.1:9183"])
-    load.start()
-    load.wait_confirmed(1_000)
-    mark = load.mark("kill -9 of a")
-    machines["a"].kill()
-    ...
-    load.wait_after(mark)
-    load.drain(left)
-    assert load.judge().clean
+load = Load(machines["clients"], folder, send=["10.77.0.1:9182"], receive=["10.77.0.1:9183"])
+load.start()
+load.wait_confirmed(1_000)
+mark = load.mark("kill -9 of a")
+machines["a"].kill()
+...
+load.wait_after(mark)
+load.drain(left)
+assert load.judge().clean
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Final
 
 from tests.fault.machines.judge import Judgement, judge
 from tests.fault.machines.machines import Machine
+from tests.fault.machines.options import Options, Order
 from tests.fault.machines.processes import Process, ProcessError
 from tests.fault.machines.records import MARKS, Acknowledged, Confirmed, Delivered, Handed, Log, Marked, event_of, now
 
@@ -31,35 +32,6 @@ DRAIN_SECONDS: Final = 120.0
 QUIET_SECONDS: Final = 1.0
 """Without a delivery, after which the broker is asked whether it has any left."""
 MODULE: Final = "tests.fault.machines"
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Of a load.
-
-    Attributes:
-        queue: its name.
-        senders: how many producers.
-        receivers: how many receivers.
-        processes: how many the producers share; the receivers share as many, at most.
-        batch: messages that a producer sends at a time.
-        size: bytes of a payload.
-        window: messages of a producer sent and not confirmed, or of a receiver delivered and not acknowledged, at most.
-        rate: messages a second of a producer; None for as many as the broker takes.
-        hold: messages that a receiver keeps unanswered until the drain; less than the window.
-        longest_wait: seconds between two attempts to connect, at most; what the clients' own default is.
-    """
-
-    queue: str = "load"
-    senders: int = 2
-    receivers: int = 1
-    processes: int = 1
-    batch: int = 10
-    size: int = 100
-    window: int = 1_000
-    rate: float | None = None
-    hold: int = 0
-    longest_wait: float = 5.0
 
 
 @dataclass(slots=True)
@@ -88,7 +60,12 @@ class Load:
     """
 
     def __init__(
-        self, machine: Machine, folder: Path, send: Sequence[str], receive: Sequence[str], options: Options | None = None
+        self,
+        machine: Machine,
+        folder: Path,
+        send: Sequence[str],
+        receive: Sequence[str],
+        options: Options | None = None,
     ) -> None:
         self.options = options or Options()
         self.folder = folder
@@ -106,11 +83,17 @@ class Load:
         self._drained = False
 
     def start(self) -> None:
-        """Start all clients; the receivers first."""
-        self._receivers = self._start("receiving", "receiver", self.options.receivers, "--hold", self.options.hold)
-        rate = () if self.options.rate is None else ("--rate", self.options.rate)
-        sizes = ("--batch", self.options.batch, "--size", self.options.size)
-        self._senders = self._start("sending", "producer", self.options.senders, *sizes, *rate)
+        """Start all clients."""
+        self.start_receivers()
+        self.start_senders()
+
+    def start_senders(self) -> None:
+        """Start the producers alone: what they send stays in the queue."""
+        self._senders = self._start("sending", self.options.senders)
+
+    def start_receivers(self) -> None:
+        """Start the receivers alone."""
+        self._receivers = self._start("receiving", self.options.receivers)
 
     def mark(self, text: str) -> Marked:
         """Log that the test does something now; the judgement says how long nothing was confirmed behind it."""
@@ -223,19 +206,15 @@ class Load:
                 if not self._changed.wait_for(lambda: self._delivered > before or done(), QUIET_SECONDS):  # noqa: B023
                     return
 
-    def _start(self, program: str, noun: str, count: int, *words: object) -> list[Process]:
-        options = self.options
-        common: list[object] = ["--folder", self.folder, "--queue", options.queue, "--window", options.window]
-        common += ["--longest-wait", options.longest_wait]
-        for contact in self._contacts[program]:
-            common += ["--contact", contact]
-        started = []
-        for process in range(min(options.processes, count)):
-            numbers = [word for number in range(process, count, options.processes) for word in (f"--{noun}", number)]
-            started.append(self._start_one(program, [*common, *numbers, *words]))
+    def _start(self, program: str, count: int) -> list[Process]:
+        shares = [range(first, count, self.options.processes) for first in range(min(self.options.processes, count))]
+        started = [self._start_one(program, share) for share in shares]
+        for process in started:
+            process.wait_line("^ready$")
         return started
 
-    def _start_one(self, program: str, words: Sequence[object]) -> Process:
+    def _start_one(self, program: str, numbers: Sequence[int]) -> Process:
+        order = Order(self._contacts[program], str(self.folder), list(numbers), self.options)
         ends: list[Process] = []
 
         def ended() -> None:
@@ -246,7 +225,7 @@ class Load:
 
         with self._changed:  # so that it does not end before it is known
             process = self._machine.python(
-                f"{MODULE}.{program}", *map(str, words), name=program, heard=self._hear, ended=ended
+                f"{MODULE}.{program}", order.text(), name=program, heard=self._hear, ended=ended
             )
             ends.append(process)
         return process
@@ -259,19 +238,19 @@ class Load:
         with self._changed:
             if isinstance(event, Handed):
                 producer = self._producers[int(number)]
-                producer.handed += event.count
+                producer.handed += event.messages
                 for time, first in producer.after.items():
                     if first < 0 and event.time > time:
                         producer.after[time] = event.first
             elif isinstance(event, Confirmed):
                 producer = self._producers[int(number)]
-                producer.confirmed += event.count
-                producer.reached = max(producer.reached, event.first + event.count)
+                producer.confirmed += event.messages
+                producer.reached = max(producer.reached, event.first + event.messages)
             elif isinstance(event, Delivered):
-                self._delivered += event.count
+                self._delivered += event.messages
             elif isinstance(event, Acknowledged) and event.sender in self._producers:
                 column = self._producers[event.sender].acknowledged
-                column.extend(bytes(max(event.first + event.count - len(column), 0)))
-                self._acknowledged += column.count(0, event.first, event.first + event.count)
-                column[event.first : event.first + event.count] = b"\1" * event.count
+                column.extend(bytes(max(event.first + event.messages - len(column), 0)))
+                self._acknowledged += column.count(0, event.first, event.first + event.messages)
+                column[event.first : event.first + event.messages] = b"\1" * event.messages
             self._changed.notify_all()

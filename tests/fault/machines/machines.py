@@ -26,11 +26,11 @@ from typing import Final, Self, TypedDict, Unpack
 from tests.fault.machines import namespaces
 from tests.fault.machines.claims import Claim, sweep
 from tests.fault.machines.disks import Disk, ImageDisk
-from tests.fault.machines.links import DEVICE, End, Links
+from tests.fault.machines.links import DEVICE, End, Links, Plane
 from tests.fault.machines.processes import Ended, Heard, Process
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-NETWORK: Final = "10.77.0"
+NETWORKS: Final[Mapping[Plane, str]] = {"brokers": "10.77.0", "register": "10.78.0"}
 MOST_MACHINES: Final = 250
 NAME: Final = re.compile(r"[a-z][a-z0-9]*")
 HUB: Final = "hub"
@@ -52,18 +52,18 @@ class Machine:
     Attributes:
         name: as it was asked for.
         address: where the others reach it.
+        register_address: where they reach its member of the register; cut and healed by itself (`links.Plane`).
         namespace: its network namespace.
         disk: where its processes keep what is to outlive them.
         folder: for all else: what its processes print, each in a file.
         processes: those that were started on it and may still run, in the order of their starts.
     """
 
-    def __init__(
-        self, name: str, address: str, namespace: str, disk: Disk, folder: Path, starter: ThreadPoolExecutor
-    ) -> None:
+    def __init__(self, name: str, end: End, disk: Disk, folder: Path, starter: ThreadPoolExecutor) -> None:
         self.name = name
-        self.address = address
-        self.namespace = namespace
+        self.address = end.addresses["brokers"]
+        self.register_address = end.addresses["register"]
+        self.namespace = end.namespace
         self.disk = disk
         self.folder = folder
         self.processes: list[Process] = []
@@ -132,14 +132,14 @@ class Machine:
         """The calling thread, and what it opens and starts, is on this machine while the context lasts."""
         return namespaces.inside(self.namespace)
 
-    def socket(self, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
+    def open_socket(self, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
         """A socket of this machine, for whoever is elsewhere."""
         with self.inside():
             return socket.socket(socket.AF_INET, kind)
 
     def connect(self, host: str, port: int, seconds: float = CONNECT_SECONDS) -> socket.socket:
         """A connection from here, whose waits have this deadline."""
-        made = self.socket()
+        made = self.open_socket()
         made.settimeout(seconds)
         try:
             made.connect((host, port))
@@ -231,24 +231,31 @@ class Machines(Mapping[str, Machine]):
 
     def _make(self) -> None:
         ends = {
-            name: End(f"{self.name}-{name}", f"{NETWORK}.{number}", self.port(name))
+            name: End(
+                f"{self.name}-{name}",
+                {plane: f"{begin}.{number}" for plane, begin in NETWORKS.items()},
+                self.port(name),
+            )
             for number, name in enumerate(self._names, 1)
         }
         lines = [f"netns add {namespace}" for namespace in (self.hub, *(end.namespace for end in ends.values()))]
-        for end in ends.values():
-            lines.append(f"link add name {DEVICE} netns {end.namespace} type veth peer name {end.port} netns {self.hub}")
+        lines += [
+            f"link add name {DEVICE} netns {end.namespace} type veth peer name {end.port} netns {self.hub}"
+            for end in ends.values()
+        ]
         namespaces.batch(lines)
         bridge = ["link add name bridge type bridge", "link set dev bridge up"]
         for end in ends.values():
             bridge += [f"link set dev {end.port} master bridge", f"link set dev {end.port} up"]
         namespaces.batch(bridge, self.hub)
         for name, end in ends.items():
-            own = [f"addr add {end.address}/24 dev {DEVICE}", f"link set dev {DEVICE} up", "link set dev lo up"]
+            own = [f"addr add {address}/24 dev {DEVICE}" for address in end.addresses.values()]
+            own += [f"link set dev {DEVICE} up", "link set dev lo up"]
             namespaces.batch(own, end.namespace)
             folder = self.folder / name
             folder.mkdir()
             disk = Disk(folder / "disk") if self._image_bytes is None else ImageDisk(folder / "disk", self._image_bytes)
-            self._machines[name] = Machine(name, end.address, end.namespace, disk, folder, self._starter)
+            self._machines[name] = Machine(name, end, disk, folder, self._starter)
         self.links = Links(self.hub, ends)
 
     def _end(self) -> None:

@@ -53,7 +53,12 @@ class Process:
     """
 
     def __init__(
-        self, name: str, popen: subprocess.Popen[bytes], log: Path, heard: Heard | None = None, ended: Ended | None = None
+        self,
+        name: str,
+        popen: subprocess.Popen[bytes],
+        log: Path,
+        heard: Heard | None = None,
+        ended: Ended | None = None,
     ) -> None:
         self.name = name
         self.pid = popen.pid
@@ -122,6 +127,18 @@ class Process:
     def resume(self) -> None:
         """SIGCONT."""
         self.signal(signal.SIGCONT)
+
+    def pause_for(self, seconds: float) -> None:
+        """`pause`, and `resume` after so long, or as soon as it is gone."""
+        self.pause()
+        with self._changed:
+            self._changed.wait_for(lambda: self._over, seconds)
+        self.resume()
+
+    def memory(self) -> int:
+        """Bytes of memory that it has at present (RSS)."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
         """SIGTERM; returns when it has ended in good order.

@@ -1,49 +1,42 @@
-"""``python -m tests.fault.machines.receiving``: receivers that log what they get, acknowledge it, and log that, until SIGTERM.
+"""``python -m tests.fault.machines.receiving ORDER``: receivers that log what they get, acknowledge it, and log that, until SIGTERM.
 
-With ``--hold`` they keep the newest so many unanswered, so that a kill finds some that are to come again; SIGUSR1 has them answer all.
+They keep as many of the newest unanswered as `hold` says, so that a kill finds some that are to come again; SIGUSR1 has them answer all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections import deque
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from streams import Running, Sink
+from tests.fault.machines.options import READY, Order
 from tests.fault.machines.records import RECEIVED, Acknowledged, Delivered, Log, now, runs
-from tests.fault.machines.sending import GIVE_UP_SECONDS
-from transport import Backoff, DeliveredBatch, Receiver
+from transport import DeliveredBatch, Receiver
 
 
 class Taker:
-    """One receiver.
+    """One receiver, `takes-NUMBER` to the broker."""
 
-    Args:
-        number: which one.
-        folder: where its log is.
-        window: messages delivered and not acknowledged, at most.
-        hold: how many of them it keeps so.
-        backoff: how it comes back.
-    """
-
-    def __init__(self, number: int, folder: Path, window: int, hold: int, backoff: Backoff) -> None:
+    def __init__(self, number: int, order: Order) -> None:
         self._number = number
-        self._log = Log(folder / RECEIVED.format(number), number)
-        self._window = window
-        self._hold = hold
-        self._backoff = backoff
+        self._order = order
+        self._log = Log(Path(order.folder) / RECEIVED.format(number), number)
+        self._hold = order.options.hold
         self._held: deque[tuple[DeliveredBatch, list[Delivered]]] = deque()
         self._held_messages = 0
 
-    def run(self, addresses: list[str], queue: str) -> Running[int]:
+    def run(self) -> Running[int]:
         """Receive until cancelled."""
-        name = f"takes-{self._number}"
+        options = self._order.options
         receiver = Receiver(
-            addresses, queue=queue, max_in_flight=self._window, client_id=name, reconnect=self._backoff
+            self._order.contacts,
+            queue=options.queue,
+            max_in_flight=options.window,
+            client_id=f"takes-{self._number}",
+            reconnect=options.backoff(),
         )
         return receiver.batches().to(Sink.foreach(self._take)).run()
 
@@ -65,11 +58,12 @@ class Taker:
             self._held_messages -= len(batch)
             batch.acknowledge()
             if found:
-                self._log.write(*[Acknowledged(now(), run.sender, run.first, run.count) for run in found])
+                self._log.write(*[Acknowledged(now(), run.sender, run.first, run.messages) for run in found])
 
 
-async def receive(takers: list[Taker], addresses: list[str], queue: str) -> None:
+async def receive(order: Order) -> None:
     """Run all receivers until SIGTERM; what they acknowledged has been sent when this returns."""
+    takers = [Taker(number, order) for number in order.numbers]
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, over.set)
@@ -79,7 +73,9 @@ async def receive(takers: list[Taker], addresses: list[str], queue: str) -> None
             taker.release()
 
     loop.add_signal_handler(signal.SIGUSR1, release)
-    runs_of_all = [taker.run(addresses, queue) for taker in takers]
+    sys.stdout.write(READY)
+    sys.stdout.flush()
+    runs_of_all = [taker.run() for taker in takers]
 
     async def whole(run: Running[int]) -> None:
         await run
@@ -92,20 +88,5 @@ async def receive(takers: list[Taker], addresses: list[str], queue: str) -> None
             task.cancel()
 
 
-def main(
-    contact: Annotated[list[str], typer.Option(help="Receiving addresses, tried in turn.")],
-    folder: Annotated[Path, typer.Option(help="Where the logs are.")],
-    receiver: Annotated[list[int], typer.Option(help="Numbers of the receivers.")],
-    queue: Annotated[str, typer.Option()] = "load",
-    window: Annotated[int, typer.Option(min=1)] = 1_000,
-    hold: Annotated[int, typer.Option(min=0)] = 0,
-    longest_wait: Annotated[float, typer.Option(help="Seconds between two attempts to connect, at most.")] = 5.0,
-) -> None:
-    """Receive until SIGTERM."""
-    backoff = Backoff(minimum=min(0.1, longest_wait), maximum=longest_wait, give_up_after=GIVE_UP_SECONDS)
-    takers = [Taker(number, folder, window, hold, backoff) for number in receiver]
-    asyncio.run(receive(takers, contact, queue))
-
-
 if __name__ == "__main__":
-    typer.run(main)
+    asyncio.run(receive(Order.of(sys.argv[1])))

@@ -1,7 +1,7 @@
 """What the clients of a load log: a line for each thing that they saw, with its time, in a file for each of them.
 
-Times are nanoseconds of the monotonic clock, which all processes of a machine share. A line is written by one call before its client goes on,
-so it outlives the client's death by SIGKILL; the machine that the tests run on does not lose its power, so nothing is synced.
+Times are nanoseconds of the monotonic clock, which all processes share. A line is written by one call before its client goes on, so it
+outlives the client's death by SIGKILL; the machine that the tests run on does not lose its power, so nothing is synced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Handed(NamedTuple):
 
     time: int
     first: int
-    count: int
+    messages: int
 
 
 class Confirmed(NamedTuple):
@@ -35,7 +35,7 @@ class Confirmed(NamedTuple):
 
     time: int
     first: int
-    count: int
+    messages: int
     sequence: int
 
 
@@ -45,7 +45,7 @@ class Delivered(NamedTuple):
     time: int
     sender: int
     first: int
-    count: int
+    messages: int
     sequence: int
     replayed: int
 
@@ -56,7 +56,7 @@ class Acknowledged(NamedTuple):
     time: int
     sender: int
     first: int
-    count: int
+    messages: int
 
 
 class Strange(NamedTuple):
@@ -166,7 +166,11 @@ def identify(payload: bytes) -> tuple[int, int] | None:
     if len(words) < 4 or not all(word.isdigit() for word in words[:3]):
         return None
     sender, number, size = map(int, words[:3])
-    return (sender, number) if size <= max(len(payload), LONGEST_NAME) and payload_of(sender, number, size) == payload else None
+    return (
+        (sender, number)
+        if size <= max(len(payload), LONGEST_NAME) and payload_of(sender, number, size) == payload
+        else None
+    )
 
 
 def runs(time: int, payloads: Sequence[bytes], sequence: int, replayed: bool) -> list[Delivered | Strange]:
@@ -178,8 +182,8 @@ def runs(time: int, payloads: Sequence[bytes], sequence: int, replayed: bool) ->
             found.append(Strange(time, place, len(payload)))
             continue
         last = found[-1] if found else None
-        if isinstance(last, Delivered) and (last.sender, last.first + last.count) == which:
-            found[-1] = last._replace(count=last.count + 1)
+        if isinstance(last, Delivered) and (last.sender, last.first + last.messages) == which:
+            found[-1] = last._replace(messages=last.messages + 1)
         else:
             found.append(Delivered(time, *which, 1, place, int(replayed)))
     return found

@@ -1,4 +1,4 @@
-"""``python -m tests.fault.machines.sending``: producers that send numbered messages and log each confirmation, until SIGTERM.
+"""``python -m tests.fault.machines.sending ORDER``: producers that send numbered messages and log each confirmation, until SIGTERM.
 
 Then they take no more, and the process ends in good order when everything is confirmed. They come back by themselves to whichever of the
 contact points answers, for as long as it takes.
@@ -8,69 +8,58 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from streams import Sink, Source
+from tests.fault.machines.options import READY, Order
 from tests.fault.machines.records import SENT, UNKNOWN, Confirmed, Handed, Log, now, payload_of
-from transport import Backoff, MessageBatch, Sender
+from transport import MessageBatch, Sender
 from transport.clients.sender_session import Confirmation
-
-GIVE_UP_SECONDS = 300.0
-"""Without any connection: longer than any outage of a test."""
 
 
 class Producer:
     """One producer, `load-NUMBER` to the broker.
 
-    Args:
-        number: which one.
-        folder: where its log is.
-        batch: messages that it sends at a time.
-        size: bytes of a payload.
-        window: messages sent and not confirmed, at most.
-        rate: messages a second; None for as many as the broker takes.
-        backoff: how it comes back.
+    Attributes:
+        ending: set when it is to take no more.
     """
 
-    def __init__(
-        self, number: int, folder: Path, batch: int, size: int, window: int, rate: float | None, backoff: Backoff
-    ) -> None:
+    def __init__(self, number: int, order: Order) -> None:
         self._number = number
-        self._log = Log(folder / SENT.format(number), number)
-        self._batch = batch
-        self._size = size
-        self._window = window
-        self._rate = rate
-        self._backoff = backoff
-        self._next = 0
+        self._order = order
+        self._log = Log(Path(order.folder) / SENT.format(number), number)
         self.ending = False
 
-    async def run(self, addresses: list[str], queue: str) -> None:
+    async def run(self) -> None:
         """Send until told to end, and everything is confirmed."""
+        options = self._order.options
         sender = Sender(
-            addresses,
-            queue=queue,
+            self._order.contacts,
+            queue=options.queue,
             client_id=f"load-{self._number}",
-            max_in_flight=self._window,
-            reconnect=self._backoff,
+            max_in_flight=options.window,
+            reconnect=options.backoff(),
         )
-        source: Source[MessageBatch, None] = Source.from_iterable(self._batches)
-        if self._rate is not None:
-            source = source.throttle(1, self._batch / self._rate)
-        await source.via(sender).to(Sink.foreach(self._confirmed)).run()
+        firsts: Source[int, None] = Source.from_iterable(self._firsts)
+        if options.rate is not None:
+            firsts = firsts.throttle(1, options.batch / options.rate)
+        # A batch is made, and its time logged, when it is sent: not before it waits for its turn.
+        await firsts.map(self._batch_from).via(sender).to(Sink.foreach(self._confirmed)).run()
         self._log.close()
 
-    def _batches(self) -> Iterator[MessageBatch]:
+    def _firsts(self) -> Iterator[int]:
+        first = 0
         while not self.ending:
-            first = self._next
-            self._next += self._batch
-            self._log.write(Handed(now(), first, self._batch))
-            numbers = range(first, self._next)
-            yield MessageBatch.from_payloads([payload_of(self._number, number, self._size) for number in numbers])
+            yield first
+            first += self._order.options.batch
+
+    def _batch_from(self, first: int) -> MessageBatch:
+        options = self._order.options
+        self._log.write(Handed(now(), first, options.batch))
+        numbers = range(first, first + options.batch)
+        return MessageBatch.from_payloads([payload_of(self._number, number, options.size) for number in numbers])
 
     def _confirmed(self, one: Confirmation) -> None:
         if one.rejected is not None:
@@ -78,35 +67,21 @@ class Producer:
         self._log.write(Confirmed(now(), one.sequence, one.count, UNKNOWN if one.first is None else one.first))
 
 
-async def send(producers: list[Producer], addresses: list[str], queue: str) -> None:
+async def send(order: Order) -> None:
     """Run all producers until SIGTERM, and until everything is confirmed."""
+    producers = [Producer(number, order) for number in order.numbers]
 
     def end() -> None:
         for producer in producers:
             producer.ending = True
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+    sys.stdout.write(READY)
+    sys.stdout.flush()
     async with asyncio.TaskGroup() as group:
         for producer in producers:
-            group.create_task(producer.run(addresses, queue))
-
-
-def main(
-    contact: Annotated[list[str], typer.Option(help="Sending addresses, tried in turn.")],
-    folder: Annotated[Path, typer.Option(help="Where the logs are.")],
-    producer: Annotated[list[int], typer.Option(help="Numbers of the producers.")],
-    queue: Annotated[str, typer.Option()] = "load",
-    batch: Annotated[int, typer.Option(min=1)] = 10,
-    size: Annotated[int, typer.Option(min=1)] = 100,
-    window: Annotated[int, typer.Option(min=1)] = 1_000,
-    rate: Annotated[float | None, typer.Option(help="Messages a second, of each producer.")] = None,
-    longest_wait: Annotated[float, typer.Option(help="Seconds between two attempts to connect, at most.")] = 5.0,
-) -> None:
-    """Send numbered messages until SIGTERM."""
-    backoff = Backoff(minimum=min(0.1, longest_wait), maximum=longest_wait, give_up_after=GIVE_UP_SECONDS)
-    producers = [Producer(number, folder, batch, size, window, rate, backoff) for number in producer]
-    asyncio.run(send(producers, contact, queue))
+            group.create_task(producer.run())
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    asyncio.run(send(Order.of(sys.argv[1])))

@@ -11,14 +11,17 @@ from random import Random
 import pytest
 
 from tests.fault.machines.brokers import PlainBroker
-from tests.fault.machines.disks import Disk, DiskError
-from tests.fault.machines.load import Load, Options
+from tests.fault.machines.disks import Disk, DiskError, ImageDisk
+from tests.fault.machines.load import Load
 from tests.fault.machines.machines import Machine, Machines
+from tests.fault.machines.options import Options
 from tests.fault.machines.processes import Process
 
 DEADLINE = 20.0
 DISK_ENDED_IT = 74
 SLOW_SECONDS = 0.05
+RATE = 2_000.0
+"""Messages a second of a producer: the machine has others to work for, too."""
 SMALL = ("--disk-floor", "0", "--segment-bytes", "1MiB")
 # Writes and syncs for each line that it reads from a FIFO, and says what came of it.
 WRITER = """
@@ -62,9 +65,8 @@ class Writer:
         assert self._process.wait_end() == 0
 
 
-def test_calls_on_a_disk_take_long_or_fail_until_it_is_mended_and_those_on_others_do_not(
-    machines: Machines, _faults: None
-) -> None:
+@pytest.mark.usefixtures("_faults")
+def test_calls_on_a_disk_take_long_or_fail_until_it_is_mended_and_those_on_others_do_not(machines: Machines) -> None:
     a = machines["a"]
     on_it, beside_it, other = (
         Writer(a, a.disk.path / "x"),
@@ -136,6 +138,7 @@ def test_a_disk_that_loses_its_power_has_what_was_synced_and_nothing_else(image_
 
 def test_a_full_disk_is_full_until_it_is_not(image_machines: Machines) -> None:
     disk = image_machines["a"].disk
+    assert isinstance(disk, ImageDisk)
     disk.fill()
     with pytest.raises(OSError, match="No space left"), (disk.path / "more").open("wb") as file:
         file.write(bytes(2**20))
@@ -151,7 +154,9 @@ def test_a_broker_whose_disk_fails_and_then_loses_its_power_loses_nothing_that_i
     a, clients = image_machines["a"], image_machines["clients"]
     broker = PlainBroker(a, SMALL)
     process = broker.start()
-    load = Load(clients, image_machines.folder / "load", [broker.send], [broker.receive], Options(longest_wait=0.2))
+    load = Load(
+        clients, image_machines.folder / "load", [broker.send], [broker.receive], Options(longest_wait=0.2, rate=RATE)
+    )
     load.start()
     load.wait_confirmed(300)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.fault.machines import etcd
@@ -14,12 +12,12 @@ NAMES = ("a", "b", "c")
 
 
 @pytest.fixture
-def members(machines: Machines) -> Iterator[Etcd]:
+def members(machines: Machines) -> Etcd:
     if (reason := etcd.why_none()) is not None:
         pytest.skip(reason)
     made = Etcd([machines[name] for name in NAMES], machines["clients"], heartbeat=50, election=300)
     made.start()
-    yield made
+    return made
 
 
 def test_an_etcd_goes_on_without_its_leader_be_it_cut_off_or_killed_with_its_machine(

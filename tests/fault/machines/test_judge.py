@@ -53,7 +53,6 @@ RECEIVED_0: tuple[Event, ...] = (
     Acknowledged(23, 0, 5, 5),
 )
 RECEIVED_1: tuple[Event, ...] = (Delivered(24, 1, 0, 5, 110, 0), Acknowledged(25, 1, 0, 5))
-ALL_OF_1 = RECEIVED_1
 
 
 def write(path: Path, events: Sequence[Event]) -> None:
@@ -63,7 +62,11 @@ def write(path: Path, events: Sequence[Event]) -> None:
 
 
 def judged(
-    folder: Path, received_0: Sequence[Event] = RECEIVED_0, received_1: Sequence[Event] = RECEIVED_1, *, drained: bool = True
+    folder: Path,
+    received_0: Sequence[Event] = RECEIVED_0,
+    received_1: Sequence[Event] = RECEIVED_1,
+    *,
+    drained: bool = True,
 ) -> Judgement:
     write(folder / SENT.format(0), SENT_0)
     write(folder / SENT.format(1), SENT_1)
@@ -102,8 +105,7 @@ def test_what_was_never_confirmed_may_be_lost_and_may_be_delivered(tmp_path: Pat
 
 def test_one_that_was_confirmed_and_never_came_is_lost_once_all_is_drained(tmp_path: Path) -> None:
     short = (Delivered(20, 0, 0, 5, 100, 0), Acknowledged(21, 0, 0, 5), Delivered(22, 0, 5, 4, 105, 0))
-    short = (*short, Acknowledged(23, 0, 5, 4))
-    assert_only(judged(tmp_path, short), LOST)
+    assert_only(judged(tmp_path, (*short, Acknowledged(23, 0, 5, 4))), LOST)
     assert judge(tmp_path, drained=False).clean
 
 
@@ -118,17 +120,16 @@ def test_an_order_that_a_receiver_sees_changed_is_found(tmp_path: Path) -> None:
 
 
 def test_an_order_that_the_queues_numbers_show_changed_is_found(tmp_path: Path) -> None:
-    # Two receivers, each in order by itself; producer 1 was not told the numbers.
-    one = (Delivered(24, 1, 0, 2, 112, 0), Acknowledged(25, 1, 0, 2))
-    other = (Delivered(24, 1, 2, 3, 109 + 1, 0), Acknowledged(25, 1, 2, 3))
-    found = judged(tmp_path, (*RECEIVED_0, *one), (*other[:0], Delivered(24, 1, 2, 2, 110, 0), Acknowledged(25, 1, 2, 2)))
-    assert found.counts[REORDERED] == 2
-    assert found.counts[LOST] == 1
-    assert found.only(REORDERED, LOST)
+    # Two receivers, each in order by itself.
+    one = (Delivered(24, 1, 0, 2, 113, 0), Acknowledged(25, 1, 0, 2))
+    other = (Delivered(24, 1, 2, 3, 110, 0), Acknowledged(25, 1, 2, 3))
+    assert_only(judged(tmp_path, (*RECEIVED_0, *one), other), REORDERED, 3)
 
 
 @pytest.mark.parametrize("receiver", [0, 1])
-def test_one_that_comes_again_unmarked_is_found_at_the_same_receiver_and_at_another(tmp_path: Path, receiver: int) -> None:
+def test_one_that_comes_again_unmarked_is_found_at_the_same_receiver_and_at_another(
+    tmp_path: Path, receiver: int
+) -> None:
     # Before anybody acknowledged it.
     again = Delivered(20, 0, 4, 1, 104, 0)
     received = [RECEIVED_0, RECEIVED_1]
@@ -155,7 +156,7 @@ def test_one_that_is_under_two_numbers_was_stored_twice(tmp_path: Path) -> None:
 
 
 def test_a_number_that_names_two_messages_is_found(tmp_path: Path) -> None:
-    renumbered = (Delivered(24, 1, 0, 5, 105, 0), ALL_OF_1[1])
+    renumbered = (Delivered(24, 1, 0, 5, 105, 0), RECEIVED_1[1])
     assert_only(judged(tmp_path, RECEIVED_0, renumbered), RENUMBERED, 5)
 
 
@@ -164,7 +165,9 @@ def test_a_number_that_is_not_the_one_that_the_sender_was_told_is_found(tmp_path
     assert_only(judged(tmp_path, moved), RENUMBERED, 5)
 
 
-@pytest.mark.parametrize("phantom", [Strange(30, 130, 7), Delivered(30, 0, 10, 1, 130, 0), Delivered(30, 7, 0, 1, 130, 0)])
+@pytest.mark.parametrize(
+    "phantom", [Strange(30, 130, 7), Delivered(30, 0, 10, 1, 130, 0), Delivered(30, 7, 0, 1, 130, 0)]
+)
 def test_what_nobody_sent_is_found(tmp_path: Path, phantom: Event) -> None:
     assert_only(judged(tmp_path, (*RECEIVED_0, phantom)), PHANTOMS)
 

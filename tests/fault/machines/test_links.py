@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.fault.machines import namespaces
-from tests.fault.machines.links import FLAP_SECONDS
-from tests.fault.machines.machines import NETWORK, Machine, Machines
+from tests.fault.machines.links import FLAP_SECONDS, Plane
+from tests.fault.machines.machines import Machine, Machines
 from tests.fault.machines.sniffer import RST, SYN, Sniffer
 
 DEADLINE = 10.0
@@ -27,15 +27,15 @@ BETWEEN = [("a", "b"), ("b", "a"), ("a", "clients"), ("clients", "a"), ("c", "a"
 class Wire:
     """A datagram socket on each machine: what is sent first arrives first, or not at all."""
 
-    def __init__(self, machines: Machines) -> None:
-        self._machines = machines
-        self._sockets = {name: machine.socket(socket.SOCK_DGRAM) for name, machine in machines.items()}
+    def __init__(self, addresses: dict[str, str], machines: Machines) -> None:
+        self._addresses = addresses
+        self._sockets = {name: machine.open_socket(socket.SOCK_DGRAM) for name, machine in machines.items()}
         for name, one in self._sockets.items():
-            one.bind((machines[name].address, NUMBER))
+            one.bind((addresses[name], NUMBER))
             one.settimeout(DEADLINE)
 
     def send(self, source: str, target: str, text: str) -> None:
-        self._sockets[source].sendto(f"{source} {text}".encode(), (self._machines[target].address, NUMBER))
+        self._sockets[source].sendto(f"{source} {text}".encode(), (self._addresses[target], NUMBER))
 
     def receive(self, target: str) -> str:
         return self._sockets[target].recv(100).decode()
@@ -66,7 +66,18 @@ class Wire:
 
 @pytest.fixture
 def wire(machines: Machines) -> Iterator[Wire]:
-    made = Wire(machines)
+    """Between the brokers' addresses."""
+    yield from wired({name: machine.address for name, machine in machines.items()}, machines)
+
+
+@pytest.fixture
+def register_wire(machines: Machines) -> Iterator[Wire]:
+    """Between those of the register."""
+    yield from wired({name: machine.register_address for name, machine in machines.items()}, machines)
+
+
+def wired(addresses: dict[str, str], machines: Machines) -> Iterator[Wire]:
+    made = Wire(addresses, machines)
     for source, target in BETWEEN:
         made.reach(source, target)
     yield made
@@ -76,7 +87,7 @@ def wire(machines: Machines) -> Iterator[Wire]:
 @contextmanager
 def connection(one: Machine, other: Machine) -> Iterator[tuple[socket.socket, socket.socket]]:
     """A TCP connection's two ends."""
-    with other.socket() as listener:
+    with other.open_socket() as listener:
         listener.bind((other.address, NUMBER))
         listener.listen()
         listener.settimeout(DEADLINE)
@@ -118,7 +129,12 @@ def test_a_cut_of_both_ways_loses_both_and_a_machine_that_is_cut_from_some_reach
 
 def test_parts_of_a_network_reach_none_of_the_other_part(machines: Machines, wire: Wire) -> None:
     machines.links.part(["a"], ["b", "clients"])
-    assert machines.links.cuts == {("a", "b"), ("b", "a"), ("a", "clients"), ("clients", "a")}
+    assert {(cut.source, cut.target) for cut in machines.links.cuts} == {
+        ("a", "b"),
+        ("b", "a"),
+        ("a", "clients"),
+        ("clients", "a"),
+    }
     wire.send("a", "clients", "lost")
     wire.send("clients", "a", "lost")
     wire.crosses("c", "a", "between")
@@ -126,6 +142,22 @@ def test_parts_of_a_network_reach_none_of_the_other_part(machines: Machines, wir
     machines.links.heal()
     wire.crosses("a", "clients", "after")
     wire.crosses("clients", "a", "after")
+
+
+def test_brokers_are_cut_from_one_another_and_not_from_the_register_and_the_reverse(
+    machines: Machines, wire: Wire, register_wire: Wire
+) -> None:
+    cases: list[tuple[Plane, Wire, Wire]] = [("brokers", wire, register_wire), ("register", register_wire, wire)]
+    for plane, cut, whole in cases:
+        machines.links.isolate("a", ["b", "c"], plane)
+        cut.send("a", "b", "lost")
+        cut.send("b", "a", "lost")
+        whole.crosses("a", "b", "in the other plane")
+        whole.crosses("b", "a", "in the other plane")
+        cut.crosses("a", "clients", "to another")
+        machines.links.heal()
+        cut.crosses("a", "b", "after")
+        cut.crosses("b", "a", "after")
 
 
 def test_a_machine_is_not_cut_from_itself(machines: Machines) -> None:
@@ -139,9 +171,10 @@ def test_a_cut_is_silent_and_a_connection_outlives_it(machines: Machines) -> Non
         assert theirs.recv(100) == b"before"
         machines.links.cut("a", "b")
         ours.sendall(b"during")
-        # The kernel sends it again and again: whoever answered a segment with a reset, or told of a host that is not there, has had time to.
+        # The kernel sends it again and again: whoever would answer with a reset has had time to.
         sent = sniffer.wait(
-            lambda segments: sum(one.size == 6 and one.source == f"{NETWORK}.1" for one in segments) >= 4, DEADLINE
+            lambda segments: sum(one.size == 6 and one.source == machines["a"].address for one in segments) >= 4,
+            DEADLINE,
         )
         assert not any(one.flags & RST for one in sent)
         assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
@@ -157,7 +190,7 @@ def test_a_connection_to_a_port_that_is_closed_is_refused_and_with_a_cut_it_is_n
     with pytest.raises(ConnectionRefusedError):
         machines["a"].connect(*address, DEADLINE)
     machines.links.cut("a", "b")
-    with machines["a"].socket() as ours, Sniffer(machines, "a") as sniffer:
+    with machines["a"].open_socket() as ours, Sniffer(machines, "a") as sniffer:
         ours.setblocking(False)
         assert ours.connect_ex(address) == errno.EINPROGRESS
         sent = sniffer.wait(lambda segments: sum(bool(one.flags & SYN) for one in segments) >= 2, DEADLINE)
@@ -198,10 +231,14 @@ def test_a_cable_with_a_limit_takes_as_long_as_it_says(machines: Machines) -> No
         machines.links.limit("b", bits)
         assert through(ours, theirs, size) > 0.5 * size * 8 / bits
         assert through(theirs, ours, size) > 0.5 * size * 8 / bits
-        kinds = [namespaces.run("tc", "-n", where, "qdisc", "show") for where in (machines["b"].namespace, machines.hub)]
+        kinds = [
+            namespaces.run("tc", "-n", where, "qdisc", "show") for where in (machines["b"].namespace, machines.hub)
+        ]
         assert all("tbf" in kind for kind in kinds)
         machines.links.heal()
-        kinds = [namespaces.run("tc", "-n", where, "qdisc", "show") for where in (machines["b"].namespace, machines.hub)]
+        kinds = [
+            namespaces.run("tc", "-n", where, "qdisc", "show") for where in (machines["b"].namespace, machines.hub)
+        ]
         assert not any("tbf" in kind for kind in kinds)
         assert machines.links.limited == set()
 

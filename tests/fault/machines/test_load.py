@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.fault.machines.brokers import PlainBroker
 from tests.fault.machines.judge import LOST
-from tests.fault.machines.load import Load, Options
+from tests.fault.machines.load import Load
 from tests.fault.machines.machines import Machines
+from tests.fault.machines.options import Options
+from tests.fault.machines.processes import ProcessError
 
-EAGER = Options(longest_wait=0.2, hold=100)
+EAGER = Options(longest_wait=0.2, hold=100, rate=2_000.0)
 
 
 def test_a_broker_that_is_killed_paused_and_cut_off_loses_nothing_that_it_confirmed(machines: Machines) -> None:
@@ -53,16 +57,23 @@ def test_a_broker_that_keeps_nothing_is_found_out(machines: Machines) -> None:
     clients = machines["clients"]
     broker = PlainBroker(machines["a"], keeps=False)
     broker.start()
-    load = Load(clients, machines.folder / "load", [broker.send], [broker.receive], Options(longest_wait=0.2, hold=400))
-    # What a receiver holds is gone with the broker; so is what was never delivered, which is what counts as lost.
-    machines.links.cut("clients", "a")
-    machines.links.heal()
-    load.start()
-    load.wait_confirmed(300)
+    load = Load(clients, machines.folder / "load", [broker.send], [broker.receive], EAGER)
+    load.start_senders()
+    load.wait_confirmed(100)
+    confirmed = load.confirmed
     mark = load.mark("kill -9 of the broker")
     broker.kill()
     broker.start()
     load.wait_after(mark)
+    load.start_receivers()
     load.drain(lambda: broker.left(clients, load.options.queue))
     found = load.judge()
-    assert not found.clean
+    assert found.counts[LOST] >= confirmed > 0
+    assert "0 of producer 0 was confirmed and never delivered" in "\n".join(found.examples)
+
+
+def test_a_load_whose_client_ends_by_itself_says_so(machines: Machines) -> None:
+    load = Load(machines["clients"], machines.folder / "load", ["no address"], ["no address"], Options())
+    load.start_senders()
+    with pytest.raises(ProcessError, match=r"(?s)ended by itself, with 1; .*no address"):
+        load.wait_confirmed(1)

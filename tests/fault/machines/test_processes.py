@@ -156,7 +156,8 @@ def test_names_that_no_machine_can_have_are_refused(names: list[str]) -> None:
         Machines(names)
 
 
-def test_at_the_end_everything_is_gone(_possible: None) -> None:
+@pytest.mark.usefixtures("_possible")
+def test_at_the_end_everything_is_gone() -> None:
     with Machines(["a", "b"]) as machines:
         process = echo(machines["a"], WITH_CHILD)
         pids = machines["a"].pids()
@@ -167,7 +168,9 @@ def test_at_the_end_everything_is_gone(_possible: None) -> None:
     assert_gone(name, folder, pids)
 
 
-def test_what_a_killed_run_has_left_is_removed_by_the_next_and_nothing_of_one_that_lives(image_machines: Machines) -> None:
+def test_what_a_killed_run_has_left_is_removed_by_the_next_and_nothing_of_one_that_lives(
+    image_machines: Machines,
+) -> None:
     alive = echo(image_machines["a"])
     killed = subprocess.Popen(
         [sys.executable, "-c", A_RUN, WITH_CHILD], stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
