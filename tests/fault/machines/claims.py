@@ -90,7 +90,10 @@ def remove(name: str, folder: Path | None) -> None:
     namespaces.remove(namespaces.named(f"{name}-"))
     if folder is not None and folder.name.startswith(FOLDER_PREFIX):
         for point in mounts_under(folder):
-            namespaces.run("umount", str(point))
+            try:
+                namespaces.run("umount", str(point))
+            except namespaces.CommandFailedError:  # somebody has a file open there: it goes when that is closed
+                namespaces.run("umount", "--lazy", str(point))
         shutil.rmtree(folder, ignore_errors=True)
     with suppress(FileNotFoundError):
         (CLAIMS / name).unlink()

@@ -65,7 +65,7 @@ class Writer:
         assert self._process.wait_end() == 0
 
 
-@pytest.mark.usefixtures("_faults")
+@pytest.mark.usefixtures("faults_here")
 def test_calls_on_a_disk_take_long_or_fail_until_it_is_mended_and_those_on_others_do_not(machines: Machines) -> None:
     a = machines["a"]
     on_it, beside_it, other = (
@@ -148,6 +148,7 @@ def test_a_full_disk_is_full_until_it_is_not(image_machines: Machines) -> None:
     assert (disk.path / "more").stat().st_size == 2**20
 
 
+@pytest.mark.usefixtures("faults_here")
 def test_a_broker_whose_disk_fails_and_then_loses_its_power_loses_nothing_that_it_confirmed(
     image_machines: Machines,
 ) -> None:

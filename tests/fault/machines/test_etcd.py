@@ -12,9 +12,7 @@ NAMES = ("a", "b", "c")
 
 
 @pytest.fixture
-def members(machines: Machines) -> Etcd:
-    if (reason := etcd.why_none()) is not None:
-        pytest.skip(reason)
+def members(machines: Machines, etcd_here: None) -> Etcd:
     made = Etcd([machines[name] for name in NAMES], machines["clients"], heartbeat=50, election=300)
     made.start()
     return made

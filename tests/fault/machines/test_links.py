@@ -40,7 +40,7 @@ class Wire:
     def receive(self, target: str) -> str:
         return self._sockets[target].recv(100).decode()
 
-    def crosses(self, source: str, target: str, text: str) -> None:
+    def assert_crosses(self, source: str, target: str, text: str) -> None:
         """Sent, and the next to arrive; what was sent before was lost."""
         self.send(source, target, text)
         assert self.receive(target) == f"{source} {text}"
@@ -101,12 +101,12 @@ def connection(one: Machine, other: Machine) -> Iterator[tuple[socket.socket, so
 def test_a_cut_of_one_way_loses_what_goes_that_way_and_nothing_else(machines: Machines, wire: Wire) -> None:
     machines.links.cut_one_way("a", "b")
     wire.send("a", "b", "lost")
-    wire.crosses("b", "a", "the other way")
-    wire.crosses("a", "clients", "to another")
-    wire.crosses("clients", "b", "from another")
+    wire.assert_crosses("b", "a", "the other way")
+    wire.assert_crosses("a", "clients", "to another")
+    wire.assert_crosses("clients", "b", "from another")
     machines.links.heal()
     assert machines.links.cuts == set()
-    wire.crosses("a", "b", "after")
+    wire.assert_crosses("a", "b", "after")
 
 
 def test_a_cut_of_both_ways_loses_both_and_a_machine_that_is_cut_from_some_reaches_the_others(
@@ -115,16 +115,16 @@ def test_a_cut_of_both_ways_loses_both_and_a_machine_that_is_cut_from_some_reach
     machines.links.isolate("a", ["b", "c"])
     for source, target in (("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")):
         wire.send(source, target, "lost")
-    wire.crosses("a", "clients", "allowed")
-    wire.crosses("clients", "a", "allowed")
-    wire.crosses("b", "c", "among themselves")
+    wire.assert_crosses("a", "clients", "allowed")
+    wire.assert_crosses("clients", "a", "allowed")
+    wire.assert_crosses("b", "c", "among themselves")
     machines.links.join("a", "b")
-    wire.crosses("a", "b", "after")
-    wire.crosses("b", "a", "after")
+    wire.assert_crosses("a", "b", "after")
+    wire.assert_crosses("b", "a", "after")
     wire.send("a", "c", "lost")
     machines.links.heal()
-    wire.crosses("a", "c", "after all")
-    wire.crosses("c", "a", "after all")
+    wire.assert_crosses("a", "c", "after all")
+    wire.assert_crosses("c", "a", "after all")
 
 
 def test_parts_of_a_network_reach_none_of_the_other_part(machines: Machines, wire: Wire) -> None:
@@ -137,11 +137,11 @@ def test_parts_of_a_network_reach_none_of_the_other_part(machines: Machines, wir
     }
     wire.send("a", "clients", "lost")
     wire.send("clients", "a", "lost")
-    wire.crosses("c", "a", "between")
-    wire.crosses("c", "clients", "between")
+    wire.assert_crosses("c", "a", "between")
+    wire.assert_crosses("c", "clients", "between")
     machines.links.heal()
-    wire.crosses("a", "clients", "after")
-    wire.crosses("clients", "a", "after")
+    wire.assert_crosses("a", "clients", "after")
+    wire.assert_crosses("clients", "a", "after")
 
 
 def test_brokers_are_cut_from_one_another_and_not_from_the_register_and_the_reverse(
@@ -152,12 +152,12 @@ def test_brokers_are_cut_from_one_another_and_not_from_the_register_and_the_reve
         machines.links.isolate("a", ["b", "c"], plane)
         cut.send("a", "b", "lost")
         cut.send("b", "a", "lost")
-        whole.crosses("a", "b", "in the other plane")
-        whole.crosses("b", "a", "in the other plane")
-        cut.crosses("a", "clients", "to another")
+        whole.assert_crosses("a", "b", "in the other plane")
+        whole.assert_crosses("b", "a", "in the other plane")
+        cut.assert_crosses("a", "clients", "to another")
         machines.links.heal()
-        cut.crosses("a", "b", "after")
-        cut.crosses("b", "a", "after")
+        cut.assert_crosses("a", "b", "after")
+        cut.assert_crosses("b", "a", "after")
 
 
 def test_a_machine_is_not_cut_from_itself(machines: Machines) -> None:
@@ -207,8 +207,8 @@ def test_a_pulled_cable_loses_everything_of_one_machine_and_is_put_back(machines
         machines.links.down("b")
         wire.send("a", "b", "lost")
         ours.sendall(b"late")
-        wire.crosses("a", "clients", "others")
-        wire.crosses("c", "a", "others")
+        wire.assert_crosses("a", "clients", "others")
+        wire.assert_crosses("c", "a", "others")
         machines.links.heal()
         assert machines.links.pulled == set()
         assert theirs.recv(100) == b"late"

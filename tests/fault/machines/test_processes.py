@@ -156,7 +156,7 @@ def test_names_that_no_machine_can_have_are_refused(names: list[str]) -> None:
         Machines(names)
 
 
-@pytest.mark.usefixtures("_possible")
+@pytest.mark.usefixtures("namespaces_here")
 def test_at_the_end_everything_is_gone() -> None:
     with Machines(["a", "b"]) as machines:
         process = echo(machines["a"], WITH_CHILD)
@@ -197,3 +197,11 @@ def assert_gone(name: str, folder: Path, pids: list[int]) -> None:
     assert not folder.exists()
     assert claims.mounts_under(folder) == []
     assert not [pid for pid in pids if lives(pid)]
+
+
+def test_who_is_not_root_or_lacks_a_program_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert namespaces.why_none.__wrapped__() == "machines need ip and tc and setpriv (Debian: iproute2, util-linux)"
+    monkeypatch.setattr(os, "geteuid", lambda: 1_000)
+    assert namespaces.why_none.__wrapped__() == "machines are network namespaces, and only root makes them"
