@@ -16,7 +16,6 @@ import select
 import shutil
 import struct
 import subprocess
-import tempfile
 import time
 from functools import cache
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Final, NamedTuple
 from tests.fault.machines.namespaces import run
 
 SOURCE: Final = Path(__file__).with_name("disk_faults.c")
+BUILD: Final = Path(__file__).resolve().parents[3] / "build" / "disk-faults"
 PAGE: Final = struct.Struct("=IIiiqq")
 """As `struct page` in disk_faults.c: active, microseconds of a sync, errno of a sync, errno of a write, room in bytes, calls struck."""
 PAGE_BYTES: Final = 4096
@@ -58,11 +58,10 @@ def library() -> Path | None:
     if compiler is None:
         return None
     digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-    folder = Path(tempfile.gettempdir()) / f"penstock-disk-faults-{os.geteuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    made = folder / f"{digest}.so"
+    BUILD.mkdir(parents=True, exist_ok=True)
+    made = BUILD / f"{digest}.so"
     if not made.exists():
-        new = folder / f"{digest}.{os.getpid()}.so"
+        new = BUILD / f"{digest}.{os.getpid()}.so"
         command = (compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", str(new), str(SOURCE), "-ldl")
         subprocess.run(command, check=True, timeout=COMPILE_SECONDS)
         new.rename(made)

@@ -93,6 +93,9 @@ def test_a_process_that_is_stopped_stands_still_until_it_goes_on(machines: Machi
         one.settimeout(DEADLINE)
         process.resume()
         assert one.recv(100) == b"HELLO"
+    process.pause_for(0.01)
+    assert state_of(process.pid) != "T"
+    assert process.memory() > 2**20
     machines["a"].pause()
     assert state_of(process.pid) == "T"
     machines["a"].resume()
