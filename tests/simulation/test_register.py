@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.replication.document import ClusterDocument
 from actors.replication.register import (
     NOTHING,
     Outcome,
@@ -88,6 +90,103 @@ def test_swappers_at_once_make_one_chain_whatever_goes_wrong(seed: int) -> None:
     world.run(check_chain(world, random))
     written = world.simulated.history
     assert [each.document.epoch for each in written] == list(range(1, len(written) + 1))
+
+
+def check_told(world: SimulatedWorld, random: Random) -> None:
+    """What nodes were told of their swaps is what became of them, of all that three of them try at once."""
+    told: dict[str, int | type[Exception]] = {}
+
+    async def node(name: str) -> None:
+        register = world.register(name)
+        for turn in range(8):
+            version, document = world.simulated.now
+            wanted = after(document, f"{name}/{turn}", name) if document else replace(FIRST, writer=f"{name}/{turn}")
+            await elapse(random.random())
+            try:
+                told[wanted.writer] = await register.swap(version, wanted)
+            except (RegisterUnavailableError, RegisterMovedError, SwapUnknownError) as error:
+                told[wanted.writer] = type(error)
+
+    async def main() -> None:
+        await asyncio.gather(*(node(name) for name in "abc"))
+        await elapse(100 * CALL_SECONDS)
+
+    world.run(main())
+    written = {each.document.writer: each.version for each in world.simulated.history}
+    assert len(written) == len(world.simulated.history), "a swap was carried out twice"
+    for writer, what in told.items():
+        if isinstance(what, int):
+            assert written.get(writer) == what, f"{writer} was told version {what}, and has {written.get(writer)}"
+        elif what is not SwapUnknownError:
+            assert writer not in written, f"{writer} was told {what.__name__}, and was carried out"
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=tried(300))
+def test_what_nodes_are_told_of_their_swaps_is_what_became_of_them(seed: int) -> None:
+    check_told(SimulatedWorld(RegisterFaults(0.1, 0.1, 0.1, 0.1), seed), Random(seed))
+
+
+class BrokenWorld(SimulatedWorld):
+    """One whose register, or whose clients, break a rule."""
+
+    def __init__(self, rule: str, seed: int) -> None:
+        super().__init__(RegisterFaults(0.05, 0.05, 0.1, 0.1, latency=(0.01, 0.5)), seed)
+        self._rule = rule
+
+    def register(self, name: str) -> Register:
+        simulated = self.simulated
+        if self._rule == "it does not compare":
+            whole = simulated.compare_and_swap
+            simulated.compare_and_swap = lambda name, _, content: whole(name, simulated.now.version, content)  # type: ignore[method-assign]
+        client = simulated.client(name)
+        swap = client.swap
+
+        async def broken(version: int, document: ClusterDocument) -> int:
+            try:
+                return await swap(version, document)
+            except SwapUnknownError:
+                if self._rule == "a lost answer is taken for a refusal":
+                    raise RegisterUnavailableError("refused, it seems") from None
+                if self._rule == "a lost answer is taken for a success":
+                    return simulated.now.version
+                if self._rule == "a lost swap is sent again":
+                    return await swap(version, document)
+                raise
+
+        client.swap = broken  # type: ignore[method-assign]
+        return client
+
+
+def breaks(check: Callable[[SimulatedWorld, Random], object], rule: str) -> bool:
+    """Whether a check finds it within some seeds."""
+    for seed in range(30):
+        try:
+            check(BrokenWorld(rule, seed), Random(seed))
+        except (AssertionError, RegisterMovedError):
+            return True
+    return False
+
+
+def chain(world: SimulatedWorld, random: Random) -> None:
+    world.run(check_chain(world, random))
+
+
+@pytest.mark.parametrize(
+    ("check", "rule", "found"),
+    [
+        (chain, "none", False),
+        (check_told, "none", False),
+        (chain, "it does not compare", True),
+        (check_told, "a lost answer is taken for a refusal", True),
+        (check_told, "a lost answer is taken for a success", True),
+        (chain, "a lost answer is taken for a success", True),
+        # The second of the two finds the version moved, by the first one.
+        (check_told, "a lost swap is sent again", True),
+    ],
+)
+def test_a_register_that_breaks_a_rule_is_found(check: Any, rule: str, found: bool) -> None:
+    assert breaks(check, rule) is found
 
 
 def outcomes(seed: int, faults: RegisterFaults, calls: int) -> tuple[Counter[str], list[Any]]:

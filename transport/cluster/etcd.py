@@ -207,6 +207,8 @@ class EtcdRegister:
         text = f"the cluster's register at {endpoint} refuses: {answer.reason}"
         if self._user is None and answer.reason in NO_TOKEN:
             text += "; it wants a user, so say who: ?user=NAME&password-file=FILE behind the cluster's name"
+        if answer.status in REFUSED_STATUSES and answer.code is None:
+            text += "; it takes an etcd of version 3.4 or newer whose JSON gateway is on (enable-grpc-gateway)"
         return text
 
     def _range(self, fields: dict[str, Any]) -> tuple[int, bytes | None]:

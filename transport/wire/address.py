@@ -43,7 +43,9 @@ def parse_address(text: str) -> Address:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise LocalProtocolError(f"the address {text!r:.300} has several colons; write an IPv6 host in brackets: [::1]:9182")
+        raise LocalProtocolError(
+            f"the address {text!r:.300} has several colons; write an IPv6 host in brackets: [::1]:9182"
+        )
     # Digits without end are no number to Python.
     if not colon or not host or not (port.isascii() and port.isdigit()) or len(port) > 9 or int(port) > MAX_PORT:
         raise LocalProtocolError(f"the address {text!r:.300} is not host:port with a port of 0-{MAX_PORT}")

@@ -24,6 +24,9 @@ from actors.replication.register import (
 
 T = TypeVar("T")
 
+MOST_TRIES = 100
+"""Of a call that may fail: many more than chance takes."""
+
 MEMBERS = {
     name: Member(f"{number:032x}", f"10.0.0.{number}:9182", f"10.0.0.{number}:9183", f"10.0.0.{number}:9184")
     for number, name in enumerate("abc", 1)
@@ -66,7 +69,7 @@ def after(document: ClusterDocument, writer: str, leader: str = "b") -> ClusterD
 
 async def settled(register: Register, version: int, document: ClusterDocument) -> int | None:
     """Swap as one has to who wants to know: its version where it is what the register holds, None where others have passed it."""
-    while True:
+    for _ in range(MOST_TRIES):
         try:
             return await register.swap(version, document)
         except (SwapUnknownError, RegisterMovedError):
@@ -77,15 +80,17 @@ async def settled(register: Register, version: int, document: ClusterDocument) -
         outcome = outcome_of(version, document, read)
         if outcome is not Outcome.OPEN:
             return read.version if outcome is Outcome.WON else None
+    raise AssertionError(f"a swap is open after {MOST_TRIES} tries")
 
 
 async def certain_read(register: Register) -> Versioned:
     """What it holds, asked until it answers."""
-    while True:
+    for _ in range(MOST_TRIES):
         try:
             return await register.read()
         except RegisterUnavailableError:
             continue
+    raise AssertionError(f"no answer in {MOST_TRIES} tries")
 
 
 class RegisterContract:

@@ -1,0 +1,239 @@
+"""The machine's own etcd, as a child of the broker: started with settings made for it, started again when it ends, ended with the broker.
+
+It lives in a folder of the broker's directory. Its settings are one file there, so nothing of the environment has a say. It is in a session
+of its own: what a terminal says to the broker, it does not hear, for the broker needs the register while it ends. When the broker dies, the
+kernel kills it (`PR_SET_PDEATHSIG`): an etcd that nobody looks after would take part in votes for a machine whose broker is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+import shutil
+import sys
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from transport.clients.backoff import Backoff
+from transport.cluster.addresses import OwnEtcd
+from transport.cluster.etcd_lines import Line, LineCutter, read_line_of_etcd
+from transport.cluster.etcd_settings import SETTINGS_FILE, settings_of, write_settings
+from transport.errors import LocalProtocolError, TransportError
+
+PROGRAM: Final = "etcd"
+PACKAGE: Final = "etcd-server"
+"""Debian's and Ubuntu's name of the package that has it."""
+BACKOFF: Final = Backoff(minimum=0.2, maximum=10.0, give_up_after=None)
+"""Between two starts."""
+STEADY_SECONDS: Final = 30.0
+"""One that ran for so long has had a good start: the next wait is the first one again."""
+STOP_SECONDS: Final = 5.0
+"""For it to end when it is told to; then it is killed. What it has answered is on its disk, so nothing is lost."""
+LAST_LINES: Final = 3
+"""Of what it said at the end, which are logged with why it ended."""
+READ_BYTES: Final = 16 * 1024
+
+logger = logging.getLogger("penstock.cluster.etcd")
+
+_FIRST_START: Final = "has already been bootstrapped"
+_BOOTSTRAPPED: Final = (
+    "this machine's etcd has lost its folder, and the others remember it: remove it from their members (etcdctl member remove), "
+    "add it again (etcdctl member add), and start it as one that joins"
+)
+
+# Runs in the child, before etcd takes its place there. If the parent has died meanwhile, nobody would send the signal.
+_TIED: Final = """
+import ctypes, os, signal, sys
+if ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0) or os.getppid() != int(sys.argv[1]):
+    sys.exit("its parent is gone")
+try:
+    os.execv(sys.argv[2], sys.argv[2:])
+except OSError as error:
+    sys.exit(f"{sys.argv[2]} cannot be run: {error.strerror}")
+"""
+
+
+class EtcdMissingError(TransportError):
+    """There is no etcd on this machine; the text says what to install."""
+
+
+class EtcdChild:
+    """Runs the etcd of one machine.
+
+    Args:
+        own: which machine this is, and the others.
+        folder: its own, in the broker's directory; made where there is none.
+        joins: it comes into an etcd that runs already, whose members know of it. Of no meaning once it has been started.
+        insecure: whether other machines may reach it without TLS.
+        program: where etcd is; None to look on the ``PATH``.
+        random: what waits are varied by.
+
+    Raises:
+        EtcdMissingError: there is no etcd.
+        LocalProtocolError: strangers could write in the register, a file of TLS is not there, or the system is not Linux.
+    """
+
+    def __init__(
+        self,
+        own: OwnEtcd,
+        folder: Path,
+        *,
+        joins: bool = False,
+        insecure: bool = False,
+        program: str | None = None,
+        random: Random | None = None,
+    ) -> None:
+        if not sys.platform.startswith("linux"):
+            raise LocalProtocolError(
+                "a list of machines for --cluster has each run its etcd, which is for Linux: start an etcd yourself, and name it by "
+                "--cluster etcd://HOST:PORT/NAME"
+            )
+        self._program = find_etcd(program)
+        self._settings = settings_of(own, folder, joins=joins, insecure=insecure)
+        self._folder = folder
+        self._random = random or Random()  # noqa: S311 - for waits
+        self._process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._last: deque[str] = deque(maxlen=LAST_LINES)
+        self.starts = 0
+
+    @property
+    def pid(self) -> int | None:
+        """Of the etcd that runs now; None where none does."""
+        process = self._process
+        return None if process is None or process.returncode is not None else process.pid
+
+    async def start(self) -> None:
+        """Start it, and have it started again whenever it ends, until `stop`. It answers when half of the machines and one are there.
+
+        Raises:
+            OSError: its folder cannot be written, or no process be started.
+        """
+        assert self._task is None, "it is started once"
+        write_settings(self._folder, self._settings)
+        process = await self._spawn()
+        self._task = asyncio.get_running_loop().create_task(self._look_after(process), name="etcd")
+
+    async def stop(self) -> None:
+        """End it, within ``STOP_SECONDS`` or by force."""
+        self._stopping.set()
+        if self._task is not None:
+            await self._task
+
+    async def _look_after(self, process: asyncio.subprocess.Process) -> None:
+        """Start it again and again, with growing waits."""
+        loop = asyncio.get_running_loop()
+        attempt = 0
+        while True:
+            began = loop.time()
+            await self._until_its_end(process)
+            if self._stopping.is_set():
+                return
+            attempt = 0 if loop.time() - began >= STEADY_SECONDS else attempt + 1
+            while True:
+                delay = BACKOFF.delay(max(0, attempt - 1), self._random.random())
+                logger.error("%s; it is started again in %.1f s", self._why_it_ended(process.returncode), delay)
+                if await self._stopped_within(delay):
+                    return
+                try:
+                    process = await self._spawn()
+                    break
+                except OSError as error:
+                    attempt += 1
+                    self._last.append(str(error))
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        self._last.clear()
+        # Nothing that the environment says to another etcd is for this one. It refuses processors that its makers do not try, but for this.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
+        if platform.machine() == "aarch64":
+            environment["ETCD_UNSUPPORTED_ARCH"] = "arm64"
+        self._process = await asyncio.create_subprocess_exec(
+            *tied(self._program, "--config-file", str(self._folder / SETTINGS_FILE)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=self._folder,
+            env=environment,
+            start_new_session=True,
+        )
+        self.starts += 1
+        logger.info("etcd runs as process %d in %s", self._process.pid, self._folder)
+        return self._process
+
+    async def _until_its_end(self, process: asyncio.subprocess.Process) -> None:
+        """Log what it says until it has ended, of itself or because it was told to."""
+        ending = asyncio.ensure_future(self._end_when_told(process))
+        try:
+            await self._log(process)
+            await process.wait()
+        finally:
+            ending.cancel()
+            with suppress(asyncio.CancelledError):
+                await ending
+            if process.returncode is None:
+                process.kill()
+
+    async def _end_when_told(self, process: asyncio.subprocess.Process) -> None:
+        await self._stopping.wait()
+        with suppress(ProcessLookupError):
+            process.terminate()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), STOP_SECONDS)
+            return
+        logger.warning("etcd did not end within %.0f s, and is killed", STOP_SECONDS)
+        with suppress(ProcessLookupError):
+            process.kill()
+
+    async def _log(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        cutter = LineCutter()
+        while block := await process.stdout.read(READ_BYTES):
+            for text in cutter.feed(block):
+                self._log_line(read_line_of_etcd(text))
+        for text in cutter.rest():
+            self._log_line(read_line_of_etcd(text))
+
+    def _log_line(self, line: Line) -> None:
+        logger.log(line.level, "%s", line.text)
+        if line.level >= logging.WARNING:
+            self._last.append(line.text)
+
+    def _why_it_ended(self, code: int | None) -> str:
+        how = f"was ended by signal {-code}" if code is not None and code < 0 else f"has ended with status {code}"
+        said = "; ".join(self._last)
+        hint = f" ({_BOOTSTRAPPED})" if _FIRST_START in said else ""
+        return f"this machine's etcd {how}{': ' + said if said else ''}{hint}"
+
+    async def _stopped_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        return self._stopping.is_set()
+
+
+def tied(program: str, *arguments: str) -> list[str]:
+    """A command that runs a program which is killed when the thread ends that starts it."""
+    return [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), program, *arguments]
+
+
+def find_etcd(program: str | None = None, environment: Mapping[str, str] = os.environ) -> str:
+    """Where the program is, that is given or that is on the ``PATH``.
+
+    Raises:
+        EtcdMissingError: nowhere.
+    """
+    found = shutil.which(program or PROGRAM, path=environment.get("PATH"))
+    if found is None:
+        where = f"{program} is no program" if program else "there is no etcd on the PATH"
+        raise EtcdMissingError(
+            f"{where}, and a list of machines for --cluster has each run one: install {PACKAGE} (Debian, Ubuntu: "
+            f"sudo apt-get install {PACKAGE}), or name an etcd that runs by --cluster etcd://HOST:PORT/NAME"
+        )
+    return found

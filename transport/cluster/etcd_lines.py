@@ -1,0 +1,67 @@
+"""What an etcd says on its output: cut into lines of bounded length, each with a level and a text as ours are."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Final, NamedTuple
+
+from transport.wire.shown import MAX_LINE_BYTES, shown
+
+LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.DEBUG,
+    "warn": logging.INFO,
+    "error": logging.WARNING,
+    "dpanic": logging.ERROR,
+    "panic": logging.ERROR,
+    "fatal": logging.ERROR,
+}
+"""Of ours by etcd's: it tells every few seconds of another machine that is away, and is told of as a member anyway."""
+PLAIN_LEVEL: Final = logging.WARNING
+"""Of a line that is not its log: what it prints when it cannot even begin to log."""
+_SAID_ANYWAY: Final = frozenset({"level", "ts", "caller", "msg", "stacktrace"})
+
+
+class Line(NamedTuple):
+    """A line.
+
+    Attributes:
+        level: as of ``logging``.
+        text: to be shown.
+    """
+
+    level: int
+    text: str
+
+
+class LineCutter:
+    """Cuts bytes into lines; of a longer one than ``MAX_LINE_BYTES`` the rest is dropped."""
+
+    def __init__(self) -> None:
+        self._begun = b""
+
+    def feed(self, block: bytes) -> list[bytes]:
+        """The lines that end in ``block``."""
+        *ended, begun = (self._begun + block).split(b"\n")
+        self._begun = begun[:MAX_LINE_BYTES]
+        return [line[:MAX_LINE_BYTES] for line in ended if line]
+
+    def rest(self) -> list[bytes]:
+        """What has no end."""
+        begun, self._begun = self._begun, b""
+        return [begun] if begun else []
+
+
+def read_line_of_etcd(line: bytes) -> Line:
+    """What a line says."""
+    text = line.decode(errors="replace")
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict) or not isinstance(said.get("msg"), str):
+        return Line(PLAIN_LEVEL, shown(text, MAX_LINE_BYTES))
+    others = ", ".join(f"{name}: {value}" for name, value in said.items() if name not in _SAID_ANYWAY)
+    level = LEVELS.get(str(said.get("level")), PLAIN_LEVEL)
+    return Line(level, shown(f"{said['msg']}{f' ({others})' if others else ''}", MAX_LINE_BYTES))
