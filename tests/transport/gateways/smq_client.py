@@ -45,7 +45,9 @@ class Port:
             return b""
 
     def write(self, data: bytes) -> None:
-        self.writer.write(data)
+        # Of a lost connection whoever reads hears; asyncio complains of the fifth write to it.
+        if not self.writer.transport.is_closing():
+            self.writer.write(data)
 
     def vanish(self) -> None:
         """As a crash: without a word."""
