@@ -296,11 +296,17 @@ class QueueDirectory(QueueFigures):
         """Queues, by name; see ``items``."""
         return [queue for _, queue in self.items()]
 
-    def end(self) -> list[LoopActorRef[Any]]:
-        """Delete nothing any more of itself; returns the queues, which are to be stopped."""
+    def end(self) -> None:
+        """Delete nothing any more of itself."""
         self.expiring.end()
         self.schedules.end()
-        return self.values()
+
+    async def stop(self) -> None:
+        """As `end`, and stop the queues; those too that a request under way has made meanwhile."""
+        self.end()
+        while living := [queue for queue in self.values() if queue.is_alive()]:
+            for queue in living:
+                await queue.stop(block=False)
 
     def items(self) -> list[tuple[str, LoopActorRef[Any]]]:
         """Names and queues, by name. One that failed for good is among them until somebody asks for it: it cannot answer."""

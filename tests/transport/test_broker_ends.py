@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from actors import Acknowledged, CaughtUp, CommitRequested, DemandSignalled, OfferBatch, QueueSettings, StorageError
+from actors import (
+    Acknowledged,
+    CaughtUp,
+    CommitRequested,
+    DemandSignalled,
+    OfferBatch,
+    QueueDirectory,
+    QueueSettings,
+    StorageError,
+)
 from actors.batch import MessageBatch
 from streams.testkit import settle
 from tests.decoding import FrameDecoder
@@ -53,6 +62,24 @@ def test_whoever_serves_is_told_of_the_end_and_the_log_only_where_nobody_does(
 
     with caplog.at_level(logging.ERROR, "penstock"):
         run(main)
+
+
+def test_a_queue_that_is_made_while_the_queues_are_stopped_is_stopped_too(run: Any, tmp_path: Path) -> None:
+    class MakesOneMore(QueueDirectory):
+        def end(self) -> None:
+            asyncio.get_running_loop().call_soon(self.declare, "late", QueueSettings())
+            super().end()
+
+    async def main() -> None:
+        config = BrokerConfig(send_address=ANY, receive_address=ANY, directory=str(tmp_path))
+        async with Broker(config, queue_directory=MakesOneMore) as broker:
+            broker.queues.declare("early", QueueSettings())
+        assert [(name, queue.is_alive()) for name, queue in broker.queues.items()] == [
+            ("early", False),
+            ("late", False),
+        ]
+
+    run(main)
 
 
 def test_a_connection_that_was_accepted_when_the_broker_stopped_is_told_and_closed(

@@ -179,7 +179,7 @@ class Broker:
                 self.config.declared_queues(),
                 transaction_timeout=self.config.transaction_timeout,
             )
-            undo.push_async_callback(self._stop_queues)
+            undo.push_async_callback(self.queues.stop)
             self._takers = Takers(self.queues.acknowledged)
             self.watermarks = Watermarks(self.config, storage.directory if storage is not None else None, self.queues)
             undo.callback(self.watermarks.stop)
@@ -222,7 +222,7 @@ class Broker:
             await self._connections.all_gone(CUT_TIMEOUT)
         if self._looking is not None:
             self._looking.cancel()
-        await self._stop_queues()
+        await self.queues.stop()
         if not self._stopping.done():
             self._stopping.set_result(None)
         elif not self._stopping.cancelled():
@@ -424,10 +424,6 @@ class Broker:
     def _close_listeners(self) -> None:
         for listener in self._listeners:
             listener.close()
-
-    async def _stop_queues(self) -> None:
-        for queue in self.queues.end():
-            await queue.stop(block=False)
 
 
 def epoch_at(now: float) -> int:
