@@ -233,10 +233,11 @@ def test_three_machines_make_one_register_and_one_that_lost_its_folder_joins_it_
                 # What etcdctl does then, while the broker goes on. The others have to have been well for some seconds.
                 members = await asyncio.to_thread(etcds.post, at, "/v3/cluster/member/list", {})
                 (gone,) = (each["ID"] for each in members["members"] if each["peerURLs"] == [peers])
-                await asyncio.to_thread(etcds.post, at, "/v3/cluster/member/remove", {"ID": gone})
+                while not await asyncio.to_thread(taken, at, "/v3/cluster/member/remove", {"ID": gone}):
+                    await said.until("it is tried again")
                 await said.until("does not know this one", "etcdctl member add", "it is tried again")
                 assert children["c"].starts == 0
-                while not await asyncio.to_thread(added, at, peers):
+                while not await asyncio.to_thread(taken, at, "/v3/cluster/member/add", {"peerURLs": [peers]}):
                     await said.until("it is tried again")
                 await said.until(READY)
                 alone = EtcdRegister(replace(machines["c"].register, endpoints=(machines["c"].own.clients,)))
@@ -247,10 +248,10 @@ def test_three_machines_make_one_register_and_one_that_lost_its_folder_joins_it_
     asyncio.run(main())
 
 
-def added(at: Address, peers: str) -> bool:
-    """Whether an etcd takes another member now."""
+def taken(at: Address, path: str, asked: dict[str, Any]) -> bool:
+    """Whether an etcd changes its members now: it does not before all have been well for some seconds."""
     try:
-        etcds.post(at, "/v3/cluster/member/add", {"peerURLs": [peers]})
+        etcds.post(at, path, asked)
     except urllib.error.HTTPError as error:
         error.close()
         return False
