@@ -23,7 +23,7 @@ from actors.queue.operations.deduplicating import Judged, judged_beside, kept_of
 from actors.queue.operations.refusing import lets_die, refuse
 from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, used_beside
 from actors.queue.operations.staging import check_staged_beside
-from actors.queue.structures.deadlines import US_PER_SECOND
+from actors.queue.structures.deadlines import time_of_day_us
 from actors.queue.vocabulary.distributed import Distributed, StoredBeside
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesDeduplicated, MessagesMoved, MessagesScheduled
 
@@ -132,7 +132,7 @@ class Distributor:
         """
         if stage is not None and (delay is not None or (ttl is not None and not stage.passing)):
             raise InvalidRequestError(NO_TIMING)
-        now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
+        now, wall_us = asyncio.get_running_loop().time(), time_of_day_us(self._wall_clock)
         taking: dict[str, tuple[QueueState, int, int | None]] = {}
         rejecting: dict[str, tuple[QueueState, str]] = {}
         judged: dict[str, Judged] | None = None
@@ -236,7 +236,7 @@ class Distributor:
             TooMuchTogetherError: more queues, or bytes, than one record may hold. Nothing has happened.
             StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
         """
-        now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
+        now, wall_us = asyncio.get_running_loop().time(), time_of_day_us(self._wall_clock)
         # It is a part of what the other queue stores, and outlives that.
         batch = batch.compact()
         added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {}
@@ -270,7 +270,7 @@ class Distributor:
         Raises:
             DiskBehindError, InvalidRequestError, RecordTooLargeError, TooMuchTogetherError, StorageError: as of `store`.
         """
-        now, wall_us = asyncio.get_running_loop().time(), max(0, int(self._wall_clock() * US_PER_SECOND))
+        now, wall_us = asyncio.get_running_loop().time(), time_of_day_us(self._wall_clock)
         added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {}
         judged: dict[str, Judged] = {}
         timing: dict[str, tuple[QueueState, int, int | None]] = {}
@@ -365,7 +365,7 @@ class Distributor:
     ) -> None:
         if lets_die(state, why):
             # It is in nothing that is stored, and may be a part of what is.
-            wall_us = max(0, int(self._wall_clock() * US_PER_SECOND))
+            wall_us = time_of_day_us(self._wall_clock)
             refuse(state, batch.compact(), published, wall_us, state.settings.level_of(priority))
             self._wake(name)
 

@@ -19,7 +19,7 @@ from actors.errors import InboxOverflowError, QueueLimitError, TransactionIncomp
 from actors.queue.operations.deduplicating import duplicates_of
 from actors.queue.operations.staging import check_stage
 from actors.queue.state.staged import CommittedVersions, apply_commit
-from actors.queue.structures.deadlines import US_PER_SECOND
+from actors.queue.structures.deadlines import time_of_day_us
 from actors.queue.vocabulary.commands import DiscardTransaction, EndStages
 from actors.queue.vocabulary.distributed import DropStages
 from actors.queue.vocabulary.events import StagesDiscarded
@@ -229,7 +229,7 @@ class TransactionDirectory:
             self._tell(names[queue], EndStages(stages.published, stages.discarded, number))
 
     def _judge(self, log: QueueLog, published: Sequence[StageKey]) -> tuple[int, tuple[Range, ...]]:
-        return duplicates_of(log, published, max(0, int(self._wall_clock() * US_PER_SECOND)))
+        return duplicates_of(log, published, time_of_day_us(self._wall_clock))
 
     async def _discarded(self, name: str, log: QueueLog, answer: Awaitable[int]) -> int:
         """How many messages a queue has discarded; what it held is gone with it if it is deleted meanwhile."""

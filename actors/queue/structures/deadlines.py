@@ -17,6 +17,11 @@ from typing import Generic, Protocol, TypeVar
 US_PER_SECOND = 1_000_000
 
 
+def time_of_day_us(wall_clock: Callable[[], float]) -> int:
+    """The time of day of a clock that gives seconds since the epoch; the wire has none before 1970, whatever the clock was set to."""
+    return max(0, int(wall_clock() * US_PER_SECOND))
+
+
 def microseconds(seconds: float) -> int:
     """A time as events have it, not made nothing by rounding."""
     return max(1, round(seconds * US_PER_SECOND)) if seconds else 0
