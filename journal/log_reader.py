@@ -101,9 +101,14 @@ class Places:
 class LogPiece:
     """Some records of a log that follow one another; at least one.
 
+    Attributes:
+        in_memory: whether `read` needs no disk.
+
     Args:
         records: those that are in memory.
     """
+
+    in_memory = True
 
     def __init__(self, records: list[ShippedRecord]) -> None:
         self._records = records
@@ -120,6 +125,8 @@ class LogPiece:
 
 class StoredPiece(LogPiece):
     """Records of one segment, from ``lsn`` on, below ``stop``, and about ``most`` bytes of them."""
+
+    in_memory = False
 
     def __init__(
         self, files: Files, catalog: Catalog, segment: Segment, places: Places, lsn: int, stop: int, most: int

@@ -1,0 +1,158 @@
+"""How a cluster begins, and how a node finds that it is a member of one: what it may do before it has a `Replica`.
+
+A cluster is formed once all of its first members are there and hear each other: so the first message is confirmed by half + 1 of the
+machines that were asked for, and not by the one that happened to start first. One of them writes the document; compare-and-swap decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from actors.replication.document import MAJORITY, ClusterDocument, Member, check_member_name
+
+FIRST_EPOCH = 1
+"""Of the first document. Nobody leads in it: the first take-over is that of the epoch behind it."""
+
+
+class Here(NamedTuple):
+    """What a node says of itself at the start of each connection.
+
+    Attributes:
+        name: which member it is, or wants to be.
+        cluster: the id of the cluster that its directory is of; "" for none yet.
+        end: one more than the last record of its log; 1 for a log that holds nothing.
+        member: its directory's id, and where it is reached.
+    """
+
+    name: str
+    cluster: str
+    end: int
+    member: Member
+
+
+class Wait(NamedTuple):
+    """Nothing can be done yet; ``why`` is for a person."""
+
+    why: str
+
+
+class Form(NamedTuple):
+    """Swap this document in where there is none, then read again."""
+
+    document: ClusterDocument
+
+
+class Join(NamedTuple):
+    """The document names this node's directory: it is a member."""
+
+    version: int
+    document: ClusterDocument
+
+
+class Leave(NamedTuple):
+    """It can never be a member as it is; ``why`` says what to do."""
+
+    why: str
+
+
+Step = Wait | Form | Join | Leave
+
+
+class Forming:
+    """One node's way to its first document.
+
+    Args:
+        me: what this node is.
+        first: the names of the members that the cluster begins with, this one among them or not; empty where nobody has said so: then
+            the cluster has to be there.
+        writer: what this start of this node calls itself in the document.
+        new_id: makes the id of a cluster.
+        mode: of the first document.
+    """
+
+    def __init__(
+        self, me: Here, first: Collection[str], writer: str, new_id: Callable[[], str], mode: str = MAJORITY
+    ) -> None:
+        self._me = me
+        self._first = tuple(sorted(check_member_name(name) for name in first))
+        self._writer = writer
+        self._new_id = new_id
+        self._mode = mode
+        self._heard: dict[str, Here] = {me.name: me}
+
+    def heard(self, peer: Here) -> None:
+        """What another one says of itself."""
+        if peer.name != self._me.name:
+            self._heard[peer.name] = peer
+
+    def lost(self, directory: str) -> None:
+        """Another one is not reached any more."""
+        for name, peer in list(self._heard.items()):
+            if name != self._me.name and peer.member.directory == directory:
+                del self._heard[name]
+
+    def read(self, version: int, document: ClusterDocument | None) -> Step:
+        """What follows from what the register holds."""
+        return self._formed(version, document) if document is not None else self._none()
+
+    def _formed(self, version: int, document: ClusterDocument) -> Step:
+        me = self._me
+        directory = me.member.directory
+        if me.cluster not in ("", document.cluster):
+            return Leave(
+                f"this directory is of the cluster {me.cluster}, and the register holds the cluster {document.cluster}: name another "
+                "register by --cluster, or another directory by --data"
+            )
+        named = next((name for name, member in document.members.items() if member.directory == directory), None)
+        if named == me.name:
+            return Join(version, document)
+        if named is not None:
+            return Leave(f"this directory is the member {named!r} of its cluster: start it with --node {named}")
+        if me.name in document.members:
+            return Wait(
+                f"the member {me.name!r} of the cluster has another directory than this one, which was wiped or restored: have it live here "
+                f"by `penstock cluster move {me.name}`"
+            )
+        if me.cluster:
+            return Wait(
+                f"this directory is no member of its cluster any more: have it added by `penstock cluster add {me.name}`"
+            )
+        return Wait(f"the cluster has no member {me.name!r} yet: have it added by `penstock cluster add {me.name}`")
+
+    def _none(self) -> Step:
+        me, heard = self._me, self._heard
+        if me.cluster:
+            return Wait(
+                f"the register holds nothing, and this directory is of the cluster {me.cluster}: the register was lost, or --cluster names "
+                "another one. See docs/cluster.md"
+            )
+        if not self._first:
+            return Wait(
+                "the register holds no cluster: say by --cluster-members which nodes it begins with, as in a=HOST,b=HOST,c=HOST"
+            )
+        if me.name not in self._first:
+            return Wait(f"the cluster begins with {', '.join(self._first)}, and {me.name!r} can be added to it then")
+        missing = [name for name in self._first if name not in heard]
+        if missing:
+            return Wait(
+                f"the cluster begins when all of its members are there: {', '.join(missing)} cannot be reached yet"
+            )
+        others = [heard[name] for name in self._first]
+        if strangers := [peer for peer in others if peer.cluster]:
+            return Wait(
+                f"the register holds nothing, and the directory of {strangers[0].name!r} is of the cluster {strangers[0].cluster}: the "
+                "register was lost, or --cluster names another one. See docs/cluster.md"
+            )
+        if len(full := [peer.name for peer in others if peer.end > 1]) > 1:
+            return Wait(
+                f"the directories of {' and '.join(full)} hold messages already, and a cluster begins with those of one at most: give the "
+                "others empty directories"
+            )
+        if me.name != self._first[0]:
+            return Wait(f"{self._first[0]!r} forms the cluster")
+        members = {peer.name: peer.member for peer in others}
+        document = ClusterDocument(
+            self._new_id(), FIRST_EPOCH, full[0] if full else me.name, members, self._mode, None, self._writer
+        )
+        return Form(document)

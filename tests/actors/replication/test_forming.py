@@ -1,0 +1,128 @@
+"""A cluster begins once, with all that were asked for; a directory is a member only as the one that the document names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from actors.replication.document import ClusterDocument, Member
+from actors.replication.forming import FIRST_EPOCH, Form, Forming, Here, Join, Leave, Wait
+
+CLUSTER = "c" * 32
+NAMES = ("a", "b", "c")
+
+
+def here(name: str, cluster: str = "", end: int = 1, directory: str = "") -> Here:
+    number = NAMES.index(name) + 1 if name in NAMES else 9
+    places = [f"10.0.0.{number}:{port}" for port in (9181, 9182, 9184)]
+    return Here(name, cluster, end, Member(directory or f"{number:032x}", *places))
+
+
+def forming(me: Here, *others: Here, first: tuple[str, ...] = NAMES) -> Forming:
+    made = Forming(me, first, f"{me.name}-1", lambda: CLUSTER)
+    for other in others:
+        made.heard(other)
+    return made
+
+
+def formed() -> ClusterDocument:
+    step = forming(here("a"), here("b"), here("c")).read(0, None)
+    assert isinstance(step, Form)
+    return step.document
+
+
+def test_the_first_by_name_forms_it_when_all_are_there() -> None:
+    document = formed()
+    assert (document.cluster, document.epoch, document.leader, document.mode) == (CLUSTER, FIRST_EPOCH, "a", "majority")
+    assert document.members == {name: here(name).member for name in NAMES}
+    assert document.writer == "a-1"
+
+
+@pytest.mark.parametrize("missing", NAMES[1:])
+def test_nobody_forms_it_while_one_is_missing(missing: str) -> None:
+    others = [here(name) for name in NAMES[1:] if name != missing]
+    step = forming(here("a"), *others).read(0, None)
+    assert isinstance(step, Wait)
+    assert f"{missing} cannot be reached" in step.why
+
+
+def test_who_was_lost_is_missing_again() -> None:
+    made = forming(here("a"), here("b"), here("c"))
+    made.lost(here("b").member.directory)
+    step = made.read(0, None)
+    assert isinstance(step, Wait)
+    assert "b cannot be reached" in step.why
+
+
+def test_the_others_wait_for_the_first() -> None:
+    step = forming(here("b"), here("a"), here("c")).read(0, None)
+    assert step == Wait("'a' forms the cluster")
+
+
+def test_one_that_holds_messages_leads_first_and_two_are_refused() -> None:
+    step = forming(here("a"), here("b", end=5), here("c")).read(0, None)
+    assert isinstance(step, Form)
+    assert step.document.leader == "b"
+    step = forming(here("a"), here("b", end=5), here("c", end=2)).read(0, None)
+    assert isinstance(step, Wait)
+    assert "b and c hold messages already" in step.why
+
+
+def test_a_register_that_was_lost_is_not_filled_anew() -> None:
+    for me, others in ((here("a", CLUSTER), [here("b"), here("c")]), (here("a"), [here("b", CLUSTER), here("c")])):
+        step = forming(me, *others).read(0, None)
+        assert isinstance(step, Wait)
+        assert "the register was lost" in step.why
+
+
+def test_without_the_names_of_its_members_no_cluster_begins() -> None:
+    step = forming(here("a"), here("b"), here("c"), first=()).read(0, None)
+    assert isinstance(step, Wait)
+    assert "--cluster-members" in step.why
+    step = forming(here("d"), here("a"), here("b"), here("c")).read(0, None)
+    assert isinstance(step, Wait)
+    assert "begins with a, b, c" in step.why
+
+
+@pytest.mark.parametrize("cluster", ["", CLUSTER])
+def test_a_member_joins_as_the_directory_that_the_document_names(cluster: str) -> None:
+    document = formed()
+    assert forming(here("b", cluster, end=7)).read(3, document) == Join(3, document)
+
+
+def test_a_wiped_directory_is_not_the_member_that_it_was() -> None:
+    step = forming(here("b", directory="9" * 32)).read(3, formed())
+    assert isinstance(step, Wait)
+    assert "penstock cluster move b" in step.why
+
+
+def test_a_node_that_is_not_named_waits_to_be_added() -> None:
+    step = forming(here("d")).read(3, formed())
+    assert isinstance(step, Wait)
+    assert "no member 'd' yet" in step.why
+    step = forming(here("d", CLUSTER)).read(3, formed())
+    assert isinstance(step, Wait)
+    assert "no member of its cluster any more" in step.why
+
+
+def test_a_directory_of_another_cluster_or_another_member_is_never_one() -> None:
+    step = forming(here("b", "d" * 32)).read(3, formed())
+    assert isinstance(step, Leave)
+    assert "--cluster" in step.why
+    step = forming(here("c", CLUSTER, directory=here("b").member.directory)).read(3, formed())
+    assert isinstance(step, Leave)
+    assert "--node b" in step.why
+
+
+def test_a_node_is_heard_as_it_last_was_and_never_takes_its_own_name() -> None:
+    made = forming(here("a"), here("b", CLUSTER), here("c"))
+    made.heard(here("b"))
+    made.heard(replace_name(here("c"), "a"))
+    step = made.read(0, None)
+    assert isinstance(step, Form)
+    assert step.document.members["a"] == here("a").member
+
+
+def replace_name(peer: Here, name: str) -> Here:
+    return peer._replace(name=name, member=replace(peer.member, directory="8" * 32))

@@ -1,0 +1,379 @@
+"""A node of a cluster while it runs: one `Replica` that decides, and whoever carries out what it wants, in its order.
+
+All of it is on the event loop. What takes the disk's time is begun, and told to the replica when it is done: a promise, a cut, a transfer,
+the end of a lead. The replica asks for nothing that contradicts what is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from actors.replication import vocabulary as say
+from actors.replication.replica import LEADER
+from journal.errors import LogGoneError
+from transport.cluster.register_calls import RegisterCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actors.replication.register import Register
+    from actors.replication.replica import Replica
+    from actors.replication.vocabulary import Effects, Message
+    from journal.log_reader import LogPiece
+    from journal.shipped import ShippedRecord
+    from transport.cluster.node_log import NodeLog
+
+LATE_SECONDS: Final = 0.0005
+"""A timer is set so much behind what is due: then it is due by the clock that is looked at."""
+
+logger = logging.getLogger("penstock.cluster")
+
+
+class NodeLinks(Protocol):
+    """The connections to the other nodes, by the ids of their directories."""
+
+    def send(self, peer: str, message: Message) -> None:
+        """Send a message; it is lost where there is no connection."""
+
+
+class NodeStore(Protocol):
+    """What a node keeps: the log and the state that follows from it. Errors of any call are the end of the node."""
+
+    @property
+    def log(self) -> NodeLog:
+        """The log."""
+
+    def append(self, records: Sequence[ShippedRecord]) -> None:
+        """Append what a leader has sent."""
+
+    async def promise(self, epoch: int) -> None:
+        """Sync the log, then promise an epoch."""
+
+    async def truncate(self, lsn: int) -> None:
+        """Cut the log from ``lsn`` on; a copy is kept."""
+
+    def piece(self, lsn: int, most: int) -> LogPiece:
+        """Records from ``lsn`` on that any thread may read, or LogGoneError."""
+
+    def commit(self, lsn: int) -> None:
+        """What is below ``lsn`` is committed."""
+
+    def confirm(self, lsn: int) -> None:
+        """The leader's: what is below ``lsn`` may be confirmed and delivered."""
+
+    def keep(self, lsn: int) -> None:
+        """The leader's: the log is needed from ``lsn`` on."""
+
+    def lead(self, epoch: int) -> None:
+        """Write this epoch from now on, and append the first record of it."""
+
+    async def open(self, epoch: int, *, whole: bool) -> None:
+        """Have the broker open its ports."""
+
+    async def step_down(self, reason: str) -> None:
+        """Have the broker close its ports, and be a follower's again."""
+
+    def give(self, peer: str) -> None:
+        """Be ready to give a transfer."""
+
+    def unpin(self, peer: str) -> None:
+        """A transfer is over."""
+
+    def take(self, source: str) -> None:
+        """Begin to take a transfer."""
+
+    def drop_transfer(self, source: str) -> None:
+        """Give up a transfer."""
+
+    async def install(self, source: str) -> None:
+        """Put a transfer that is whole in the place of the log."""
+
+    def leader_known(self, leader: str, epoch: int) -> None:
+        """Who leads now."""
+
+
+class Node:
+    """One node.
+
+    Attributes:
+        replica: what decides.
+        diverged: the record from which on this node's log is not the leader's, though it was known as committed; None for none.
+
+    Args:
+        replica: of this start; its log is the store's.
+        store: what it keeps.
+        links: its connections.
+        register: where the document lies.
+        failed: called once, when it cannot go on.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        store: NodeStore,
+        links: NodeLinks,
+        register: Register,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self.replica = replica
+        self.diverged: int | None = None
+        self._store = store
+        self._links = links
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._register = RegisterCalls(register, replica, self.tell, self._loop.time)
+        self._calls: deque[Callable[[], Effects]] = deque()
+        self._running = False
+        self._ended = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stepped_down = asyncio.Event()
+
+    # What it is told
+
+    def start(self) -> None:
+        """Begin."""
+        self.tell(lambda: self.replica.tick(self._now()))
+
+    def connected(self, peer: str) -> None:
+        """There is a new connection to a peer."""
+        self.tell(lambda: self.replica.connected(self._now(), peer))
+
+    def lost(self, peer: str) -> None:
+        """There is none any more, or it was refused."""
+        self.tell(lambda: self.replica.lost(self._now(), peer))
+
+    def received(self, peer: str, message: Message) -> None:
+        """A peer says something."""
+        self.tell(lambda: self.replica.received(self._now(), peer, message))
+
+    def appended(self) -> None:
+        """The broker has appended to the log that this node leads."""
+        self.tell(lambda: self.replica.appended(self._now()))
+
+    def synced(self) -> None:
+        """More of the log is on this node's disk."""
+        self.tell(lambda: self.replica.synced(self._now()))
+
+    def taking(self) -> None:
+        """A piece of a transfer has come."""
+        self.replica.taking(self._now())
+
+    def transferred(self) -> None:
+        """A transfer is whole, aside."""
+        self.tell(lambda: self.replica.transferred(self._now()))
+
+    def transfer_failed(self) -> None:
+        """A transfer cannot go on."""
+        self.tell(lambda: self.replica.transfer_failed(self._now()))
+
+    async def hand_over(self) -> None:
+        """Have another node lead, if this one does, and wait until it leads no more. The broker takes nothing any more."""
+        if self.replica.role == LEADER and not self._ended:
+            self._stepped_down.clear()
+            self.tell(lambda: self.replica.hand_over(self._now()))
+            await self._stepped_down.wait()
+
+    async def stop(self) -> None:
+        """Carry out nothing more, and wait for what was begun on the disk."""
+        self._end()
+        await self._register.stop()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # The replica
+
+    def tell(self, call: Callable[[], Effects]) -> None:
+        """Tell the replica something; carry out what it wants, before it is told anything else."""
+        if self._ended:
+            return
+        calls = self._calls
+        calls.append(call)
+        if self._running:
+            return
+        self._running = True
+        try:
+            while calls:
+                for effect in calls.popleft()():
+                    _CARRY_OUT[type(effect)](self, effect)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the node must not go on as if it had been done
+            self._fail(error)
+        finally:
+            self._running = False
+        if not self._ended:
+            self._set_timer()
+
+    def _now(self) -> float:
+        return self._loop.time()
+
+    def _set_timer(self) -> None:
+        due = self.replica.next_tick(self._now()) + LATE_SECONDS
+        timer = self._timer
+        if timer is not None:
+            # One that is earlier looks again; most are moved on with each message, and are not worth a timer each.
+            if not timer.cancelled() and self._now() < timer.when() <= due:
+                return
+            timer.cancel()
+        self._timer = self._loop.call_at(due, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.tell(lambda: self.replica.tick(self._now()))
+
+    def _begin(self, work: Coroutine[Any, Any, None], then: Callable[[], Effects] | None = None) -> None:
+        """Have something done that takes its time, and tell the replica then."""
+
+        async def run() -> None:
+            try:
+                await work
+            except Exception as error:  # noqa: BLE001 - as in tell
+                self._fail(error)
+                return
+            if then is not None:
+                self.tell(then)
+
+        task = self._loop.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._ended:
+            self._end()
+            self._failed(error)
+
+    def _end(self) -> None:
+        self._ended = True
+        self._calls.clear()
+        self._stepped_down.set()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # What it wants
+
+    def _send(self, effect: say.Send) -> None:
+        self._links.send(effect.to, effect.message)
+
+    def _ship(self, effect: say.Ship) -> None:
+        try:
+            piece = self._store.piece(effect.lsn, effect.nbytes)
+        except LogGoneError:
+            self._shipped(effect, ())
+            return
+        if piece.in_memory:
+            self._shipped(effect, piece.read()[: effect.records])
+        else:
+            self._begin(self._read_and_ship(effect, piece))
+
+    async def _read_and_ship(self, effect: say.Ship, piece: LogPiece) -> None:
+        """From the disk, in a thread: whoever lags costs no memory."""
+        try:
+            records = await asyncio.to_thread(lambda: list(piece.read()))
+        except LogGoneError:
+            records = []
+        self._shipped(effect, records[: effect.records])
+
+    def _shipped(self, effect: say.Ship, records: Sequence[ShippedRecord]) -> None:
+        message = effect.message
+        if isinstance(message, say.Fetched) or records:
+            self._links.send(effect.to, message._replace(records=records))
+        if isinstance(message, say.Replicate):
+            stop, nbytes = effect.lsn + len(records), sum(record.size for record in records)
+            self.tell(lambda: self.replica.shipped(self._now(), effect.to, effect.lsn, stop, nbytes))
+
+    def _append(self, effect: say.Append) -> None:
+        self._store.append(effect.records)  # type: ignore[arg-type]  # as the journal has them
+
+    def _promise(self, effect: say.Promise) -> None:
+        def promised() -> Effects:
+            now = self._now()
+            return self.replica.synced(now) + self.replica.promised(now, effect.epoch)
+
+        self._begin(self._store.promise(effect.epoch), promised)
+
+    def _truncate(self, effect: say.Truncate) -> None:
+        self._begin(self._store.truncate(effect.lsn), lambda: self.replica.truncated(self._now()))
+
+    def _commit(self, effect: say.Commit) -> None:
+        self._store.commit(effect.lsn)
+
+    def _confirm(self, effect: say.Confirm) -> None:
+        self._store.confirm(effect.lsn)
+
+    def _keep(self, effect: say.Keep) -> None:
+        self._store.keep(effect.lsn)
+
+    def _lead(self, effect: say.Lead) -> None:
+        logger.warning("this node takes over, with epoch %d", effect.epoch)
+        self._store.lead(effect.epoch)
+        self.tell(lambda: self.replica.appended(self._now()))
+
+    def _open(self, effect: say.Open) -> None:
+        self._begin(self._store.open(effect.epoch, whole=effect.whole))
+
+    def _step_down(self, effect: say.StepDown) -> None:
+        logger.warning("this node leads no more: %s", effect.reason)
+        self._begin(self._store.step_down(effect.reason), self._reopened)
+
+    def _reopened(self) -> Effects:
+        self._stepped_down.set()
+        return self.replica.reopened(self._now())
+
+    def _give(self, effect: say.Give) -> None:
+        self._store.give(effect.to)
+
+    def _unpin(self, effect: say.Unpin) -> None:
+        self._store.unpin(effect.to)
+
+    def _take(self, effect: say.Take) -> None:
+        self._store.take(effect.source)
+
+    def _drop_transfer(self, effect: say.DropTransfer) -> None:
+        self._store.drop_transfer(effect.source)
+
+    def _install(self, effect: say.Install) -> None:
+        self._begin(self._store.install(effect.source), lambda: self.replica.installed(self._now()))
+
+    def _diverged(self, effect: say.Diverged) -> None:
+        self.diverged = effect.lsn
+        logger.critical(
+            "the log of this node is not its leader's from record %d on, though it was known as committed here: this node follows "
+            "nobody any more. See docs/cluster.md",
+            effect.lsn,
+        )
+
+    def _read_register(self, effect: say.ReadRegister) -> None:
+        self._register.read(effect)
+
+    def _swap_register(self, effect: say.SwapRegister) -> None:
+        self._register.swap(effect)
+
+    def _leader_known(self, effect: say.LeaderKnown) -> None:
+        self._store.leader_known(effect.leader, effect.epoch)
+
+
+_CARRY_OUT: Final[dict[type, Callable[[Node, Any], None]]] = {
+    say.Send: Node._send,
+    say.Ship: Node._ship,
+    say.Append: Node._append,
+    say.Promise: Node._promise,
+    say.Truncate: Node._truncate,
+    say.Commit: Node._commit,
+    say.Confirm: Node._confirm,
+    say.Keep: Node._keep,
+    say.Lead: Node._lead,
+    say.Open: Node._open,
+    say.StepDown: Node._step_down,
+    say.Give: Node._give,
+    say.Unpin: Node._unpin,
+    say.Take: Node._take,
+    say.DropTransfer: Node._drop_transfer,
+    say.Install: Node._install,
+    say.Diverged: Node._diverged,
+    say.ReadRegister: Node._read_register,
+    say.SwapRegister: Node._swap_register,
+    say.LeaderKnown: Node._leader_known,
+}
+"""How each effect is carried out."""

@@ -1,0 +1,100 @@
+"""What a node asks of the register: each call in a task of its own, its outcome told to the node's machines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from actors.replication.document import DocumentError
+from actors.replication.register import RegisterMovedError, RegisterUnavailableError, SwapUnknownError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from actors.replication.document import ClusterDocument
+    from actors.replication.register import Register
+    from actors.replication.replica import Replica
+    from actors.replication.vocabulary import Effects, ReadRegister, SwapRegister
+
+logger = logging.getLogger("penstock.cluster")
+
+
+class RegisterCalls:
+    """The calls of one node.
+
+    Args:
+        register: where the document lies; each of its calls ends within its own deadline.
+        replica: what is told of the outcomes.
+        tell: has the node tell the replica something, and carry out what follows.
+        now: the node's clock.
+    """
+
+    def __init__(
+        self,
+        register: Register,
+        replica: Replica,
+        tell: Callable[[Callable[[], Effects]], None],
+        now: Callable[[], float],
+    ) -> None:
+        self._register = register
+        self._replica = replica
+        self._tell = tell
+        self._now = now
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reachable = True
+
+    def read(self, effect: ReadRegister) -> None:
+        """Read the document."""
+        self._begin(self._read(effect.number))
+
+    def swap(self, effect: SwapRegister) -> None:
+        """Swap the document."""
+        self._begin(self._swap(effect.number, effect.version, effect.document))
+
+    async def stop(self) -> None:
+        """Wait for nothing any more; a swap that was sent may still be done."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _begin(self, call: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(call)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _read(self, number: int) -> None:
+        try:
+            version, document = await self._register.read()
+        except (RegisterUnavailableError, DocumentError) as error:
+            self._unreachable(error)
+            self._tell(lambda: self._replica.register_failed(self._now(), number))
+            return
+        self._reached()
+        self._tell(lambda: self._replica.register_read(self._now(), number, version, document))
+
+    async def _swap(self, number: int, version: int, document: ClusterDocument) -> None:
+        try:
+            swapped = await self._register.swap(version, document)
+        except RegisterMovedError:
+            self._reached()
+            self._tell(lambda: self._replica.register_moved(self._now(), number))
+            return
+        except (RegisterUnavailableError, SwapUnknownError, DocumentError) as error:
+            self._unreachable(error)
+            self._tell(lambda: self._replica.register_failed(self._now(), number))
+            return
+        self._reached()
+        self._tell(lambda: self._replica.register_swapped(self._now(), number, swapped))
+
+    def _reached(self) -> None:
+        if not self._reachable:
+            self._reachable = True
+            logger.warning("the register answers again")
+
+    def _unreachable(self, error: Exception) -> None:
+        """Said once, until it answers again."""
+        if self._reachable:
+            self._reachable = False
+            logger.warning("the register does not answer; all goes on but take-over and membership: %s", error)
