@@ -110,49 +110,51 @@ class Forming:
         if named is not None:
             return Leave(f"this directory is the member {named!r} of its cluster: start it with --node {named}")
         if me.name in document.members:
-            return Wait(
-                f"the member {me.name!r} of the cluster has another directory than this one, which was wiped or restored: have it live here "
-                f"by `penstock cluster move {me.name}`"
+            why = (
+                f"the member {me.name!r} of the cluster has another directory than this one, which was wiped or restored: have it live "
+                f"here by `penstock cluster move {me.name}`"
             )
-        if me.cluster:
-            return Wait(
-                f"this directory is no member of its cluster any more: have it added by `penstock cluster add {me.name}`"
-            )
-        return Wait(f"the cluster has no member {me.name!r} yet: have it added by `penstock cluster add {me.name}`")
+        elif me.cluster:
+            why = f"this directory is no member of its cluster any more: have it added by `penstock cluster add {me.name}`"
+        else:
+            why = f"the cluster has no member {me.name!r} yet: have it added by `penstock cluster add {me.name}`"
+        return Wait(why)
 
     def _none(self) -> Step:
-        me, heard = self._me, self._heard
+        why = self._why_none()
+        if why:
+            return Wait(why)
+        peers = [self._heard[name] for name in self._first]
+        leader = next((peer.name for peer in peers if peer.end > 1), self._me.name)
+        members = {peer.name: peer.member for peer in peers}
+        return Form(ClusterDocument(self._new_id(), FIRST_EPOCH, leader, members, self._mode, None, self._writer))
+
+    def _why_none(self) -> str:
+        """Why this node forms no cluster now; "" where it does."""
+        me, first = self._me, self._first
         if me.cluster:
-            return Wait(
-                f"the register holds nothing, and this directory is of the cluster {me.cluster}: the register was lost, or --cluster names "
-                "another one. See docs/cluster.md"
-            )
-        if not self._first:
-            return Wait(
-                "the register holds no cluster: say by --cluster-members which nodes it begins with, as in a=HOST,b=HOST,c=HOST"
-            )
-        if me.name not in self._first:
-            return Wait(f"the cluster begins with {', '.join(self._first)}, and {me.name!r} can be added to it then")
-        missing = [name for name in self._first if name not in heard]
+            return _lost("this directory", me.cluster)
+        if not first:
+            return "the register holds no cluster: say by --cluster-members which nodes it begins with, as in a=HOST,b=HOST,c=HOST"
+        if me.name not in first:
+            return f"the cluster begins with {', '.join(first)}, and {me.name!r} can be added to it then"
+        missing = [name for name in first if name not in self._heard]
         if missing:
-            return Wait(
-                f"the cluster begins when all of its members are there: {', '.join(missing)} cannot be reached yet"
+            return f"the cluster begins when all of its members are there: {', '.join(missing)} cannot be reached yet"
+        peers = [self._heard[name] for name in first]
+        for peer in peers:
+            if peer.cluster:
+                return _lost(f"the directory of {peer.name!r}", peer.cluster)
+        if len(full := [peer.name for peer in peers if peer.end > 1]) > 1:
+            return (
+                f"the directories of {' and '.join(full)} hold messages already, and a cluster begins with those of one at most: give "
+                "the others empty directories"
             )
-        others = [heard[name] for name in self._first]
-        if strangers := [peer for peer in others if peer.cluster]:
-            return Wait(
-                f"the register holds nothing, and the directory of {strangers[0].name!r} is of the cluster {strangers[0].cluster}: the "
-                "register was lost, or --cluster names another one. See docs/cluster.md"
-            )
-        if len(full := [peer.name for peer in others if peer.end > 1]) > 1:
-            return Wait(
-                f"the directories of {' and '.join(full)} hold messages already, and a cluster begins with those of one at most: give the "
-                "others empty directories"
-            )
-        if me.name != self._first[0]:
-            return Wait(f"{self._first[0]!r} forms the cluster")
-        members = {peer.name: peer.member for peer in others}
-        document = ClusterDocument(
-            self._new_id(), FIRST_EPOCH, full[0] if full else me.name, members, self._mode, None, self._writer
-        )
-        return Form(document)
+        return "" if me.name == first[0] else f"{first[0]!r} forms the cluster"
+
+
+def _lost(whose: str, cluster: str) -> str:
+    return (
+        f"the register holds nothing, and {whose} is of the cluster {cluster}: the register was lost, or --cluster names another one. "
+        "See docs/cluster.md"
+    )
