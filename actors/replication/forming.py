@@ -132,8 +132,12 @@ class Forming:
     def _why_none(self) -> str:
         """Why this node forms no cluster now; "" where it does."""
         me, first = self._me, self._first
-        if me.cluster:
-            return _lost("this directory", me.cluster)
+        for peer in self._heard.values():
+            if peer.cluster:
+                return (
+                    f"the register holds nothing, and the directory of {peer.name!r} is of the cluster {peer.cluster}: the register was "
+                    "lost, or --cluster names another one. See docs/cluster.md"
+                )
         if not first:
             return "the register holds no cluster: say by --cluster-members which nodes it begins with, as in a=HOST,b=HOST,c=HOST"
         if me.name not in first:
@@ -141,20 +145,9 @@ class Forming:
         missing = [name for name in first if name not in self._heard]
         if missing:
             return f"the cluster begins when all of its members are there: {', '.join(missing)} cannot be reached yet"
-        peers = [self._heard[name] for name in first]
-        for peer in peers:
-            if peer.cluster:
-                return _lost(f"the directory of {peer.name!r}", peer.cluster)
-        if len(full := [peer.name for peer in peers if peer.end > 1]) > 1:
+        if len(full := [name for name in first if self._heard[name].end > 1]) > 1:
             return (
                 f"the directories of {' and '.join(full)} hold messages already, and a cluster begins with those of one at most: give "
                 "the others empty directories"
             )
         return "" if me.name == first[0] else f"{first[0]!r} forms the cluster"
-
-
-def _lost(whose: str, cluster: str) -> str:
-    return (
-        f"the register holds nothing, and {whose} is of the cluster {cluster}: the register was lost, or --cluster names another one. "
-        "See docs/cluster.md"
-    )
