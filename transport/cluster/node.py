@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from actors.replication.vocabulary import Effects, Message
     from journal.log_reader import LogPiece
     from journal.shipped import ShippedRecord
-    from transport.cluster.node_log import NodeLog
 
 LATE_SECONDS: Final = 0.0005
 """A timer is set so much behind what is due: then it is due by the clock that is looked at."""
@@ -43,12 +42,8 @@ class NodeLinks(Protocol):
 class NodeStore(Protocol):
     """What a node keeps: the log and the state that follows from it. Errors of any call are the end of the node."""
 
-    @property
-    def log(self) -> NodeLog:
-        """The log."""
-
     def append(self, records: Sequence[ShippedRecord]) -> None:
-        """Append what a leader has sent."""
+        """Append what a leader has sent; `Node.synced` is told when it is on the disk."""
 
     async def promise(self, epoch: int) -> None:
         """Sync the log, then promise an epoch."""
@@ -74,7 +69,10 @@ class NodeStore(Protocol):
     async def open(self, epoch: int, *, whole: bool) -> None:
         """Have the broker open its ports."""
 
-    async def step_down(self, reason: str) -> None:
+    def lead_no_more(self, reason: str) -> None:
+        """Confirm and deliver nothing any more, from now on."""
+
+    async def step_down(self) -> None:
         """Have the broker close its ports, and be a follower's again."""
 
     def give(self, peer: str) -> None:
@@ -315,7 +313,8 @@ class Node:
 
     def _step_down(self, effect: say.StepDown) -> None:
         logger.warning("this node leads no more: %s", effect.reason)
-        self._begin(self._store.step_down(effect.reason), self._reopened)
+        self._store.lead_no_more(effect.reason)
+        self._begin(self._store.step_down(), self._reopened)
 
     def _reopened(self) -> Effects:
         self._stepped_down.set()

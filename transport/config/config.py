@@ -19,6 +19,9 @@ from actors.queue.vocabulary.settings import (
     QUEUE_SETTINGS,
     dead_letter_settings,
 )
+from actors.replication.document import MAJORITY
+from transport.config.clustered import CLUSTER_MODES as CLUSTER_MODES  # noqa: PLC0414 - given here too
+from transport.config.clustered import DEFAULT_CLUSTER_LOG_BYTES, check_cluster
 from transport.config.virtual_hosts import check_virtual_hosts
 from transport.errors import LocalProtocolError
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, parse_address
@@ -146,6 +149,18 @@ class BrokerConfig:
         tls_key: file of its key; None where the certificate's file has it too.
         tls_client_ca: file of the certificates that sign those of clients; None where clients show none.
         tls_client_certificates: one of ``CLIENT_CERTIFICATES``: whether each client has to show one.
+        cluster: the cluster that this broker is a node of, as `transport.cluster.addresses` reads it; None for a broker that is alone. What
+            follows is of use with it only.
+        cluster_node: the node's name.
+        cluster_members: the nodes that the cluster begins with, ``a=HOST,b=HOST,c=HOST``, where ``cluster`` does not list them.
+        cluster_address: where the other nodes connect, ``host:port``; None for ``CLUSTER_PORT`` of the host that is advertised.
+        cluster_advertise: the host by which clients and the other nodes reach this one; None for the one that ``cluster`` lists.
+        cluster_mode: one of ``CLUSTER_MODES``, for a cluster that begins.
+        cluster_secret_file: what the nodes know each other by: a file that is the same on all; None for TLS alone.
+        cluster_certificate: file of the node's certificate, PEM, for connections between nodes; None for no TLS.
+        cluster_key: file of its key; None where the certificate's file has it too.
+        cluster_ca: file of what signs the certificates of all nodes.
+        cluster_log_bytes: of the log so much is kept for nodes that lag.
         queues: queues that are there from the start, and what they are declared with.
 
     Raises:
@@ -208,6 +223,17 @@ class BrokerConfig:
     smq_source: str | None = None
     smq_sink: str | None = None
     smq_queue: str = DEFAULT_SMQ_QUEUE
+    cluster: str | None = None
+    cluster_node: str | None = None
+    cluster_members: str | None = None
+    cluster_address: str | None = None
+    cluster_advertise: str | None = None
+    cluster_mode: str = MAJORITY
+    cluster_secret_file: str | None = None
+    cluster_certificate: str | None = None
+    cluster_key: str | None = None
+    cluster_ca: str | None = None
+    cluster_log_bytes: int = DEFAULT_CLUSTER_LOG_BYTES
     queues: Mapping[str, QueueSettings] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -226,6 +252,7 @@ class BrokerConfig:
             if getattr(self, name) not in known:
                 raise LocalProtocolError(f"{name} is {getattr(self, name)!r:.40}, not one of {', '.join(known)}")
         self._check_storage()
+        check_cluster(self)
         if self.tls_client_certificates not in CLIENT_CERTIFICATES:
             raise LocalProtocolError(
                 f"tls_client_certificates is {self.tls_client_certificates!r:.40}, not one of {', '.join(CLIENT_CERTIFICATES)}"

@@ -16,6 +16,7 @@ from actors.queue.vocabulary.settings import NEVER as NEVER  # noqa: PLC0414 - g
 from actors.queue.vocabulary.settings import NO_LIMIT, OVERFLOWS, QUEUE_SETTINGS, Setting, Unit
 from transport.config.config import (
     CLIENT_CERTIFICATES,
+    CLUSTER_MODES,
     DEFAULT_DIRECTORY,
     DEFAULT_HTTP_ADDRESS,
     IN_MEMORY,
@@ -97,6 +98,11 @@ def _text(metavar: str) -> Kind:
     return Kind(metavar, "a text in quotes", (), True, str, str)
 
 
+def _text_or_none(metavar: str) -> Kind:
+    """An empty text is None."""
+    return Kind(metavar, "a text in quotes", (), True, lambda text: text or None, lambda text: text or "")
+
+
 def _or_none(kind: Kind, word: str) -> Kind:
     """As ``kind``, and ``word`` for none: None, or of a limit `WITHOUT_LIMIT`."""
     none = WITHOUT_LIMIT if word == NO_LIMIT else None
@@ -138,9 +144,11 @@ SYNC = _text("|".join(SYNC_POLICIES))
 LEVEL = _text("|".join(LOG_LEVELS))
 FORMAT = _text("|".join(LOG_FORMATS))
 OVERFLOW = _text("|".join(OVERFLOWS))
-QUEUE_NAME = Kind("Q", "a text in quotes", (), True, lambda text: text or None, lambda name: name or "")
-EXCHANGE_NAME = Kind("X", "a text in quotes", (), True, lambda text: text or None, lambda name: name or "")
-ROUTING_KEY = Kind("KEY", "a text in quotes", (), True, lambda text: text or None, lambda key: key or "")
+QUEUE_NAME = _text_or_none("Q")
+EXCHANGE_NAME = _text_or_none("X")
+CLUSTER, NODE, NODES, NODE_ADDRESS, HOST = map(_text_or_none, ("WHERE", "NAME", "N=H,...", "H:P", "HOST"))
+MODE = _text("|".join(CLUSTER_MODES))
+ROUTING_KEY = _text_or_none("KEY")
 KINDS = {
     Unit.COUNT: COUNT,
     Unit.BYTES: SIZE,
@@ -251,6 +259,21 @@ OPTIONS: tuple[Option, ...] = (
     _option("journal", "sync_interval", DURATION, "Between syncs with --sync interval."),
     _option("journal", "segment_bytes", SIZE, "Size of one file of the journal."),
     _option("journal", "cache_bytes", SIZE, "Recent batches kept in memory; 0 keeps none."),
+    _option("cluster", "register", CLUSTER, "The cluster that this is a node of (docs/cluster.md).", name="cluster"),
+    _option("cluster", "node", NODE, "The node's name.", name="node", field="cluster_node"),
+    _option("cluster", "members", NODES, "What it begins with, where --cluster lists none.", name="cluster_members"),
+    _option("cluster", "address", NODE_ADDRESS, "Where the other nodes connect.", name="cluster_address"),
+    _option(
+        "cluster", "advertise", HOST, "By which others reach this node.", name="advertise", field="cluster_advertise"
+    ),
+    _option("cluster", "mode", MODE, "What a confirmation waits for, in a cluster that begins.", name="cluster_mode"),
+    _option("cluster", "secret_file", FILE, "What its nodes know each other by.", name="cluster_secret_file"),
+    _option(
+        "cluster", "certificate", FILE, "The node's for the others, PEM; none for no TLS.", name="cluster_certificate"
+    ),
+    _option("cluster", "key", FILE, "Its key, where the certificate's file does not have it.", name="cluster_key"),
+    _option("cluster", "ca", FILE, "What signs the certificates of its nodes.", name="cluster_ca"),
+    _option("cluster", "log_bytes", SIZE, "Of the log, kept for nodes that lag.", name="cluster_log_bytes"),
     *(_of_queues(setting) for setting in QUEUE_SETTINGS),
 )
 """Every setting but the queues declared one by one."""
