@@ -26,6 +26,7 @@ class LogReading:
     _catalog: Catalog
     _epochs: Epochs
     _log_begins: int
+    _checkpoint_lsn: int
     _tail: LogTail
     _places: Places
 
@@ -39,6 +40,11 @@ class LogReading:
         """The first record that `read_log` gives."""
         first = log_run(self._catalog.segments)[0].header.first_lsn
         return max(first, self._log_begins, self._epochs.known_from + 1)
+
+    @property
+    def checkpoint_lsn(self) -> int:
+        """The first record that is behind the newest checkpoint: from there on a state that begins with that is made anew."""
+        return self._checkpoint_lsn
 
     def epoch_of(self, lsn: int) -> int:
         """The epoch of a record of the log, or of the one before the first of it; 0 of one that is of none.

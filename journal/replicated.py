@@ -54,8 +54,10 @@ class ReplicatedJournal(LogReading, Journal):
 
     Attributes:
         committed_lsn: every record below it is committed, as far as is known here.
+        on_appended: told of each record that who leads appends, and whether it is lazy; within the call that appends it.
     """
 
+    on_appended: Callable[[bool], None] | None = None
     _replica: ReplicaFile
 
     @classmethod
@@ -225,6 +227,12 @@ class ReplicatedJournal(LogReading, Journal):
         if not self._leading:
             self._committed_bytes = self._appended_bytes
         self._leading = self._appending = epoch
+        # A checkpoint that is under way may come to contain what is not committed: it was a follower's.
+        self._of_all = True
+
+    def stop_leading(self) -> None:
+        """Append nothing more: whoever still tries is refused, and nothing is sent to it either. It goes on when it is opened anew."""
+        self._appending = 0
 
     def append_shipped(self, records: Iterable[ShippedRecord]) -> None:
         """Append records of a leader as they are there, one behind the other. Those before one that raises are appended.
@@ -395,6 +403,8 @@ class ReplicatedJournal(LogReading, Journal):
             self._uncommitted.append((lsn, self._appended_bytes))
             payload = (ITEMS_PREFIX.pack(stream, first, count), *parts) if flags == ITEMS else tuple(parts)
             record = ShippedRecord(lsn, epoch, kind, flags, payload)
+            if self.on_appended is not None:
+                self.on_appended(lazy)
         self._tail.add(record, length, writer.durable_lsn)
         segment = self._active
         self._places.mark(segment.header.segment_id, lsn, segment.end - RECORD_HEADER_BYTES - length)

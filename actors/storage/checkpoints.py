@@ -154,8 +154,12 @@ class Checkpoints:
                 self._give_up(error)
                 return
             if not whole and self._loop is not None:
-                self._loop.call_soon(self._advance)
+                self._go_on(self._loop)
                 return
+
+    def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the next slice made."""
+        loop.call_soon(self._advance)
 
     def _give_up(self, error: Exception) -> None:
         """A checkpoint is left half done, so there will be no other: the broker ends, and the next start reads the log from the last one.
@@ -178,12 +182,12 @@ class Checkpoints:
         """The slices of one checkpoint."""
         loop = self._loop
         begun = 0.0 if loop is None else loop.time()
-        for step, _ in enumerate(self._journal.prepare_checkpoint(self._live), 1):
+        for step, _ in enumerate(self._prepare(), 1):
             if step % SLICE_STEPS == 0:
                 yield
         # With ten thousand queues the cut takes ten milliseconds: it has a slice of its own.
         yield
-        self._journal.cut_checkpoint()
+        self._cut()
         snapshot = self._snapshot()
         # Its first piece says which queues there are: those of the cut, for what is declared and deleted from there on is replayed.
         pieces = [next(snapshot)]
@@ -195,8 +199,19 @@ class Checkpoints:
             if work >= SLICE_WORK:
                 work = 0
                 yield
+        yield from self._before_storing()
         wanted, self._wanted = self._wanted, None
         ready = None if wanted is None else partial(wanted, self._journal.pins.take())
         self._journal.store_checkpoint(b"".join(pieces), partial(self._stored, done, ready))
         self.made += 1
         self._seconds = 0.0 if loop is None else loop.time() - begun
+
+    def _prepare(self) -> Iterator[None]:
+        return self._journal.prepare_checkpoint(self._live)
+
+    def _cut(self) -> None:
+        self._journal.cut_checkpoint()
+
+    def _before_storing(self) -> Iterator[None]:
+        """What has to be done before the state is stored, once all of it is encoded, in slices."""
+        return iter(())

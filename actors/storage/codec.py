@@ -30,6 +30,8 @@ A record's payload, by its kind:
     has two items more where ids count of what is published: until when, and ``[start, stop, ...]`` of the duplicates among it.
 ``ENTRY_PUT``
     a msgpack array ``[number, section, key, value | nil]``: a change of the map beside the queues (actors/storage/durable_map.py).
+``EPOCH_BEGAN``
+    the number of the epoch: in a cluster's log the first record of each leader, which changes nothing.
 ``EXCHANGES_CHANGED``
     what happened to exchanges and bindings in one instant (actors/storage/exchange_codec.py).
 any other kind
@@ -105,6 +107,7 @@ TOGETHER = 36
 ENTRY_PUT = 37
 EXCHANGES_CHANGED = 38
 IN_TURN = 39
+EPOCH_BEGAN = 40
 
 DROPPED_FACT = 2
 """Among the further facts of a stored batch: what is dropped for it."""
@@ -272,7 +275,7 @@ def decode_declared(payload: memoryview) -> tuple[int, str, QueueSettings | None
 
 
 def encode_number(number: int) -> bytes:
-    """The payload of QUEUE_DELETED and STORE_CREATED."""
+    """The payload of QUEUE_DELETED, STORE_CREATED and EPOCH_BEGAN."""
     return _pack(number)
 
 

@@ -222,7 +222,7 @@ def recover(journal: Journal, contents: Contents, files: Files, directory: Path)
     """
     if journal.checkpoint_payload is not None:
         contents.restore(journal.checkpoint_payload)
-    replay = _Replay(contents)
+    replay = Replay(contents)
     for record in journal.replay():
         try:
             replay.apply(record)
@@ -253,7 +253,7 @@ def recover(journal: Journal, contents: Contents, files: Files, directory: Path)
     return given_up
 
 
-class _Replay:
+class Replay:
     """Applies records; ``lost`` counts the numbers of each queue that its records leave out, as only damage can.
 
     So does ``lost_changes`` of the durable map, and ``lost_definitions`` of exchanges and bindings. ``undeclared`` counts what was stored
@@ -306,6 +306,9 @@ class _Replay:
     def _created(self, payload: memoryview, _lsn: int) -> None:
         # One that was restored has another in its checkpoint.
         self._contents.store_id = self._contents.store_id or codec.decode_number(payload)
+
+    def _began(self, _payload: memoryview, _lsn: int) -> None:
+        """Another leads from here on: what it has in memory only nobody knows."""
 
     def _put(self, payload: memoryview, lsn: int) -> None:
         self._changed(codec.decode_put(payload), lsn)
@@ -360,15 +363,16 @@ class _Replay:
         return number, replace(event, priority=stream - number)
 
 
-_APPLY: dict[int, Callable[[_Replay, memoryview, int], None]] = {
-    codec.ADDED: _Replay._added,
-    codec.QUEUE_DECLARED: _Replay._declared,
-    codec.QUEUE_DELETED: _Replay._deleted,
-    codec.TRANSACTION_COMMITTED: _Replay._committed,
-    codec.STORE_CREATED: _Replay._created,
-    codec.TOGETHER: _Replay._several,
-    codec.IN_TURN: _Replay._in_turn,
-    codec.ENTRY_PUT: _Replay._put,
-    codec.EXCHANGES_CHANGED: _Replay._exchanges_changed,
+_APPLY: dict[int, Callable[[Replay, memoryview, int], None]] = {
+    codec.ADDED: Replay._added,
+    codec.QUEUE_DECLARED: Replay._declared,
+    codec.QUEUE_DELETED: Replay._deleted,
+    codec.TRANSACTION_COMMITTED: Replay._committed,
+    codec.STORE_CREATED: Replay._created,
+    codec.EPOCH_BEGAN: Replay._began,
+    codec.TOGETHER: Replay._several,
+    codec.IN_TURN: Replay._in_turn,
+    codec.ENTRY_PUT: Replay._put,
+    codec.EXCHANGES_CHANGED: Replay._exchanges_changed,
 }
 """What a record does, by its kind; those of any other kind are an event of one queue."""

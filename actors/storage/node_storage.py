@@ -1,0 +1,487 @@
+"""The directory of a node of a cluster: a follower's, then perhaps a leader's, then a follower's again.
+
+This is what the effects of ``Replica`` (actors/replication/replica.py) come to in the node's directory. All of it is for the loop's thread;
+what blocks for long is done apart (``apart``). What the node does, and when:
+
+=================== ===================================================================================================================
+at the start        ``node = NodeStorage.open(directory, ...)``, which blocks; ``node.start(NodeHooks(...))`` on the loop; ``Replica`` gets
+                    ``node.log``. The journal is started by the first that is appended, so that a log that has parted is cut without more.
+``Append``          ``node.append(records)``; the hook ``synced`` is called when they are on the disk.
+``Truncate``        ``await node.truncate(lsn)``, then ``replica.truncated``. Nothing else of the directory is asked for meanwhile.
+``Promise``         ``await node.promise(epoch)``, then ``replica.promised``.
+``Commit``          ``node.commit(lsn)``, whoever leads.
+``Keep``            ``node.keep(lsn)``.
+``Lead``            ``node.lead(epoch)``: the epoch's first record is appended, and the hook ``appended`` is called soon, as ever.
+``Open``            ``storage = await node.opened()``: everything that the log holds is folded. A broker gets it in the place of a
+                    ``Storage``, and starts and closes it as such: ``storage.start(failed)``, ``QueueDirectory(..., storage)``.
+``Confirm``         ``node.confirm(lsn)``, also before ``opened`` has returned.
+``Give``            ``node.give(ready)``; a transfer that it returns is released for ``Unpin``.
+``StepDown``        ``node.step_down(reason)`` at once: nobody is told of a confirmation any more. Then the broker is closed, with its
+                    clients. Then ``await node.reopen()``, and ``replica.reopened``.
+``Install``         ``await node.reopen(install)``: ``install`` puts the transfer in the place of the directory, while that is closed.
+handing over        the broker is drained and closed, which closes the storage; then ``replica.hand_over``, until ``StepDown``.
+at the end          ``await node.close()``.
+=================== ===================================================================================================================
+
+What a leader has in memory only is gone with it, as at any restart of a broker: who holds what, acknowledgements that were not recorded
+yet, waits, and transient queues. Its successor begins as a start after a crash does, but has nothing to read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from actors.errors import LeadershipLostError, StorageError
+from actors.storage import codec
+from actors.storage.after_repair import is_marked
+from actors.storage.failures import place_error, storage_error
+from actors.storage.followed import FollowedContents
+from actors.storage.leader_storage import LeaderStorage
+from actors.storage.measures import JournalMeasures
+from actors.storage.options import ACKNOWLEDGE_DELAY, DEFAULT_CACHE_BYTES, storage_options
+from actors.storage.replica_log import JournalLog
+from journal import Files, JournalError, JournalOptions, OsFiles, ReplicatedJournal
+
+if TYPE_CHECKING:
+    from journal import Committer, ShippedRecord, TransferSource, Truncated
+
+logger = logging.getLogger("penstock.storage")
+
+Apart: TypeAlias = "Callable[[Callable[[], Any]], Awaitable[Any]]"
+"""Calls a function that blocks where the loop does not wait for it, and gives what it returns."""
+
+
+class NodeHooks(NamedTuple):
+    """What the node is told, on the loop.
+
+    Attributes:
+        appended: who leads has appended something: `Replica.appended`. Once for all that comes in a turn; for what nobody waits for later.
+        synced: the log's ``durable`` has moved: `Replica.synced`. Once for however many commits of the journal there are until it is told.
+        failed: the directory can be read or written no more: the node has to end. Not told of that it leads no more.
+    """
+
+    appended: Callable[[], None]
+    synced: Callable[[], None]
+    failed: Callable[[StorageError], None]
+
+
+class NodeStorage:
+    """One directory that is a replica. See the module's docstring.
+
+    Attributes:
+        directory: where it is.
+        log: what the machines read; the same one all the time.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        options: JournalOptions,
+        files: Files,
+        cache_bytes: int,
+        committer: Callable[[], Committer] | None,
+        apart: Apart,
+    ) -> None:
+        self.directory = directory
+        self._measures = JournalMeasures()
+        self._options = self._measures.told(replace(options, replicated=True))
+        self._files = files
+        self._cache_bytes = cache_bytes
+        self._committer = committer
+        self._apart = apart
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._hooks: NodeHooks | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self._closed = False
+        self._take(self._open())
+        self.log = JournalLog(self._journal)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        options: JournalOptions | None = None,
+        *,
+        files: Files | None = None,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        committer: Callable[[], Committer] | None = None,
+        apart: Apart = asyncio.to_thread,
+    ) -> NodeStorage:
+        """Open a directory, or make it, and have what its checkpoint has; blocks for as long as the end of its log takes to read.
+
+        Args:
+            directory: one of a broker that was alone becomes a replica, for good.
+            options: of the journal.
+            files: the file system; the process's own by default.
+            cache_bytes: of the leader's cache.
+            committer: makes what runs the journal's writer, each time that the journal is started.
+            apart: has what blocks done on a thread; a simulation does it at once.
+
+        Raises:
+            NoStorageError: it is a file.
+            StorageError: it is damaged, another broker has it, or it cannot be read or written; or it was repaired.
+        """
+        return cls(directory, options or storage_options(), files or OsFiles(), cache_bytes, committer, apart)
+
+    def _open(self) -> tuple[ReplicatedJournal, LeaderStorage, FollowedContents]:
+        """Open the directory as a follower's; it blocks, and touches nothing of this object."""
+        what, directory = "opened", self.directory
+        try:
+            journal = ReplicatedJournal.open(directory, self._options, self._files, logger.warning)
+            what = "read"
+            try:
+                if is_marked(self._files, directory):
+                    raise StorageError(
+                        f"the data directory {directory} was repaired, and is no whole replica: have it filled anew by the others of the "
+                        "cluster; or, where there is no cluster yet, start a broker alone on it first"
+                    )
+                folded: list[FollowedContents] = []
+                storage = LeaderStorage(
+                    journal, directory, self._cache_bytes, self._files, self._measures, lambda: folded[0].folded
+                )
+                folded.append(FollowedContents(journal, storage.contents, directory))
+                folded[0].begin()
+            except BaseException:
+                journal.abandon()
+                raise
+        except (JournalError, OSError) as error:
+            unusable = place_error(error, directory) if what == "opened" else None
+            raise unusable or storage_error(error, f"the data directory {directory} cannot be {what}") from error
+        return journal, storage, folded[0]
+
+    def _take(self, opened: tuple[ReplicatedJournal, LeaderStorage, FollowedContents]) -> None:
+        self._journal, self._storage, self._followed = opened
+        self._journal.on_appended = self._note_appended
+        self._started = self._leading = self._told = self._announced = self._folding = False
+        self._later: asyncio.TimerHandle | None = None
+        self._cutting = False
+        self._storage.tell_failure(self._note_failure)
+
+    # --- what it is
+
+    @property
+    def directory_id(self) -> str:
+        """Of this very directory; see `ReplicatedJournal.directory_id`."""
+        return self._journal.directory_id
+
+    @property
+    def journal(self) -> ReplicatedJournal:
+        """The journal that is open, to read what is shipped (`ReplicatedJournal.log_piece`); another one behind `reopen` and `truncate`."""
+        return self._journal
+
+    @property
+    def store_id(self) -> int:
+        """The cluster's store: messages' generated ids begin with it. 0 before its first leader has said it, and this node has heard."""
+        return self._storage.store_id
+
+    @property
+    def folded(self) -> int:
+        """Every record below it is in the contents."""
+        return self._followed.folded
+
+    def start(self, hooks: NodeHooks) -> None:
+        """Be on the running loop from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._hooks = hooks
+        self._fold_soon()
+
+    # --- a follower
+
+    def append(self, records: Iterable[ShippedRecord]) -> None:
+        """Append what a leader has sent, or what is adopted; `NodeHooks.synced` is told when more is on the disk.
+
+        Raises:
+            StorageError: it is not what follows, or the disk fails; the node has been told, and ends.
+        """
+        with _Failing(self):
+            self._start_journal()
+            self._journal.append_shipped(records)
+
+    async def promise(self, epoch: int) -> None:
+        """Promise to take nothing older, once everything that was appended is on the disk; durable when this returns.
+
+        Raises:
+            StorageError: the disk fails; whether it is promised is not known.
+        """
+        end = self._journal.next_lsn
+        journal, storage = self._journal, self._storage
+        while journal.durable_lsn < end:
+            if storage.failure is not None:
+                raise storage.failure
+            await self._something_happens()
+        with _Failing(self):
+            await self._apart(lambda: journal.promise(epoch))
+
+    def commit(self, lsn: int) -> None:
+        """Every record below ``lsn`` is committed, and on this disk: it is folded, and a checkpoint may have it."""
+        journal = self._journal
+        with _Failing(self):
+            journal.committed(lsn)
+        if self._leading:
+            self._storage.committed()
+        else:
+            self._followed.want(min(lsn, journal.next_lsn))
+            self._fold_soon()
+
+    async def truncate(self, lsn: int) -> Truncated:
+        """Cut the log's end off, which was never committed; what is cut is kept aside (`ReplicatedJournal.truncate`).
+
+        A journal that is started is closed first, and the directory opened anew as a follower's.
+
+        Raises:
+            StorageError: the disk fails. The directory is let go.
+        """
+        if self._started:
+            await self.reopen()
+        journal, committed = self._journal, self._journal.committed_lsn
+        self.log.freeze()
+        self._cutting = True
+        with _Failing(self):
+            truncated: Truncated = await self._apart(lambda: journal.truncate(lsn))
+            # What is known of that is not in the directory.
+            journal.committed(committed)
+        self._cutting = False
+        self._followed.read_anew()
+        self.log.open(journal)
+        self._fold_soon()
+        return truncated
+
+    def keep(self, lsn: int) -> None:
+        """Records from ``lsn`` on are needed by somebody who lags: checkpoints leave them there, up to a limit."""
+        self._journal.keep_log(lsn)
+
+    # --- a leader
+
+    def lead(self, epoch: int) -> None:
+        """Lead: the first record of the epoch is appended; what the log holds uncommitted is folded in the turns that come.
+
+        Raises:
+            StorageError: the disk fails, or a greater epoch was promised.
+        """
+        with _Failing(self):
+            self._start_journal()
+            journal, storage = self._journal, self._storage
+            # From here on the state may come to have what is not committed.
+            storage.checkpoints.paused = True
+            self._followed.want(journal.next_lsn)
+            journal.lead(epoch)
+            self._leading = True
+            storage.cluster_epoch = epoch
+            journal.append(codec.EPOCH_BEGAN, [codec.encode_number(epoch)])
+        self._fold_soon()
+
+    async def opened(self) -> LeaderStorage:
+        """The storage, once it has everything that the log held when this node came to lead.
+
+        Raises:
+            LeadershipLostError: it leads no more.
+            StorageError: the directory cannot be read.
+        """
+        storage, followed = self._storage, self._followed
+        while followed.behind and storage.failure is None:
+            await self._something_happens()
+        if storage.failure is not None:
+            raise storage.failure
+        return storage
+
+    def confirm(self, lsn: int) -> None:
+        """Every record below ``lsn`` may be confirmed to its sender, and delivered."""
+        self._storage.confirm(lsn)
+
+    def give(self, ready: Callable[[TransferSource], None]) -> TransferSource:
+        """Have a checkpoint made that a replica can be filled with; ``ready`` is told on the loop when it can be read. Release it."""
+        return self._storage.checkpoints.begin_transfer(ready)
+
+    def step_down(self, reason: str) -> None:
+        """Lead no more: whoever waits for something to be confirmed is told so, and no event is recorded. `reopen` follows."""
+        self._storage.step_down(reason)
+        self._wake()
+
+    # --- the directory as a whole
+
+    async def reopen(self, between: Callable[[], None] | None = None) -> None:
+        """Close the directory, and open it as a follower's; what was committed is folded anew from the checkpoint.
+
+        ``between`` is called, apart, while it is closed. The broker over it has ended.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        self.log.freeze()
+        self._stop()
+        journal = self._journal
+
+        def anew() -> tuple[ReplicatedJournal, LeaderStorage, FollowedContents]:
+            journal.close()
+            if between is not None:
+                between()
+            return self._open()
+
+        with _Failing(self):
+            opened = await self._apart(anew)
+        committed = 0 if between is not None else journal.committed_lsn
+        self._take(opened)
+        self.log.open(self._journal)
+        # As much of it as is on the disk, and that is all: `Commit` says so only then.
+        self._journal.committed(committed)
+        self._followed.want(self._journal.committed_lsn)
+        self._fold_soon()
+
+    async def close(self) -> None:
+        """The end: with a checkpoint, if it follows, so that the next start has next to nothing to read.
+
+        Raises:
+            StorageError: the disk fails at it.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        storage, journal = self._storage, self._journal
+        if self._started and not self._leading and storage.failure is None:
+            storage.checkpoints.finish()
+        self._stop()
+        try:
+            await self._apart(journal.close)
+        except (JournalError, OSError) as error:
+            raise storage_error(error, "the journal could not be closed in good order") from error
+
+    # --- inside
+
+    def _stop(self) -> None:
+        """Nothing more is recorded, folded or told of this journal."""
+        journal, storage = self._journal, self._storage
+        journal.on_appended = None
+        journal.stop_leading()
+        storage.checkpoints.halted = storage._gathered.halted = True
+        if self._later is not None:
+            self._later.cancel()
+        self._wake()
+
+    def _start_journal(self) -> None:
+        """Have the journal take records, if it does not yet."""
+        if self._started:
+            return
+        loop, storage, journal = self._loop, self._storage, self._journal
+        assert loop is not None, "it was started"
+        self._started = True
+
+        def failed(error: JournalError) -> None:
+            self._on_loop(storage.fail_with, error)
+
+        storage.checkpoints.start(loop)
+        journal.start(
+            lambda _: self._on_durable(journal), failed, None if self._committer is None else self._committer()
+        )
+        storage.checkpoints.resume()
+
+    def _on_durable(self, journal: ReplicatedJournal) -> None:
+        """On the thread that has committed: have the loop look, once for however many commits there are until it does."""
+        if not self._told and journal is self._journal:
+            self._told = True
+            self._on_loop(self._synced, journal)
+
+    def _on_loop(self, function: Callable[..., None], *arguments: Any) -> None:
+        assert self._loop is not None, "it was started"
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            logger.debug("the journal has news after the loop was closed: nobody is left to tell")
+
+    def _synced(self, journal: ReplicatedJournal) -> None:
+        if journal is not self._journal:
+            return
+        self._told = False
+        self._wake()
+        if self._leading:
+            self._storage.committed()
+        if self._hooks is not None:
+            self._hooks.synced()
+
+    def _note_appended(self, lazy: bool) -> None:
+        """Who leads has appended: say so when this turn is over, or in a while where nobody waits for it."""
+        loop = self._loop
+        assert loop is not None, "it was started"
+        if self._announced:
+            return
+        if not lazy:
+            self._announced = True
+            loop.call_soon(self._announce)
+        elif self._later is None:
+            self._later = loop.call_later(ACKNOWLEDGE_DELAY, self._announce)
+
+    def _announce(self) -> None:
+        self._announced = False
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        if self._hooks is not None and self._storage.failure is None:
+            self._hooks.appended()
+
+    def _note_failure(self, error: StorageError) -> None:
+        self._wake()
+        if self._hooks is not None and not isinstance(error, LeadershipLostError):
+            self._hooks.failed(error)
+
+    async def _something_happens(self) -> None:
+        """Until more is on the disk, or folded, or nothing will be."""
+        assert self._loop is not None, "it was started"
+        changed = self._loop.create_future()
+        self._waiting.append(changed)
+        await changed
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for changed in waiting:
+            if not changed.done():
+                changed.set_result(None)
+
+    def _fold_soon(self) -> None:
+        if not self._folding and self._loop is not None and (self._followed.behind or self._storage.checkpoints.paused):
+            self._folding = True
+            self._loop.call_soon(self._fold, self._followed)
+
+    def _fold(self, followed: FollowedContents) -> None:
+        """A step of it; others have their turn between two of them."""
+        if followed is not self._followed:
+            return
+        self._folding = False
+        checkpoints = self._storage.checkpoints
+        if checkpoints.halted or self._cutting:
+            return
+        try:
+            if followed.step() and not self._leading:
+                checkpoints.schedule()
+        except StorageError as error:
+            self._storage.fail(error)
+            return
+        if followed.behind:
+            self._fold_soon()
+        else:
+            if self._started:
+                checkpoints.resume()
+            self._wake()
+        if checkpoints.due():
+            checkpoints.make()
+
+
+class _Failing:
+    """A journal that fails is the end of the node's directory."""
+
+    def __init__(self, node: NodeStorage) -> None:
+        self._node = node
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, JournalError | OSError):
+            failure = storage_error(error)
+            self._node._storage.fail(failure)
+            raise failure from error
+        if isinstance(error, StorageError):
+            self._node._storage.fail(error)
