@@ -10,10 +10,11 @@ from journal.errors import (
     JournalFailedError,
     JournalLockedError,
     JournalMissingError,
+    ReplicaError,
     TransferUnfinishedError,
 )
 from journal.files import Files
-from journal.names import BACKUP, LOCK, TRANSFER, is_part
+from journal.names import BACKUP, INSTALLING, LOCK, TRANSFER, is_part
 
 IS_A_FILE = "is a file and not a directory: name the directory that holds the journal"
 
@@ -53,6 +54,7 @@ def refuse_backup(directory: Path, files: Files, *, mended: bool = False) -> Non
 
     Raises:
         BackupError: it is one, or a restore into it was not finished.
+        ReplicaError: it is to be mended, and a transfer is being put into its place.
         TransferUnfinishedError: a transfer into it was not finished.
     """
     try:
@@ -63,6 +65,10 @@ def refuse_backup(directory: Path, files: Files, *, mended: bool = False) -> Non
         raise JournalFailedError(error) from error
     if TRANSFER in names:
         raise TransferUnfinishedError(directory)
+    if INSTALLING in names and mended:
+        raise ReplicaError(
+            f"a transfer is being put into the place of the journal in {directory}: start its node, which finishes that"
+        )
     is_backup = BACKUP in names
     if is_backup and mended:
         raise BackupError(

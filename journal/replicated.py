@@ -26,6 +26,7 @@ from journal.errors import (
 )
 from journal.files import Files
 from journal.format import CLOSED, ITEMS, LOG, RECORD_HEADER_BYTES, SEVERAL, SEVERAL_VERSION
+from journal.installing import finish_install
 from journal.items import ITEMS_PREFIX, ITEMS_PREFIX_BYTES, unpack_several
 from journal.journal import MAX_KIND, Journal, Parts, Report
 from journal.log_reader import LogTail, Places, log_run
@@ -78,6 +79,7 @@ class ReplicatedJournal(LogReading, Journal):
 
     @classmethod
     def _recover(cls, directory: Path, options: JournalOptions, files: Files, lock: int, report: Report) -> Recovered:
+        finish_install(files, directory, lock, report)
         replica = ReplicaFile.open(files, directory, lock, report)
         recovered = recover(files, directory, options, report, replica.now.durable)
         recovered.replica = replica

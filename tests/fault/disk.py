@@ -298,7 +298,8 @@ class SimulatedDisk:
         self._must_be_directory(path)
         rest = []
         for change in self._changes:
-            if change.paths[0].parent == path:
+            # From one directory to another it is one change as well, and durable when the one that it comes to is synced.
+            if change.paths[-1].parent == path:
                 change.apply(self._durable_names)
             else:
                 rest.append(change)
@@ -326,7 +327,6 @@ class SimulatedDisk:
         return self._opened(file).number
 
     def rename(self, source: Path, target: Path) -> None:
-        assert source.parent == target.parent, "the journal renames within its directory"
         if isinstance(self._names.get(source), _Directory):
             assert target not in self._names, "a directory is given a name that is free"
             assert not any(source in path.parents for change in self._changes for path in change.paths), "it is synced"
