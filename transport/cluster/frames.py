@@ -76,6 +76,11 @@ class Whole(NamedTuple):
     pieces: Sequence[Buffer]
 
 
+def frames_of(size: int) -> int:
+    """How many frames a message of so many bytes has."""
+    return 1 if size <= FRAME_BYTES else -(-(size + _TOTAL.size) // FRAME_BYTES)
+
+
 class FrameWriter:
     """Cuts the messages of one direction of a connection to frames."""
 

@@ -44,7 +44,7 @@ CLUSTER: Final = "cluster"
 """they are of two clusters;"""
 DIRECTORY: Final = "directory"
 """who was dialled has another directory than the one that was wanted;"""
-SECRET: Final = "secret"
+UNPROVED: Final = "secret"
 """the secrets differ, or only one has any;"""
 UNKNOWN: Final = "unknown"
 """the document names no such directory, as far as it is known there;"""
@@ -201,12 +201,12 @@ class _Side:
 
     def _check_proof(self, body: bytes, label: bytes) -> None:
         if not hmac.compare_digest(body, self._proof(label)):
-            raise LinkRefusedError(SECRET, "the two have different secrets: each node needs the same")
+            raise LinkRefusedError(UNPROVED, "the two have different secrets: each node needs the same")
 
     def _check_has_secret(self, has: bool) -> None:
         if has != (self._secret is not None):
             raise LinkRefusedError(
-                SECRET, "one of the two nodes has a secret and the other has none: each needs the same"
+                UNPROVED, "one of the two nodes has a secret and the other has none: each needs the same"
             )
 
     def _check_cluster(self, cluster: str) -> None:

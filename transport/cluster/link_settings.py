@@ -1,4 +1,4 @@
-"""The settings of the links between nodes, and what is read for them: a secret, or files of TLS, or both. Without either there are no links."""
+"""The settings of the links between nodes, and what is read for them: a secret, files of TLS, or both. Without either there are none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_SECRET_BYTES: Final = 16
 """A shorter one can be guessed by whoever has seen one proof."""
 TRANSFER_BYTES_A_SECOND: Final = 32 * 1024 * 1024
 """Of all transfers that a node gives: senders go on meanwhile."""
-SECRET_ADVICE: Final = "make one with `openssl rand -hex 32`, and give each node the same"
+MAKE_ONE: Final = "make one with `openssl rand -hex 32`, and give each node the same"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class LinkSettings:
         if self.secret_file is None and self.tls is None:
             raise LocalProtocolError(
                 "whoever reaches the address of the links could say what is stored here, so there are none without a secret or TLS: "
-                f"give a file with a secret ({SECRET_ADVICE}), or the files of TLS, or both"
+                f"give a file with a secret ({MAKE_ONE}), or the files of TLS, or both"
             )
         if self.transfer_bytes_a_second <= 0:
             raise LocalProtocolError("transfers have a rate above 0")
@@ -138,7 +138,7 @@ def _read_secret(file: str) -> bytes:
         raise LocalProtocolError(f"the secret of the links cannot be read: {error}") from None
     if len(secret) < LEAST_SECRET_BYTES:
         raise LocalProtocolError(
-            f"the secret in {file} has {len(secret)} bytes, and could be guessed with less than {LEAST_SECRET_BYTES}: {SECRET_ADVICE}"
+            f"the secret in {file} has {len(secret)} bytes, and could be guessed with less than {LEAST_SECRET_BYTES}: {MAKE_ONE}"
         )
     return secret
 
