@@ -357,7 +357,16 @@ class MoveStoppedError(BrokerError):
 
 
 TRANSIENT_CODES = frozenset(
-    {"shutting-down", "timeout", "internal-error", "limit-exceeded", "queue-deleted", "journal-failed", "closed", "not-leader"}
+    {
+        "shutting-down",
+        "timeout",
+        "internal-error",
+        "limit-exceeded",
+        "queue-deleted",
+        "journal-failed",
+        "closed",
+        "not-leader",
+    }
 )
 ELSEWHERE_CODES = frozenset({"shutting-down", "journal-failed", "not-leader"})
 """With these a broker of a cluster goes, and another one will lead: those with several addresses try the others at once."""

@@ -97,7 +97,7 @@ class Contacts:
         return None
 
     def worked(self, *, stood: bool = True) -> None:
-        """The connection has been of use: the next pass begins with it. What brokers have told counts on unless it ``stood`` for a while."""
+        """The connection has been of use: the next pass begins with it. Hops are counted on unless it ``stood`` for a while."""
         hops = 0 if stood else self._hops
         self.begin()
         self._hops = hops

@@ -41,7 +41,6 @@ logger = logging.getLogger("penstock.transport")
 CLOSED = "closed"
 """The code of a connection that an administrator has closed."""
 FrameConnection: TypeAlias = Connection[Frame]
-logger = logging.getLogger("penstock.transport")
 UNTOLD = 2.0
 """Seconds that a wait lasts before anybody is told of it: a broker's restart, or the start of both at once, is often over by then."""
 

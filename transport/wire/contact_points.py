@@ -31,17 +31,21 @@ def parse_contact_points(
     Raises:
         LocalProtocolError: there is none, or one that is no address, or there are more than ``MAX_CONTACT_POINTS``.
     """
-    texts = addresses.split(",") if isinstance(addresses, str) else [part for each in addresses for part in _parts(each)]
+    texts = (
+        addresses.split(",") if isinstance(addresses, str) else [part for each in addresses for part in _parts(each)]
+    )
     texts = [text.strip() for text in texts]
     if not any(texts):
         raise LocalProtocolError(f"{what} needs at least one broker address, as host:port")
     if not all(texts):
-        raise LocalProtocolError(f"{', '.join(texts)!r:.300} has an empty place between its commas, where an address is to be")
+        raise LocalProtocolError(
+            f"{', '.join(texts)!r:.300} has an empty place between its commas, where an address is to be"
+        )
     found = tuple(dict.fromkeys(parse_address(_with_port(text, default_port)) for text in texts))
     if len(found) > MAX_CONTACT_POINTS:
         raise LocalProtocolError(
-            f"{len(found)} addresses are more than the {MAX_CONTACT_POINTS} that {what} can have: a few of a cluster's are enough, for each "
-            "broker of it says where its leader is"
+            f"{len(found)} addresses are more than the {MAX_CONTACT_POINTS} that {what} can have: a few of a cluster's are enough, for "
+            "each broker of it says where its leader is"
         )
     return found
 

@@ -4,8 +4,8 @@ PING goes out when this side has said nothing for one interval, so that a quiet 
 way; a peer that has said nothing for ``SILENT_INTERVALS`` intervals is gone, and so is one that for as long takes nothing of what waits
 for it. docs/protocol.md, "Opening and closing", "What a client may have under way".
 
-A broker of a cluster has a successor, so its clients want to know sooner that it is gone. It promises to say something often, and they rely on
-that. Its patience with them stays as it is: a client that is busy, or on a slow line, is no dead one.
+A broker of a cluster has a successor, so its clients want to know sooner that it is gone. It promises to say something often, and they
+rely on that. Its patience with them stays as it is: a client that is busy, or on a slow line, is no dead one.
 """
 
 from __future__ import annotations

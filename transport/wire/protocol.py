@@ -96,7 +96,18 @@ class Protocol:
         leader: of a broker that does not lead: where its clients find the one that does.
     """
 
-    __slots__ = ("_allowed", "_auths", "awaits_pong", "granted", "leader", "role", "roles", "side", "state", "takes_sends")
+    __slots__ = (
+        "_allowed",
+        "_auths",
+        "awaits_pong",
+        "granted",
+        "leader",
+        "role",
+        "roles",
+        "side",
+        "state",
+        "takes_sends",
+    )
 
     def __init__(self, side: Side, roles: frozenset[str]) -> None:
         self.side = side
