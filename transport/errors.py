@@ -99,7 +99,8 @@ class ConfirmedLostError(RemoteProtocolError):
     def __init__(self, client_id: str, stored: int, confirmed: int) -> None:
         super().__init__(
             f"the broker has stored the messages of {client_id!r} below {stored}, but had confirmed those below {confirmed}: "
-            "it runs on older data than before, or lost power with sync set to interval or never. What is missing is lost; "
+            "it runs on older data than before, lost power with sync set to interval or never, or leads a cluster of the mode async since "
+            "its leader was lost. What is missing is lost; "
             "send it again with another client id"
         )
         self.stored = stored
@@ -289,6 +290,10 @@ class ConnectionLostError(TransportError, ConnectionError):
     """The connection ended before the work on it did, and may be tried again."""
 
 
+class FellSilentError(ConnectionLostError):
+    """The broker has said nothing for longer than it promised; it may still take connections, and others may answer sooner."""
+
+
 class UnreachableError(ConnectionLostError):
     """No broker answered for as long as a client bears with that.
 
@@ -322,6 +327,18 @@ class BrokerError(TransportError):
         return self.code in TRANSIENT_CODES
 
 
+class NotLeaderError(BrokerError):
+    """The broker does not lead its cluster. A client goes to the leader by itself, and fails with this where none was found for too long.
+
+    Attributes:
+        leader: the leader's addresses, as far as the broker knows; as it wrote them.
+    """
+
+    def __init__(self, code: str, text: str, leader: str = "") -> None:
+        super().__init__(code, text)
+        self.leader = leader
+
+
 class OldBrokerError(TransportError):
     """The broker cannot do what is asked for, and would do something else."""
 
@@ -340,8 +357,19 @@ class MoveStoppedError(BrokerError):
 
 
 TRANSIENT_CODES = frozenset(
-    {"shutting-down", "timeout", "internal-error", "limit-exceeded", "queue-deleted", "journal-failed", "closed"}
+    {
+        "shutting-down",
+        "timeout",
+        "internal-error",
+        "limit-exceeded",
+        "queue-deleted",
+        "journal-failed",
+        "closed",
+        "not-leader",
+    }
 )
+ELSEWHERE_CODES = frozenset({"shutting-down", "journal-failed", "not-leader"})
+"""With these a broker of a cluster goes, and another one will lead: those with several addresses try the others at once."""
 
 
 def forget_variables(error: BaseException) -> None:

@@ -244,7 +244,7 @@ def test_a_client_that_found_no_broker_may_try_again() -> None:
             administration = Administration(unused_address(), connect_timeout=0.01)
             with pytest.raises(ConnectionLostError, match=r"no connection to the broker at .* within 0\.01 s"):
                 await administration.__aenter__()
-            administration.address = parse_address(broker.address)
+            administration._addresses = (parse_address(broker.address),)
             administration._connect_timeout = 10.0
             async with administration:
                 assert await administration.queues() == []

@@ -11,7 +11,7 @@ from actors.batch import MessageBatch
 from streams.testkit import settle
 from tests.transport.broker_helpers import MIB, batch, command, sender_with
 from transport import Broker, BrokerConfig, LocalProtocolError
-from transport.broker.broker import epoch_at
+from transport.broker.epochs import epoch_at
 from transport.wire.messages import (
     VERSION,
     Command,

@@ -9,7 +9,7 @@ from pykka import ActorDeadError
 
 from actors import InboxOverflowError, QueueError, StorageError
 from transport.broker.served import Served
-from transport.errors import LimitExceededError, TransportError
+from transport.errors import LimitExceededError
 
 if TYPE_CHECKING:
     from actors.queue.vocabulary.replies import Reply
@@ -41,6 +41,7 @@ class Attached(Served[E]):
     def __init__(self, host: Host, principal: Principal, role: str, queue: str) -> None:
         super().__init__(host.connections, host.loop.time(), role)
         self.queue = queue
+        self._entrance = host.entrance
         self.operations: Operations = host.operations(principal)
 
     def attach(self) -> None:
@@ -54,6 +55,8 @@ class Attached(Served[E]):
     def connection_opened(self, connection: Connection[E]) -> None:
         """Take the connection in; errors as of `Served.connection_opened`, and of the door."""
         super().connection_opened(connection)
+        if self._entrance.bars(self):
+            return
         self.operations.peer = connection.peer
         try:
             self.attach()
@@ -87,6 +90,6 @@ class Attached(Served[E]):
 
     def connection_closed(self, error: Exception | None) -> None:
         """Forget the connection; where it was not the client who ended it, or a broker that stops, the log says why."""
-        if isinstance(error, TransportError) and self.connection is not None and not self._connections.ending:
+        if self.connection is not None and self.is_news(error):
             logger.warning("the %s from %s is cut off: %s", self.role, self.connection.peer, error)
         super().connection_closed(error)

@@ -22,6 +22,8 @@ from transport.broker.commands import Commands
 from transport.broker.descriptors import connections_allowed
 from transport.broker.enlisted import EnlistedTotal
 from transport.broker.entrance import Entrance
+from transport.broker.epochs import epoch_at
+from transport.broker.leadership import Leadership
 from transport.broker.listener import Host, Listener
 from transport.broker.listings import Listed
 from transport.broker.memory import collect_young, memory_limit, resident_bytes
@@ -54,12 +56,6 @@ CUT_TIMEOUT = 1.0
 """Seconds in which the loop must have ended those that had not; there is nothing in it to wait for."""
 LAST_WORDS_SHARE = 0.25
 """Of the time that a drain has, at most: what is kept for those who have to be told though they had not been heard out."""
-EPOCH_START = 1_577_836_800
-"""2020-01-01 in Unix time, where epochs are counted from."""
-EPOCHS_A_SECOND = 8
-"""A broker in memory cannot count its starts; none restarts faster. 32 bits hold them until 2037, and begin anew then."""
-EPOCHS = 1 << 32
-"""What the ids of messages have room for."""
 
 logger = logging.getLogger("penstock.broker")
 
@@ -88,6 +84,7 @@ class Broker:
         listeners: where it takes connections, of which protocols, in place of `native_listeners` at the addresses of the options. A broker
             that is to have those too is given ``[*native_listeners(send, receive), mine]``, one with gateways `configured_listeners`.
         queue_directory: makes its queues, from the arguments of `QueueDirectory`; tests give one that watches them.
+        leadership: of one that is in a cluster: whether it leads. As long as it does not, it lets nobody in.
 
     Raises:
         LocalProtocolError: the options ask for a gateway, and ``listeners`` are not given.
@@ -101,6 +98,7 @@ class Broker:
         listen: Listen = listen,
         listeners: Sequence[Listener[Any]] | None = None,
         queue_directory: Callable[..., QueueDirectory] = QueueDirectory,
+        leadership: Leadership | None = None,
     ) -> None:
         self._queue_directory = queue_directory
         self.config = config or BrokerConfig()
@@ -113,6 +111,7 @@ class Broker:
             native_listeners(config.send_address, config.receive_address) if listeners is None else listeners
         )
         self._storage = storage
+        self._leadership = leadership
         self._listen_on = listen
         self._connections = Connections(self.config.max_connections)
         self.epoch = epoch_at(time.time())
@@ -156,6 +155,7 @@ class Broker:
         self._turns = Turns(self._loop, collect_young)
         self._stopping = self._loop.create_future()
         self._entrance = Entrance(self.config.users_file, self._connections, self.now, self.config.max_unauthenticated)
+        self._entrance.leadership = self._leadership
         self._check_settings()
         self._entrance.open()
         self._certificates.open()
@@ -334,7 +334,7 @@ class Broker:
         listed = Listed(self.queues, self.connections, self.now, lambda: self._entrance.users)
         self._sampler = Sampler(self.queues, self.now)
         self._metrics = Metrics(self.queues, self._connections, self._describe)
-        unready = partial(why_unready, self._connections, self._storage)
+        unready = partial(why_unready, self._connections, self._storage, self._leadership)
         commands = Commands(listed, self._describe, self.id_prefix, backups, self._sampler, self._metrics, unready)
         return Services(
             self.queues,
@@ -404,7 +404,7 @@ class Broker:
             self.unsent,
             self._listen_on,
             partial(Operations, self._services()),
-            self._greet,
+            self._greet if self._leadership is None else self._leadership.begin(self._connections, self._greet),
             self._entrance,
             lambda: self._certificates.context,
             self.memory,
@@ -424,14 +424,6 @@ class Broker:
     def _close_listeners(self) -> None:
         for listener in self._listeners:
             listener.close()
-
-
-def epoch_at(now: float) -> int:
-    """The epoch of a broker in memory that starts at ``now``, seconds since 1970; whatever the clock says, it fits the messages' ids.
-
-    It grows from one start to the next but where it begins anew: in 2037, and at the beginning of 2020 for a clock that was set before.
-    """
-    return int((now - EPOCH_START) * EPOCHS_A_SECOND) % EPOCHS
 
 
 def _unbound(error: OSError, config: BrokerConfig) -> OSError:

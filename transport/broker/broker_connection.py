@@ -117,6 +117,11 @@ class BrokerConnection(Client):
         if self.actor is not None and self.role in ("receiver", "subscription") and self.actor.is_alive():
             self.actor.tell(Writable(writable))
 
+    def not_leading(self, text: str, leader: str) -> None:
+        """As `Served.not_leading`; its client goes there by itself."""
+        self._states.leader = leader
+        self.refused(wire.NOT_LEADER, text)
+
     def connection_ending(self, error: Exception | None) -> None:
         """Stop the actor without waiting for the peer to take its leave, and tell the port."""
         super().connection_ending(error)
@@ -212,6 +217,8 @@ class BrokerConnection(Client):
         hello, self._hello, self._authentication = self._hello, None, None
         assert hello is not None, "it comes first"
         self.opened()
+        if self._entrance.bars(self):
+            return
         if self.connection is not None:
             # The client has said what it has to: until WELCOME it is for the broker to be quick.
             self.connection.more_time(ATTACH_SECONDS)

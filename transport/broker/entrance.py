@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from transport.broker import audit
 from transport.broker.passwords import PasswordChecker
@@ -17,7 +17,8 @@ from transport.errors import LimitExceededError, LocalProtocolError
 from transport.security.users_file import UsersFileError, read_users
 
 if TYPE_CHECKING:
-    from transport.broker.served import Connections
+    from transport.broker.leadership import Leadership
+    from transport.broker.served import Connections, Served
     from transport.security.principal import Principal
     from transport.security.users import Users
 
@@ -73,7 +74,10 @@ class Entrance:
         users: those in force; None where everybody may come in.
         unopened: those who are accepted and not let in yet.
         now: as given.
+        leadership: whether the broker leads its cluster; None where it is in none.
     """
+
+    leadership: Leadership | None = None
 
     def __init__(
         self,
@@ -94,6 +98,18 @@ class Entrance:
         self._passwords = PasswordChecker(lambda: self.users, now)
         self._reading = asyncio.Lock()
         self._looking: asyncio.TimerHandle | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether whoever comes can be let in: the broker leads its cluster, or is in none."""
+        return self.leadership is None or self.leadership.leads
+
+    def bars(self, connection: Served[Any]) -> bool:
+        """Whether ``connection`` may not come in, for the broker does not lead its cluster; it was told so then, and ends."""
+        if self.leadership is None or self.leadership.leads:
+            return False
+        self.leadership.refuse(connection)
+        return True
 
     def open(self) -> None:
         """Read the users for the first time.

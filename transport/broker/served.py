@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Pro
 
 from actors.exchanges.errors import StoppingError
 from transport.broker.descriptors import POLITE_REFUSALS
-from transport.errors import BrokerError, LimitExceededError
+from transport.errors import BrokerError, LimitExceededError, TransportError
+from transport.wire.messages import NOT_LEADER
 
 if TYPE_CHECKING:
     from actors import LoopActorRef
@@ -230,10 +231,18 @@ class Served(ABC, Generic[E]):
             # Each of them knows this one; without a cycle all are free at once.
             self.connection = self.actor = None
 
+    def is_news(self, error: Exception | None) -> bool:
+        """Whether the log is to have a line of what ended it: not of a client that left, or that the broker has sent away itself."""
+        return isinstance(error, TransportError) and error.code != NOT_LEADER and not self._connections.ending
+
     def cut(self) -> None:
         """End the connection at once: there was time enough for its last words."""
         if self.connection is not None:
             self.connection.abort(RefusalError(*SHUTTING_DOWN))
+
+    def not_leading(self, text: str, leader: str) -> None:  # noqa: ARG002 - for a protocol that has a place for it
+        """End the connection, for this broker does not lead its cluster; ``leader`` is where that is, as contact points."""
+        self.refused(NOT_LEADER, text)
 
     def refused(self, code: str, text: str) -> None:
         """End the connection with its protocol's last words."""

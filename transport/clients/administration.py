@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any, NoReturn, Self, cast
 
 from transport.clients.authentication import Credentials
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT, Backoff
 from transport.clients.exchange_commands import ExchangeCommands
-from transport.clients.link import BrokerLink, reason_of
+from transport.clients.link import BrokerLink
 from transport.clients.message_commands import Facts as Facts  # noqa: PLC0414 - given here too
 from transport.clients.message_commands import MessageCommands, count_of
 from transport.clients.queue_commands import QueueCommands
+from transport.clients.reasons import reason_of
 from transport.clients.schedule_commands import ScheduleCommands
 from transport.errors import (
     ADVICE,
@@ -23,7 +25,8 @@ from transport.errors import (
     RemoteProtocolError,
 )
 from transport.security.access import Access
-from transport.wire.address import DEFAULT_SEND_ADDRESS, parse_address
+from transport.wire.address import DEFAULT_SEND_ADDRESS
+from transport.wire.contact_points import parse_contact_points, written
 from transport.wire.messages import VERSION, Command, Error, Frame, Hello, Result, Welcome
 from transport.wire.names import check_name
 from transport.wire.receiving import Part
@@ -51,19 +54,20 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
     answered in time, or any error that closes, the connection is over and every later command raises `ConnectionLostError`.
 
     Attributes:
-        address: where the broker is.
+        address: where the broker is: of several contact points the one that has let it in, or was tried last.
         epoch: the broker's epoch, once connected.
     """
 
     def __init__(
         self,
-        address: str = DEFAULT_SEND_ADDRESS,
+        address: str | Sequence[str] = DEFAULT_SEND_ADDRESS,
         *,
         connect_timeout: float = DEFAULT_CONNECT_TIMEOUT,
         timeout: float = DEFAULT_TIMEOUT,
         access: Access | None = None,
     ) -> None:
-        self.address = parse_address(address)
+        self._addresses = parse_contact_points(address, "an administration client")
+        self.address = self._addresses[0]
         self.epoch = 0
         self._connect_timeout = connect_timeout
         self._timeout = timeout
@@ -88,7 +92,9 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
         if self._over is not None:
             raise self._over
         backoff = Backoff(FIRST_RETRY, LAST_RETRY, give_up_after=self._connect_timeout)
-        link = self._link = BrokerLink(str(self.address), lambda: HELLO, self, backoff, credentials=self._credentials)
+        link = self._link = BrokerLink(
+            written(self._addresses), lambda: HELLO, self, backoff, credentials=self._credentials
+        )
         link.start()
         try:
             self.epoch = cast("Welcome", await self._answered(self._connect_timeout)).epoch
@@ -108,7 +114,7 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
     def another(self) -> Administration:
         """A client like this one, of the same broker and not yet connected: a client connects once."""
         return Administration(
-            str(self.address),
+            written(self._addresses),
             connect_timeout=self._connect_timeout,
             timeout=self._timeout,
             access=self._access,
@@ -177,6 +183,8 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
 
     def link_opened(self, welcome: Welcome) -> None:
         """The broker is there."""
+        if self._link is not None:
+            self.address = self._link.address
         self._answer(welcome)
 
     def link_frame(self, frame: Frame) -> None:
@@ -200,6 +208,8 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
 
     def link_failed(self, error: Exception) -> None:
         """No connection was made."""
+        if self._link is not None:
+            self.address = self._link.address
         self._answer(self._unreachable(error) if isinstance(error, ConnectionLostError) else error)
 
     # Inside

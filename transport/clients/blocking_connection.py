@@ -16,12 +16,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 from transport.clients.authentication import NO_CREDENTIALS, Credentials, Exchange, unexpected
 from transport.clients.backoff import CONNECT_TIMEOUT
-from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError, TransportError
+from transport.errors import (
+    BrokerError,
+    ConnectionLostError,
+    FellSilentError,
+    PeerTimeoutError,
+    RemoteProtocolError,
+    TransportError,
+)
 from transport.wire.address import Address
 from transport.wire.codec import encode
 from transport.wire.frames import FrameDecoder
 from transport.wire.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
-from transport.wire.messages import Auth, Error, Frame, Hello, Options, Ping, Pong, Welcome
+from transport.wire.messages import SILENT, Auth, Error, Frame, Hello, Options, Ping, Pong, Welcome
 from transport.wire.protocol import Protocol, Side
 
 if TYPE_CHECKING:
@@ -58,6 +65,7 @@ class BlockingConnection:
         hello: what to open with; its role is the connection's.
         clock: monotonic seconds.
         credentials: how this side proves itself, and knows the broker.
+        patience: seconds for the connection, and again for the broker's first word on it; there may be others to ask.
 
     Raises:
         OSError: no connection.
@@ -65,9 +73,15 @@ class BlockingConnection:
     """
 
     def __init__(
-        self, address: Address, hello: Hello, clock: Callable[[], float], credentials: Credentials = NO_CREDENTIALS
+        self,
+        address: Address,
+        hello: Hello,
+        clock: Callable[[], float],
+        credentials: Credentials = NO_CREDENTIALS,
+        patience: float = CONNECT_TIMEOUT,
     ) -> None:
         self._clock = clock
+        self._patience = patience
         self._decoder = FrameDecoder()
         self._protocol = Protocol(Side.CLIENT, frozenset({hello.role}))
         # Bounded by what one receive can hold: it is emptied before the next. While a write waits it may be ``MAX_HEARD_BYTES`` more.
@@ -148,7 +162,7 @@ class BlockingConnection:
 
     def _connected(self, address: Address, credentials: Credentials) -> socket.socket | TlsSocket:
         """A socket, under TLS if it is to be; the broker is verified then."""
-        plain = socket.create_connection(address, CONNECT_TIMEOUT)
+        plain = socket.create_connection(address, self._patience)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if credentials.context is None:
@@ -156,7 +170,8 @@ class BlockingConnection:
             from transport.clients.tls_errors import TLS_HANDSHAKE_TIMEOUT  # noqa: PLC0415 - most connections are without
             from transport.clients.tls_socket import TlsSocket  # noqa: PLC0415 - as above
 
-            tls = TlsSocket(plain, credentials.context, credentials.server_name(address.host), TLS_HANDSHAKE_TIMEOUT)
+            seconds = min(TLS_HANDSHAKE_TIMEOUT, self._patience)
+            tls = TlsSocket(plain, credentials.context, credentials.server_name(address.host), seconds)
         except BaseException as error:
             plain.close()
             if isinstance(error, OSError) and (better := _explained(error, address, credentials, heard=0)) is not error:
@@ -170,6 +185,9 @@ class BlockingConnection:
         deadline = self._clock() + HANDSHAKE_TIMEOUT
         self._protocol.said_hello(hello)
         self.send(hello, *(() if exchange is None else (exchange.first,)))
+        if self._patience < CONNECT_TIMEOUT:
+            # Whoever has spoken once is there, and may take its time.
+            self._await_first(self._clock() + self._patience)
         while isinstance(answer := self._next(deadline), Auth) and exchange is not None:
             if self._frames and not exchange.challenged:
                 raise unexpected(self._frames[0])
@@ -177,19 +195,29 @@ class BlockingConnection:
                 self.send(proof)
         self._welcomed(answer)
 
+    def _await_first(self, deadline: float) -> None:
+        """Wait until something has come, or for `_next` to say that nothing does."""
+        while not self._heard and (left := deadline - self._clock()) > 0:
+            self._socket.settimeout(left)
+            with suppress(TimeoutError):
+                self._receive()
+        if not self._heard:
+            raise PeerTimeoutError("the broker said nothing in time")
+
     def _opened(self, options: Options) -> None:
         """What WELCOME said; a subclass reads what its role is told."""
 
     def _next(self, deadline: float) -> Frame:
         """The next frame that is no heartbeat; the broker's silence is noticed before ``deadline``."""
         self._heartbeats = 0
+        self._liveness.begin_to_listen(self._clock())
         while not self._frames:
             now = self._clock()
             if now >= deadline:
                 raise PeerTimeoutError("the broker did not answer in time")
             match self._liveness.check(now):
                 case Verdict.SILENT:
-                    raise ConnectionLostError("the broker fell silent")
+                    raise FellSilentError("the broker fell silent")
                 case Verdict.PING:
                     self.send(Ping(0))
                 case _:
@@ -272,6 +300,9 @@ class BlockingConnection:
             raise RemoteProtocolError(f"WELCOME carries no heartbeat_ms, only {sorted(welcome.options)}")
         self._decoder.max_frame_bytes = self._protocol.largest_frame
         self._liveness.interval = heartbeat_ms / 1000
+        silent_ms = welcome.options.get(SILENT)
+        if type(silent_ms) is int and silent_ms > 0:
+            self._liveness.agree(silent_ms / 1000, serves=False)
         self._opened(welcome.options)
 
 

@@ -5,22 +5,26 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, Self, TypeVar
 
 from transport.clients.authentication import Credentials
 from transport.clients.backoff import Backoff, is_transient
 from transport.clients.blocking_connection import BlockingConnection
+from transport.clients.contacts import LEAST_STANDING, MAX_ELECTION_PAUSE, Contacts
 from transport.errors import (
+    ELSEWHERE_CODES,
     BrokerError,
     ConnectionLostError,
+    FellSilentError,
     LocalProtocolError,
+    NotLeaderError,
     PeerTimeoutError,
     TransportError,
     UnreachableError,
 )
-from transport.wire.address import Address, parse_address
+from transport.wire.address import Address
+from transport.wire.contact_points import told_addresses
 from transport.wire.messages import Frame
 
 DEFAULT_RETRY = Backoff(minimum=0.05, maximum=2.0, give_up_after=60.0)
@@ -39,7 +43,7 @@ class BlockingLink(Generic[C]):
     """At most one connection at a time; made by the first use.
 
     Args:
-        addresses: the brokers', tried in turn.
+        addresses: the broker's contact points, as of `Contacts`.
         what: what is connected to, for errors: ``queue 'orders'``.
         connect: makes a connection to one address.
         retry: how a lost connection is sought again.
@@ -48,6 +52,7 @@ class BlockingLink(Generic[C]):
 
     Attributes:
         tells: whether a warning says that nobody answers. It does so once, until somebody has answered.
+        attempt_seconds: for the attempt to connect that is under way, and again for its first word.
 
     Raises:
         LocalProtocolError: no address, or one that is none.
@@ -62,11 +67,7 @@ class BlockingLink(Generic[C]):
         clock: Callable[[], float],
         chance: Callable[[], float],
     ) -> None:
-        self._addresses = deque(
-            parse_address(text) for text in ([addresses] if isinstance(addresses, str) else addresses)
-        )
-        if not self._addresses:
-            raise LocalProtocolError(f"{what} needs the address of at least one broker")
+        self._contacts = Contacts(addresses, what)
         self.what = what
         self.retry = retry
         self.clock = clock
@@ -75,12 +76,23 @@ class BlockingLink(Generic[C]):
         self._told = False
         self._make = connect
         self._connection: C | None = None
+        self._connected_at = 0.0
         self._closed = threading.Event()
 
     @property
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed.is_set()
+
+    @property
+    def attempt_seconds(self) -> float:
+        """As told above."""
+        return self._contacts.patience
+
+    @property
+    def elects(self) -> bool:
+        """Whether a cluster has answered that will soon have a leader."""
+        return self._contacts.elects
 
     def retrying(self, ask: Callable[[C], T]) -> T:
         """What ``ask`` makes of an open connection, asked again on another as long as there is patience."""
@@ -108,11 +120,13 @@ class BlockingLink(Generic[C]):
                 self._connection.catch_up()
             except (TransportError, OSError) as error:
                 self.drop()
+                self.lost(error)
                 # A refusal for good, or a breach of the protocol, is told. Anything else a new connection says again, if it still holds.
                 if not is_transient(error):
                     raise
         if self._connection is None:
             self._connection = self._connect()
+            self._connected_at = self.clock()
             self._told = False
             if self.closed:
                 # Meanwhile, from another thread, which found no connection to close.
@@ -130,6 +144,20 @@ class BlockingLink(Generic[C]):
         """Close for good; a wait for another connection ends."""
         self._closed.set()
         self.drop()
+
+    def lost(self, error: Exception) -> bool:
+        """The connection has ended with ``error``; whether another is to be sought at once.
+
+        One that has ended soon is no reason to hurry: a broker that lets in and ends again would be asked without end.
+        """
+        contacts = self._contacts
+        if stood := self._connected_at > 0 and self.clock() - self._connected_at >= LEAST_STANDING:
+            contacts.worked()
+        self._connected_at = 0.0
+        self._note(error)
+        if isinstance(error, NotLeaderError):
+            return contacts.has_more
+        return stood and contacts.several and (not isinstance(error, BrokerError) or error.code in ELSEWHERE_CODES)
 
     def tell(self, seconds: float, error: Exception) -> None:
         """Warn, where that was not done yet, that nobody has answered for so long."""
@@ -150,16 +178,29 @@ class BlockingLink(Generic[C]):
         if self.closed:
             raise LocalProtocolError(f"the client of {self.what} is closed")
         failures: list[str] = []
-        for _ in range(len(self._addresses)):
-            address = self._addresses[0]
+        contacts = self._contacts
+        # What is left of a pass that has found one; else a new one.
+        address = contacts.next() or contacts.next()
+        while address is not None:
             try:
-                return self._make(address)
+                connection = self._make(address)
             except (TransportError, OSError) as error:
                 if not _may_pass(error):
                     raise
+                self._note(error)
                 failures.append(f"{address}: {error}")
-            self._addresses.rotate(-1)
+            else:
+                contacts.let_in()
+                return connection
+            address = contacts.next()
         raise ConnectionLostError("; ".join(failures))
+
+    def _note(self, error: Exception) -> None:
+        """What ``error`` says of the address tried last."""
+        if isinstance(error, NotLeaderError):
+            self._contacts.follows(told_addresses(error.leader))
+        elif isinstance(error, TimeoutError | PeerTimeoutError | FellSilentError):
+            self._contacts.silent()
 
 
 def _may_pass(error: Exception) -> bool:
@@ -197,14 +238,18 @@ class Patience:
         now = link.clock()
         if self._since is None:
             self._since = now
-        delay = link.retry.delay(self._attempt, link.chance())
+        at_once = link.lost(error)
+        delay = 0.0 if at_once else link.retry.delay(self._attempt, link.chance())
+        if link.elects:
+            delay = min(delay, max(MAX_ELECTION_PAUSE, link.retry.minimum))
         limit = link.retry.give_up_after
         if limit is not None and now + delay - self._since > limit:
             raise UnreachableError(link.what, now - self._since, self._attempt + 1, error) from error
         if now - self._since >= SILENT_SECONDS:
             link.tell(now - self._since, error)
-        self._attempt += 1
-        link.pause(delay)
+        if not at_once:
+            self._attempt += 1
+            link.pause(delay)
 
 
 class BlockingClient(ABC, Generic[C]):

@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-import re
-import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 from typing import Protocol as TypingProtocol
 
 from transport.clients.authentication import NO_CREDENTIALS, Credentials
 from transport.clients.backoff import CONNECT_TIMEOUT, Backoff, is_transient
+from transport.clients.contacts import LEAST_STANDING, MAX_ELECTION_PAUSE, Contacts
+from transport.clients.reasons import caused, reason_of, system_words
 from transport.errors import (
     ADVICE,
+    ELSEWHERE_CODES,
     BrokerError,
     ConnectionLostError,
     LocalProtocolError,
+    NotLeaderError,
+    PeerTimeoutError,
 )
 from transport.shell.connection import Connection
 from transport.shell.loop_transport import ClientTls, connect
-from transport.wire.address import parse_address
+from transport.wire.address import Address
+from transport.wire.contact_points import told_addresses
 from transport.wire.frame_protocol import FrameProtocol
 from transport.wire.messages import EXPLAINS, Auth, Because, Frame, Hello, Welcome
 from transport.wire.protocol import Protocol, Side
@@ -37,14 +40,9 @@ logger = logging.getLogger("penstock.transport")
 
 CLOSED = "closed"
 """The code of a connection that an administrator has closed."""
-CALL_FAILED = re.compile(r"\[Errno (\d+)\] Connect call failed \([^)]*\)")
-"""What asyncio says of an address that does not answer."""
 FrameConnection: TypeAlias = Connection[Frame]
-logger = logging.getLogger("penstock.transport")
 UNTOLD = 2.0
 """Seconds that a wait lasts before anybody is told of it: a broker's restart, or the start of both at once, is often over by then."""
-LEAST_STANDING = 1.0
-"""Seconds, or a heartbeat where that is longer, for which a connection must stand before it counts as one, with nothing to do on it."""
 
 
 class LinkUser(TypingProtocol):
@@ -94,7 +92,10 @@ def somebody_listens(on_wait: object, logger: logging.Logger) -> bool:
 
 
 class BrokerLink:
-    """A connection to one of ``addresses``, made again when it breaks.
+    """A connection to the broker at one of ``addresses``, its contact points, made again when it breaks.
+
+    It tries them in a pass, as `Contacts` has it, and pauses behind each pass. A broker that does not lead says who does: that is tried
+    at once, and is no failure.
 
     Patience and back-off begin anew behind a connection that was of use, as `Backoff` says. WELCOME alone is no use: a broker that
     says it and closes, or falls silent, would otherwise be tried again for ever.
@@ -106,7 +107,6 @@ class BrokerLink:
         reconnects: how often a connection was made again.
         writable: whether the broker takes what is written. Where not, its user holds back: a broker may grant demand and read nothing.
         explains: whether the broker answers WHY.
-        address: of the broker that it is connected to, or tried last.
         over: done when the link has failed, or is closed as asked and has no socket any more.
     """
 
@@ -121,10 +121,7 @@ class BrokerLink:
         *,
         warns: bool = True,
     ) -> None:
-        texts = [addresses] if isinstance(addresses, str) else list(addresses)
-        self._addresses = [parse_address(text) for text in texts]
-        if not self._addresses:
-            raise LocalProtocolError("at least one broker address is needed, as host:port")
+        self._contacts = Contacts(addresses)
         self._hello = hello
         self._user = user
         self._backoff = backoff
@@ -134,10 +131,12 @@ class BrokerLink:
         self._proving = _proving(credentials, self._loop)
         self._connection: FrameConnection | None = None
         self._attempt = 0
-        self.address = self._addresses[0]
         self._opened = False
         self._of_use = False
         self._opened_at = self._stands_from = 0.0
+        # Whether another is sought behind a pause.
+        self._pauses = False
+        self._unheard: asyncio.TimerHandle | None = None
         self._ended = False
         self._down_since = self._loop.time()
         self._retry: asyncio.TimerHandle | None = None
@@ -154,6 +153,11 @@ class BrokerLink:
         self.over: asyncio.Future[None] = self._loop.create_future()
 
     @property
+    def address(self) -> Address:
+        """Of the broker that it is connected to, or tried last."""
+        return self._contacts.current
+
+    @property
     def is_open(self) -> bool:
         """Whether HELLO has been answered and the connection stands."""
         return self._opened
@@ -163,10 +167,11 @@ class BrokerLink:
         error: BaseException | None = self._error
         reason = None
         while error is not None and reason is None:
-            reason = _system_words(error)
+            reason = system_words(error)
             error = error.__cause__
         reason = reason.lower() if reason else str(self._error or "it has not answered")
-        text = f"no broker at {self.address} yet: {reason}"
+        where = f"any of {self._contacts}" if self._contacts.several else self.address
+        text = f"no broker at {where} yet: {reason}"
         if self._backoff.give_up_after is None:
             return f"{text}; trying on"
         left = self._backoff.give_up_after - (self._loop.time() - self._down_since)
@@ -179,7 +184,12 @@ class BrokerLink:
         self._try()
 
     def _try(self) -> None:
-        self._connecting = self._loop.create_task(self._connect(), name="penstock-connect")
+        # Where the pass is over, this is the next one.
+        self._seek(self._contacts.next() or self._contacts.next())
+
+    def _seek(self, address: Address | None) -> None:
+        assert address is not None, "a pass begins with one"
+        self._connecting = self._loop.create_task(self._connect(address), name="penstock-connect")
 
     def send(self, frame: Frame) -> None:
         """Write ``frame``; without an open connection it is dropped, for everything is said again after a reconnect."""
@@ -223,6 +233,8 @@ class BrokerLink:
             connection.abort(ConnectionLostError("given up by this side"))
             return
         self._connection = connection
+        if self._contacts.several:
+            self._unheard = self._loop.call_later(self._contacts.patience, self._nothing_heard, connection)
         connection.send(self._credentials.hello(self._hello()))
         if self._proving is not None:
             self._proving.begin(connection)
@@ -240,6 +252,7 @@ class BrokerLink:
             self._warned = False
             self._of_use = False
             self._tell_no_more()
+            self._contacts.let_in()
             self._opened_at = self._loop.time()
             self._stands_from = self._opened_at + max(heartbeat, LEAST_STANDING)
             self._user.link_opened(event)
@@ -264,6 +277,9 @@ class BrokerLink:
     def connection_closed(self, error: Exception | None) -> None:
         """Decide between closed, lost and failed."""
         self._lost(error)
+        if self._unheard is not None:
+            self._unheard.cancel()
+            self._unheard = None
         if self._proving is not None:
             self._proving.end()
         better = (
@@ -282,11 +298,17 @@ class BrokerLink:
         if not self._opened:
             return
         self._opened = False
+        self._pauses = True
         now = self._loop.time()
         if self._of_use or (self._connection is not None and self._connection.heard >= self._stands_from):
             self._attempt = 0
             self._down_since = now
             self._trouble_told = False
+            stood = now - self._opened_at >= LEAST_STANDING
+            self._contacts.worked(stood=stood)
+            # With others to ask there is no need to give this one time, unless it ends connections as soon as they are made.
+            elsewhere = not isinstance(error, BrokerError) or error.code in ELSEWHERE_CODES
+            self._pauses = not (stood and elsewhere and self._contacts.several)
         else:
             # While it stood nothing was missing: that does not count, and what went before does.
             self._down_since += now - self._opened_at
@@ -305,11 +327,15 @@ class BrokerLink:
         heard = 0 if self._connection is None else self._connection.bytes_in
         return explained(error, self.address, self._credentials, heard)
 
-    async def _connect(self) -> None:
-        address = self.address = self._addresses[self._attempt % len(self._addresses)]
+    def _nothing_heard(self, connection: FrameConnection) -> None:
+        """Another address may answer sooner; whoever has said anything has the time of a handshake."""
+        if connection is self._connection and not self._opened and not connection.bytes_in:
+            connection.abort(PeerTimeoutError("the broker said nothing in time"))
+
+    async def _connect(self, address: Address) -> None:
         states = Protocol(Side.CLIENT, frozenset({self._hello().role}))
         connection: FrameConnection = Connection(FrameProtocol(states), self, self._loop)
-        seconds = min(CONNECT_TIMEOUT, self._backoff.give_up_after or CONNECT_TIMEOUT)
+        seconds = min(self._contacts.patience, self._backoff.give_up_after or CONNECT_TIMEOUT)
         try:
             await connect(connection, address.host, address.port, seconds, self._loop, self._tls(address.host))
         except UnicodeError as error:
@@ -321,7 +347,7 @@ class BrokerLink:
                 if not is_transient(better):
                     self._fail(better)
                     return
-                self._retry_or_fail(_caused(f"no connection to the broker at {address}: {reason_of(better)}", better))
+                self._retry_or_fail(caused(f"no connection to the broker at {address}: {reason_of(better)}", better))
 
     def _tls(self, host: str) -> ClientTls | None:
         context = self._credentials.context
@@ -336,11 +362,22 @@ class BrokerLink:
         if not is_transient(error):
             self._fail(error)
             return
+        contacts, pauses, self._pauses = self._contacts, self._pauses, False
+        if isinstance(error, NotLeaderError):
+            pauses = False
+            contacts.follows(told_addresses(error.leader))
+        elif isinstance(error, PeerTimeoutError | TimeoutError) or isinstance(error.__cause__, TimeoutError):
+            contacts.silent()
+        if not pauses and (address := contacts.next()) is not None:
+            self._seek(address)
+            return
         patience = self._backoff.give_up_after
         delay = self._backoff.delay(self._attempt, self._chance())
+        if contacts.elects:
+            delay = min(delay, max(MAX_ELECTION_PAUSE, self._backoff.minimum))
         down = self._loop.time() - self._down_since
         if patience is not None and down + delay > patience:
-            self._fail(_caused(f"given up after {down:.1f} s without a connection: {error}{ADVICE}", error))
+            self._fail(caused(f"given up after {down:.1f} s without a connection: {error}{ADVICE}", error))
             return
         self._warn_once(error)
         self._attempt += 1
@@ -402,29 +439,6 @@ class BrokerLink:
     def _set_over(self) -> None:
         if not self.over.done():
             self.over.set_result(None)
-
-
-def reason_of(error: BaseException) -> str:
-    """What a connection was not made for, in the system's words where those are in asyncio's: ``Connection refused``."""
-    if isinstance(error, socket.gaierror) and error.strerror:
-        return error.strerror
-    return CALL_FAILED.sub(lambda found: os.strerror(int(found[1])), str(error)) or type(error).__name__
-
-
-def _system_words(error: BaseException) -> str | None:
-    """What the system says of ``error``; None where it is none of the system's. Numbers of TLS's and of names' errors are others."""
-    if isinstance(error, socket.gaierror):
-        return error.strerror
-    if not isinstance(error, OSError) or error.errno is None:
-        return None
-    words = os.strerror(error.errno)
-    return words if error.strerror == words or CALL_FAILED.fullmatch(str(error)) else None
-
-
-def _caused(text: str, cause: Exception) -> ConnectionLostError:
-    error = ConnectionLostError(text)
-    error.__cause__ = cause
-    return error
 
 
 def _proving(credentials: Credentials, loop: asyncio.AbstractEventLoop) -> Proving | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from actors.batch import MessageBatch
 from actors.queue.vocabulary.stages import EnlistedStage
 from transport.clients.authentication import NO_CREDENTIALS, Credentials
-from transport.clients.backoff import Backoff
+from transport.clients.backoff import CONNECT_TIMEOUT, Backoff
 from transport.clients.blocking_connection import CATCH_UP_TIMEOUT, BlockingConnection
 from transport.clients.blocking_link import DEFAULT_RETRY, BlockingClient, Patience
 from transport.clients.sender_session import SenderSession
@@ -65,6 +65,7 @@ class StageConnection(BlockingConnection):
         session: what is to be sent, and what is not confirmed.
         confirmed: told when something is confirmed, at once, for what follows it may be the connection's end.
         credentials: how this side proves itself, and knows the broker.
+        patience: as of a `BlockingConnection`.
     """
 
     committed: bool
@@ -78,6 +79,7 @@ class StageConnection(BlockingConnection):
         session: SenderSession,
         confirmed: Callable[[], None],
         credentials: Credentials = NO_CREDENTIALS,
+        patience: float = CONNECT_TIMEOUT,
     ) -> None:
         self._what = hello.queue or str(hello.options.get("exchange"))
         self._session = session
@@ -87,7 +89,7 @@ class StageConnection(BlockingConnection):
         self._tell_confirmed = confirmed
         self._granted = CumulativeDemand()
         self.heard = 0
-        super().__init__(address, hello, clock, credentials)
+        super().__init__(address, hello, clock, credentials, patience)
 
     def push(self, most_unconfirmed: int) -> bool:
         """Send what demand and the bound on what is unconfirmed let through; returns whether that was anything."""
@@ -351,7 +353,15 @@ class StageClient(BlockingClient[StageConnection]):
         # The client id names the connection in the broker's statistics; what is stored is found by the stage.
         hello = Hello(VERSION, ROLE, self._queue, self._stage, self._options)
         try:
-            connection = StageConnection(address, hello, self._clock, self._session, self._confirmed, self._credentials)
+            connection = StageConnection(
+                address,
+                hello,
+                self._clock,
+                self._session,
+                self._confirmed,
+                self._credentials,
+                self._link.attempt_seconds,
+            )
         except BrokerError as error:
             if self._queue is not None:
                 raise

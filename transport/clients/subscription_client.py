@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from transport.clients.authentication import NO_CREDENTIALS, Credentials
-from transport.clients.backoff import Backoff
+from transport.clients.backoff import CONNECT_TIMEOUT, Backoff
 from transport.clients.blocking_connection import BlockingConnection, refusal
 from transport.clients.blocking_link import DEFAULT_RETRY, BlockingClient, Patience
 from transport.errors import BrokerError, LocalProtocolError, OldBrokerError, RemoteProtocolError, TransportError
@@ -96,10 +96,15 @@ class SubscriptionConnection(BlockingConnection):
     bound: object
 
     def __init__(
-        self, address: Address, hello: Hello, clock: Callable[[], float], credentials: Credentials = NO_CREDENTIALS
+        self,
+        address: Address,
+        hello: Hello,
+        clock: Callable[[], float],
+        credentials: Credentials = NO_CREDENTIALS,
+        patience: float = CONNECT_TIMEOUT,
     ) -> None:
         self._demand = GrantedDemand()
-        super().__init__(address, hello, clock, credentials)
+        super().__init__(address, hello, clock, credentials, patience)
 
     def fetch(self, request: int, start: int, stop: int, *, gaps: bool = False) -> Iterator[Fetched]:
         """Every message of start <= p < stop; anything less is an error, unless there may be ``gaps``."""
@@ -314,7 +319,9 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
         attempt = 0
         while True:
             try:
-                connection = SubscriptionConnection(address, hello, self._clock, self._credentials)
+                connection = SubscriptionConnection(
+                    address, hello, self._clock, self._credentials, self._link.attempt_seconds
+                )
                 break
             except BrokerError as error:
                 # The owner may be this client itself: by a connection that broke, which the broker has yet to notice.

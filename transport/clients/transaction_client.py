@@ -107,6 +107,5 @@ class TransactionClient(BlockingClient[BlockingConnection]):
         return self._ask(TransactionEnded, AbortTransaction, END_TIMEOUT).messages
 
     def _connect(self, address: Address) -> BlockingConnection:
-        return BlockingConnection(
-            address, Hello(VERSION, ROLE, None, None, self._options), self._clock, self._credentials
-        )
+        hello = Hello(VERSION, ROLE, None, None, self._options)
+        return BlockingConnection(address, hello, self._clock, self._credentials, self._link.attempt_seconds)

@@ -39,6 +39,8 @@ class CarriedProtocol(ABC, Generic[E]):
         is_open: whether the handshake is over. One without a handshake is open from the start.
         heartbeat: seconds between two signs of life, for which `ping` is asked; None where the peer is asked for none. It may be silent
             then, but not in the middle of an event.
+        silence: seconds, where they have been agreed: this side, if it serves, says something in each half of them; the other takes it for
+            gone when it has said nothing for all of them, whatever the heartbeat is.
         serves: whether this side serves the other: it reads no more of a peer that does not read what it is told.
         closed: whether the peer has said its last word, or was told ours, which the shell notes here.
         noun: what its events are called, in what a peer is told.
@@ -53,6 +55,7 @@ class CarriedProtocol(ABC, Generic[E]):
     due = 1
     is_open = True
     heartbeat: float | None = None
+    silence: float | None = None
     serves = True
     closed = False
     noun = "message"

@@ -16,7 +16,7 @@ from transport.wire.codec import decode, encode
 from transport.wire.field_checks import MAX_INTEGER
 from transport.wire.frames import MAX_FRAME_BYTES, PREFIX, PREFIX_BYTES, FrameDecoder, RawFrame
 from transport.wire.liveness import DEFAULT_HEARTBEAT
-from transport.wire.messages import Error, Frame, Hello, Ping, Pong, Send, Sent, Welcome
+from transport.wire.messages import NOT_LEADER, SILENT, Error, Frame, Hello, Ping, Pong, Send, Sent, Welcome
 from transport.wire.protocol import Protocol, Side, State
 from transport.wire.receiving import Part
 from transport.wire.work import BYTES_A_UNIT, MESSAGES_A_UNIT, paid_for, work_of
@@ -87,7 +87,9 @@ class FrameProtocol(CarriedProtocol[Frame]):
 
     def last_words(self, code: str, text: str) -> Sequence[Part]:
         """ERROR; a peer that closed on us with an ERROR of its own needs no answer."""
-        return () if self.closed else encode(Error(code, text, close=True))
+        if self.closed:
+            return ()
+        return encode(Error(code, text, close=True, leader=self.states.leader if code == NOT_LEADER else ""))
 
     def answer(self) -> Sequence[Part]:
         """PONG to a PING."""
@@ -156,6 +158,9 @@ class FrameProtocol(CarriedProtocol[Frame]):
         heartbeat_ms = frame.options.get("heartbeat_ms")
         if type(heartbeat_ms) is int and heartbeat_ms > 0:
             self.heartbeat = heartbeat_ms / 1000
+        silent_ms = frame.options.get(SILENT)
+        if type(silent_ms) is int and silent_ms > 0:
+            self.silence = silent_ms / 1000
         self.is_open = True
 
 

@@ -3,6 +3,9 @@
 PING goes out when this side has said nothing for one interval, so that a quiet connection costs one small frame an interval each
 way; a peer that has said nothing for ``SILENT_INTERVALS`` intervals is gone, and so is one that for as long takes nothing of what waits
 for it. docs/protocol.md, "Opening and closing", "What a client may have under way".
+
+A broker of a cluster has a successor, so its clients want to know sooner that it is gone. It promises to say something often, and they
+rely on that. Its patience with them stays as it is: a client that is busy, or on a slow line, is no dead one.
 """
 
 from __future__ import annotations
@@ -14,6 +17,9 @@ from enum import Enum
 DEFAULT_HEARTBEAT = 5.0
 """Seconds: a dead peer is noticed within three of them, and 10 000 idle connections cost 4 000 small frames a second."""
 SILENT_INTERVALS = 3
+LATE_SHARE = 0.25
+"""Of the time for which a peer may say nothing: a look that comes later than that itself proves nothing, for what has been said since may
+wait to be received."""
 STUCK_LOOKS = 8
 """Looks in an interval at whether a peer that does not keep up takes anything."""
 HANDSHAKE_TIMEOUT = 10.0
@@ -49,6 +55,8 @@ class Liveness:
         said: when something was last written.
         frame_began: when the frame now arriving began, or None between frames.
         waits: whether the peer has to wait for this side before it can go on.
+        sign: seconds after which this side says something, where that is less than the heartbeat.
+        patience: seconds without a word after which the peer is gone, where it has promised signs.
     """
 
     interval: float
@@ -57,6 +65,9 @@ class Liveness:
     said: float = field(init=False)
     frame_began: float | None = None
     waits: bool = False
+    sign: float = math.inf
+    patience: float = math.inf
+    _excused: float = -math.inf
     _deaf_since: float | None = None
     _stuck_since: float | None = None
     _one_sided: bool = False
@@ -72,6 +83,17 @@ class Liveness:
     def one_sided(self) -> None:
         """The peer answers no PING, and may be silent for as long as it likes but in the middle of what it says."""
         self._one_sided = True
+
+    def agree(self, silence: float, *, serves: bool) -> None:
+        """The side that ``serves`` says something in each half of ``silence``, and is gone when it has said nothing for all of it."""
+        if serves:
+            self.sign = silence / 2
+        else:
+            self.patience = silence
+
+    def begin_to_listen(self, now: float) -> None:
+        """Nobody has listened before ``now``, so that the peer may have said what was not heard."""
+        self._excused = now
 
     def stop_listening(self, now: float) -> None:
         """Nothing is received from now on: what the peer says waits."""
@@ -122,8 +144,12 @@ class Liveness:
             return Verdict.STUCK
         if now >= self._silent_at():
             return Verdict.SILENT
+        if now >= (gone := self._gone_at()):
+            if now <= gone + self.patience * LATE_SHARE:
+                return Verdict.SILENT
+            self._excused = now - self.patience / 2
         # What the peer does not take, it does not hear.
-        if now >= self.said + self.interval and self._stuck_since is None and not self._one_sided:
+        if now >= self.said + min(self.interval, self.sign) and self._stuck_since is None and not self._one_sided:
             return Verdict.PING
         return Verdict.FINE
 
@@ -133,8 +159,11 @@ class Liveness:
             # What it took is noticed when it is looked at, and its time begins then.
             look = self._checked + self.interval / STUCK_LOOKS
         else:
-            look = (self._checked if self._one_sided else self.said) + self.interval
-        return min(look, self._silent_at(), self._stuck_at())
+            look = (self._checked if self._one_sided else self.said) + min(self.interval, self.sign)
+        return min(look, self._silent_at(), self._gone_at(), self._stuck_at())
+
+    def _gone_at(self) -> float:
+        return math.inf if self._deaf_since is not None else max(self.heard, self._excused) + self.patience
 
     def _stuck_at(self) -> float:
         return math.inf if self._stuck_since is None else self._stuck_since + self.interval * SILENT_INTERVALS

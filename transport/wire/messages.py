@@ -26,6 +26,11 @@ EXPLAINS = "explains"
 RETRIES = "retries"
 """WELCOME's option of a receiver whose queue has what has failed wait before it is tried again."""
 
+NOT_LEADER = "not-leader"
+"""ERROR's code of a broker that does not lead its cluster."""
+SILENT = "silent_ms"
+"""WELCOME's option of a broker that says something at least every half of so many milliseconds, and is to be taken for gone without."""
+
 Name = str
 """A field that names something: checked where its frame is decoded, so that nobody behind has to."""
 Options = dict[str, Any]
@@ -105,11 +110,15 @@ class Welcome(Frame):
 
 @frame(3)
 class Error(Frame):
-    """A refusal; with ``close`` the last frame. Its text is cut to ``MAX_ERROR_TEXT``."""
+    """A refusal; with ``close`` the last frame. Its text is cut to ``MAX_ERROR_TEXT``.
+
+    With the code `NOT_LEADER` the ``leader`` is where it is, as contact points, as far as that is known.
+    """
 
     code: str
     text: str
     close: bool
+    leader: str = field(default="", metadata=MAY_LACK)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", self.text[:MAX_ERROR_TEXT])

@@ -13,6 +13,7 @@ from enum import Enum
 from transport.errors import (
     BrokerError,
     InvalidNameError,
+    NotLeaderError,
     RemoteProtocolError,
     UnknownRoleError,
     UnprovedBrokerError,
@@ -92,9 +93,21 @@ class Protocol:
         granted: the demand that what a sender sends is held against; None where none has been granted.
         takes_sends: whether the peer may send batches now.
         awaits_pong: the token of the PING whose PONG is to be told of; 0 for none.
+        leader: of a broker that does not lead: where its clients find the one that does.
     """
 
-    __slots__ = ("_allowed", "_auths", "awaits_pong", "granted", "role", "roles", "side", "state", "takes_sends")
+    __slots__ = (
+        "_allowed",
+        "_auths",
+        "awaits_pong",
+        "granted",
+        "leader",
+        "role",
+        "roles",
+        "side",
+        "state",
+        "takes_sends",
+    )
 
     def __init__(self, side: Side, roles: frozenset[str]) -> None:
         self.side = side
@@ -106,6 +119,7 @@ class Protocol:
         # AUTH frames that the peer has still to send.
         self._auths = 0
         self.awaits_pong = 0
+        self.leader = ""
         self._allowed: frozenset[type[wire.Frame]] = frozenset({wire.Hello}) if side is Side.BROKER else frozenset()
 
     def receive(self, raw: RawFrame) -> wire.Frame:
@@ -156,6 +170,8 @@ class Protocol:
             self._opened()
         elif isinstance(frame, wire.Error) and frame.close:
             self.state = State.CLOSED
+            if frame.code == wire.NOT_LEADER:
+                raise NotLeaderError(frame.code, frame.text, frame.leader)
             raise BrokerError(frame.code, frame.text)
 
     def _hello(self, hello: wire.Hello) -> None:

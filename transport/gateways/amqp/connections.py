@@ -12,7 +12,7 @@ from actors import LoopActorRef
 from transport.broker.listener import Host
 from transport.broker.served import SHUTTING_DOWN, Facts, Served
 from transport.config.listener_names import AMQP
-from transport.errors import AuthenticationError, TransportError
+from transport.errors import AuthenticationError
 from transport.gateways.amqp import connection_methods as methods
 from transport.gateways.amqp.admission import SHRUNK, Admission
 from transport.gateways.amqp.blocked import BlockedWord
@@ -174,7 +174,7 @@ class AmqpConnection(Served[Any]):
 
     def connection_closed(self, error: Exception | None) -> None:
         """Forget the connection; the log says why where the client broke a rule."""
-        if isinstance(error, TransportError) and self.connection is not None and not self._connections.ending:
+        if self.connection is not None and self.is_news(error):
             logger.warning("the connection of AMQP from %s ends: %s", self.connection.peer, error)
         super().connection_closed(error)
 
@@ -365,6 +365,8 @@ class AmqpConnection(Served[Any]):
 
     def _open(self, method: methods.ConnectionOpen) -> None:
         self._negotiation.expect(State.OPENING, method.INDEX)
+        if self._host.entrance.bars(self):
+            return
         self.names = entered(self._gateway.virtual_hosts, method.virtual_host, self.operations)
         self._negotiation.state = State.RUNNING
         self.frame_max = self._agreed.frame_max

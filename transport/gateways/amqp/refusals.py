@@ -29,6 +29,7 @@ _OF_A_CONNECTION: Final = {
     "forbidden": ReplyCode.ACCESS_REFUSED,
     "frame-too-large": ReplyCode.FRAME_ERROR,
     "limit-exceeded": ReplyCode.RESOURCE_ERROR,
+    "not-leader": ReplyCode.CONNECTION_FORCED,
     "protocol-error": ReplyCode.SYNTAX_ERROR,
     "shutting-down": ReplyCode.CONNECTION_FORCED,
     "timeout": ReplyCode.CONNECTION_FORCED,

@@ -39,6 +39,7 @@ from transport.gateways.http.shapes import answers
 from transport.gateways.http.whole import Whole
 from transport.security.principal import ANYONE, Principal
 from transport.security.subject import subject_of
+from transport.wire.messages import NOT_LEADER
 from transport.wire.shown import shown
 
 if TYPE_CHECKING:
@@ -157,12 +158,20 @@ class Gateway:
                 return upgrade.answer(self._host, request, connection, who, session)
             route, names = TABLE.find(request.method, request.rel_url.raw_path)
             principal, session = (ANYONE, None) if route.open else await self._asker(request, connection.wire)
+            if not (route.everywhere or self._host.entrance.leads):
+                raise self._not_leading(connection.listener)
             proved = not route.open or self._host.entrance.users is None
             operations = connection.door(principal, proved=proved)
             return await route.handler(Call(request, operations, names, self._receipts, share, self._signing, session))
         except Exception as error:  # noqa: BLE001 - what is a defect of ours is logged as one
             # Not here, where what is found would be in a frame that it leads back to.
             return _problem(error, request)
+
+    def _not_leading(self, listener: str) -> ProblemError:
+        """This broker does not lead: the answer says who does. It is no redirect, for clients would show there, unasked, who they are."""
+        leadership = self._host.entrance.leadership
+        assert leadership is not None, "it is in a cluster"
+        return ProblemError(NOT_LEADER, leadership.why(listener), {"leader": list(leadership.leader(listener))})
 
     # --- which page asks
 

@@ -44,6 +44,6 @@ ROUTES: Final = (
         ready,
         open=True,
         answers=answers(described.READY),
-        refuses=frozenset({"journal-failed"}),
+        refuses=frozenset({"journal-failed", "not-leader"}),
     ),
 )

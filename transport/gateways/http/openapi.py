@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from transport.gateways.http.shapes import Answered
 
 STORED: Final = "of several messages so many are stored, the first ones"
+LEADER: Final = (
+    "of a broker that does not lead its cluster: the addresses of the one that does, as far as they are known"
+)
 RETURNED: Final = "where it was asked for: which of these no queue took"
 _NUMBERS: Final = {"id": WHOLE, "version": WHOLE}
 """The parts of paths that are numbers; all others are names."""
@@ -22,6 +25,7 @@ _DURATION: Final = "seconds, or a text such as 500ms or 1m30s"
 _ALL: Final = frozenset(
     {"protocol-error", "forbidden", "misdirected", "limit-exceeded", "internal-error", "shutting-down"}
 )
+_OF_LEADER: Final = frozenset({"not-leader"})
 _NOT_OPEN: Final = frozenset({"authentication-required", "authentication-failed"})
 _OF_BODY: Final = frozenset({"expectation-failed", "frame-too-large", "too-slow", "unsupported-media-type"})
 _OF_OPERATION: Final = frozenset({"timeout", "journal-failed"})
@@ -37,6 +41,8 @@ def codes_of(route: Route) -> frozenset[str]:
         codes |= _OF_BODY
     if route.operation is not None:
         codes |= _OF_OPERATION
+    if not route.everywhere:
+        codes |= _OF_LEADER
     if _names(route.path):
         codes |= _OF_NAME
     return codes
@@ -71,6 +77,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
                         "status": {"type": "integer", "enum": sorted(set(STATUSES.values()))},
                         "detail": {"type": "string"},
                         "code": {"type": "string", "enum": sorted(STATUSES)},
+                        "leader": {"type": "array", "items": {"type": "string"}, "description": LEADER},
                         "stored": {"type": "integer", "minimum": 0, "description": STORED},
                         "returned": {"type": "array", "items": COUNT, "description": RETURNED},
                     },

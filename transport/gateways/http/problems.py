@@ -30,6 +30,7 @@ STATUSES: Final[Mapping[str, int]] = {
     "method-not-allowed": 405,
     "misdirected": 421,
     "not-found": 404,
+    "not-leader": 503,
     "protocol-error": 400,
     "queue-deleted": 404,
     "queue-full": 503,
@@ -48,6 +49,7 @@ STATUSES: Final[Mapping[str, int]] = {
 RETRY_SECONDS: Final[Mapping[str, int]] = {
     "queue-full": 1,
     "limit-exceeded": 1,
+    "not-leader": 1,
     "shutting-down": 5,
     "journal-failed": 30,
 }

@@ -110,6 +110,11 @@ class Route:
     whole: Shape = field(default_factory=dict)
     ends: bool = True
 
+    @property
+    def everywhere(self) -> bool:
+        """Whether a broker answers it that does not lead its cluster: what is asked of the process itself."""
+        return self.open or self.path.startswith("/metrics")
+
 
 class Table:
     """Finds the route of a request.

@@ -1,0 +1,36 @@
+"""What a connection was not made for, in words that say most: the system's own."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+
+from transport.errors import ConnectionLostError
+
+CALL_FAILED = re.compile(r"\[Errno (\d+)\] Connect call failed \([^)]*\)")
+"""What asyncio says of an address that does not answer."""
+
+
+def reason_of(error: BaseException) -> str:
+    """What a connection was not made for, in the system's words where those are in asyncio's: ``Connection refused``."""
+    if isinstance(error, socket.gaierror) and error.strerror:
+        return error.strerror
+    return CALL_FAILED.sub(lambda found: os.strerror(int(found[1])), str(error)) or type(error).__name__
+
+
+def system_words(error: BaseException) -> str | None:
+    """What the system says of ``error``; None where it is none of the system's. Numbers of TLS's and of names' errors are others."""
+    if isinstance(error, socket.gaierror):
+        return error.strerror
+    if not isinstance(error, OSError) or error.errno is None:
+        return None
+    words = os.strerror(error.errno)
+    return words if error.strerror == words or CALL_FAILED.fullmatch(str(error)) else None
+
+
+def caused(text: str, cause: Exception) -> ConnectionLostError:
+    """An error with this text that comes of ``cause``."""
+    error = ConnectionLostError(text)
+    error.__cause__ = cause
+    return error
