@@ -36,6 +36,8 @@ MAX_REASON_BYTES: Final = 300
 MAX_CODE_BYTES: Final = 32
 
 MARK: Final = b"PLNK"
+NOBODY: Final = "0" * 32
+"""The cluster of who is of none yet, and the directory that is wanted of one whose id is not known: see meeting.py."""
 HELLO, CHALLENGE, PROOF, READY, REFUSED = range(1, 6)
 
 VERSIONS: Final = "version"
@@ -275,7 +277,7 @@ class Dialing(_Side):
             raise LinkRefusedError(VERSIONS, _no_version(version, version))
         name, address = _unpack_names(body[_CHALLENGE.size :])
         self._check_cluster(cluster.hex())
-        if directory.hex() != self._wanted:
+        if directory.hex() != self._wanted != NOBODY:
             raise LinkRefusedError(DIRECTORY, _other_directory(self._wanted, directory.hex()))
         self._check_has_secret(bool(has_secret))
         self.peer = Identity(cluster.hex(), directory.hex(), name, address, start)
@@ -324,7 +326,8 @@ class Answering(_Side):
             raise LinkRefusedError(VERSIONS, _no_version(least, most))
         name, address = _unpack_names(body[_HELLO.size :])
         self._check_cluster(cluster.hex())
-        if wanted.hex() != me.directory:
+        # Who is of a cluster is wanted by its id.
+        if wanted.hex() != me.directory and not wanted.hex() == NOBODY == me.cluster:
             raise LinkRefusedError(DIRECTORY, _other_directory(wanted.hex(), me.directory))
         self._check_has_secret(bool(has_secret))
         if directory.hex() == me.directory:

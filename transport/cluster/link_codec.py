@@ -13,10 +13,12 @@ from typing import Any, Final, NamedTuple
 
 from actors.replication import vocabulary as say
 from actors.replication.document import MAX_EPOCH
+from actors.replication.forming import Here
 from actors.replication.limits import MAX_EPOCH_STARTS
 from actors.replication.positions import EpochStart, LogSummary, Position
 from transport.cluster import transfer_messages as of_transfers
 from transport.cluster.frames import BULK, FRAME_BYTES, PROMPT, TRANSFER, Buffer, Whole
+from transport.cluster.here_message import pack_here, unpack_here
 from transport.cluster.records import MakeRecord, Record, pack_records, unpack_records
 from transport.errors import LocalProtocolError, RemoteProtocolError
 
@@ -62,6 +64,7 @@ _COUNT: Final = struct.Struct("<I")
 
 _ALIVE, _FOLLOW, _FOLLOWING, _REPLICATED, _STORES, _REFUSED, _SEAL, _SEALED = range(8)
 _ASKS, _MISSES, _FETCH, _FETCHES, _TAKE_TRANSFER, _TAKE_OVER = range(8, 14)
+_HERE: Final = 48
 _ASK_RECORDS, _ASK_STATE, _GIVEN_RECORDS, _GIVEN_HEAD, _GIVEN_STATE, _WAIT, _NO_TRANSFER = range(32, 39)
 
 
@@ -181,6 +184,7 @@ _ENCODE: Final[dict[type, Callable[[Any], Encoded]]] = {
     of_transfers.GivenHead: lambda m: _prompt(_GIVEN_HEAD, _HEAD.pack(*m)),
     of_transfers.GivenState: _given_state,
     of_transfers.Wait: lambda _: _prompt(_WAIT, b""),
+    Here: lambda m: _prompt(_HERE, pack_here(m)),
     of_transfers.NoTransfer: _no_transfer,
 }
 
@@ -362,6 +366,7 @@ _DECODE: Final[dict[tuple[int, int], Callable[[Sequence[Buffer], MakeRecord], An
     (_GIVEN_HEAD, PROMPT): _unpack_given_head,
     (_GIVEN_STATE, TRANSFER): _unpack_given_state,
     (_WAIT, PROMPT): _empty(of_transfers.Wait()),
+    (_HERE, PROMPT): lambda pieces, _: unpack_here(pieces[0]),
     (_NO_TRANSFER, PROMPT): _unpack_no_transfer,
 }
 """What decodes a kind of message on a lane."""

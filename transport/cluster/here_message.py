@@ -1,0 +1,58 @@
+"""What a node says of itself when it is met, as bytes.
+
+A msgpack array ``[name, cluster, end, directory, send, receive, replication, http]``.
+``cluster`` is "" for none yet, ``end`` one more than the last record of its log, ``http`` nil where there is none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from actors.replication.document import DocumentError, Member, check_member_name
+from actors.replication.forming import Here
+from transport.cluster.frames import Buffer
+from transport.errors import RemoteProtocolError
+
+FIELDS = 8
+CLUSTER_CHARACTERS = 32
+
+
+def pack_here(here: Here) -> bytes:
+    """The bytes."""
+    member = here.member
+    packed: bytes = msgpack.packb(
+        [
+            here.name,
+            here.cluster,
+            here.end,
+            member.directory,
+            member.send,
+            member.receive,
+            member.replication,
+            member.http,
+        ]
+    )
+    return packed
+
+
+def unpack_here(data: Buffer) -> Here:
+    """The reverse.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    try:
+        fields: Any = msgpack.unpackb(data, max_ext_len=0)
+        if not isinstance(fields, list) or len(fields) != FIELDS:
+            raise RemoteProtocolError("a node that says of itself what no node does")
+        name, cluster, end, directory, send, receive, replication, http = fields
+        if not isinstance(cluster, str) or len(cluster) not in (0, CLUSTER_CHARACTERS):
+            raise RemoteProtocolError("a node of a cluster that cannot be")
+        if type(end) is not int or end < 1:
+            raise RemoteProtocolError(f"a node whose log ends with {end!r:.40}")
+        member = Member(directory, send, receive, replication, http)
+        return Here(check_member_name(name), cluster, end, member)
+    except (ValueError, msgpack.UnpackException, DocumentError) as error:
+        raise RemoteProtocolError(f"a node that says of itself what cannot be: {error}") from None
