@@ -34,16 +34,17 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from actors.errors import LeadershipLostError, StorageError
+from actors.errors import StorageError
 from actors.storage import codec
 from actors.storage.after_repair import is_marked
 from actors.storage.failures import place_error, storage_error
 from actors.storage.followed import FollowedContents
 from actors.storage.leader_storage import LeaderStorage
 from actors.storage.measures import JournalMeasures
-from actors.storage.options import ACKNOWLEDGE_DELAY, DEFAULT_CACHE_BYTES, storage_options
+from actors.storage.node_news import NodeHooks, NodeNews
+from actors.storage.options import DEFAULT_CACHE_BYTES, storage_options
 from actors.storage.replica_log import JournalLog
 from journal import Files, JournalError, JournalOptions, OsFiles, ReplicatedJournal
 
@@ -54,20 +55,6 @@ logger = logging.getLogger("penstock.storage")
 
 Apart: TypeAlias = "Callable[[Callable[[], Any]], Awaitable[Any]]"
 """Calls a function that blocks where the loop does not wait for it, and gives what it returns."""
-
-
-class NodeHooks(NamedTuple):
-    """What the node is told, on the loop.
-
-    Attributes:
-        appended: who leads has appended something: `Replica.appended`. Once for all that comes in a turn; for what nobody waits for later.
-        synced: the log's ``durable`` has moved: `Replica.synced`. Once for however many commits of the journal there are until it is told.
-        failed: the directory can be read or written no more: the node has to end. Not told of that it leads no more.
-    """
-
-    appended: Callable[[], None]
-    synced: Callable[[], None]
-    failed: Callable[[StorageError], None]
 
 
 class NodeStorage:
@@ -94,10 +81,8 @@ class NodeStorage:
         self._cache_bytes = cache_bytes
         self._committer = committer
         self._apart = apart
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._hooks: NodeHooks | None = None
-        self._waiting: list[asyncio.Future[None]] = []
         self._closed = False
+        self._news = NodeNews(None, None, self._more_synced)
         self._take(self._open())
         self.log = JournalLog(self._journal)
 
@@ -156,11 +141,9 @@ class NodeStorage:
 
     def _take(self, opened: tuple[ReplicatedJournal, LeaderStorage, FollowedContents]) -> None:
         self._journal, self._storage, self._followed = opened
-        self._journal.on_appended = self._note_appended
-        self._started = self._leading = self._told = self._announced = self._folding = False
-        self._later: asyncio.TimerHandle | None = None
-        self._cutting = False
-        self._storage.tell_failure(self._note_failure)
+        self._news = NodeNews(self._news.loop, self._news.hooks, self._more_synced)
+        self._started = self._leading = self._folding = self._cutting = False
+        self._storage.tell_failure(self._news.failed)
 
     # --- what it is
 
@@ -186,8 +169,7 @@ class NodeStorage:
 
     def start(self, hooks: NodeHooks) -> None:
         """Be on the running loop from now on."""
-        self._loop = asyncio.get_running_loop()
-        self._hooks = hooks
+        self._news.loop, self._news.hooks = asyncio.get_running_loop(), hooks
         self._fold_soon()
 
     # --- a follower
@@ -213,7 +195,7 @@ class NodeStorage:
         while journal.durable_lsn < end:
             if storage.failure is not None:
                 raise storage.failure
-            await self._something_happens()
+            await self._news.wait()
         with _Failing(self):
             await self._apart(lambda: journal.promise(epoch))
 
@@ -284,7 +266,7 @@ class NodeStorage:
         """
         storage, followed = self._storage, self._followed
         while followed.behind and storage.failure is None:
-            await self._something_happens()
+            await self._news.wait()
         if storage.failure is not None:
             raise storage.failure
         return storage
@@ -300,7 +282,7 @@ class NodeStorage:
     def step_down(self, reason: str) -> None:
         """Lead no more: whoever waits for something to be confirmed is told so, and no event is recorded. `reopen` follows."""
         self._storage.step_down(reason)
-        self._wake()
+        self._news.wake()
 
     # --- the directory as a whole
 
@@ -355,95 +337,29 @@ class NodeStorage:
     def _stop(self) -> None:
         """Nothing more is recorded, folded or told of this journal."""
         journal, storage = self._journal, self._storage
-        journal.on_appended = None
         journal.stop_leading()
         storage.checkpoints.halted = storage._gathered.halted = True
-        if self._later is not None:
-            self._later.cancel()
-        self._wake()
+        self._news.stop()
 
     def _start_journal(self) -> None:
         """Have the journal take records, if it does not yet."""
-        if self._started:
-            return
-        loop, storage, journal = self._loop, self._storage, self._journal
-        assert loop is not None, "it was started"
-        self._started = True
+        if not self._started:
+            self._started = True
+            checkpoints = self._storage.checkpoints
+            checkpoints.start(self._news.on)
+            committer = None if self._committer is None else self._committer()
+            self._news.start_journal(self._journal, committer, self._storage.fail_with)
+            checkpoints.resume()
 
-        def failed(error: JournalError) -> None:
-            self._on_loop(storage.fail_with, error)
-
-        storage.checkpoints.start(loop)
-        journal.start(
-            lambda _: self._on_durable(journal), failed, None if self._committer is None else self._committer()
-        )
-        storage.checkpoints.resume()
-
-    def _on_durable(self, journal: ReplicatedJournal) -> None:
-        """On the thread that has committed: have the loop look, once for however many commits there are until it does."""
-        if not self._told and journal is self._journal:
-            self._told = True
-            self._on_loop(self._synced, journal)
-
-    def _on_loop(self, function: Callable[..., None], *arguments: Any) -> None:
-        assert self._loop is not None, "it was started"
-        try:
-            self._loop.call_soon_threadsafe(function, *arguments)
-        except RuntimeError:
-            logger.debug("the journal has news after the loop was closed: nobody is left to tell")
-
-    def _synced(self, journal: ReplicatedJournal) -> None:
-        if journal is not self._journal:
-            return
-        self._told = False
-        self._wake()
+    def _more_synced(self) -> None:
         if self._leading:
             self._storage.committed()
-        if self._hooks is not None:
-            self._hooks.synced()
-
-    def _note_appended(self, lazy: bool) -> None:
-        """Who leads has appended: say so when this turn is over, or in a while where nobody waits for it."""
-        loop = self._loop
-        assert loop is not None, "it was started"
-        if self._announced:
-            return
-        if not lazy:
-            self._announced = True
-            loop.call_soon(self._announce)
-        elif self._later is None:
-            self._later = loop.call_later(ACKNOWLEDGE_DELAY, self._announce)
-
-    def _announce(self) -> None:
-        self._announced = False
-        if self._later is not None:
-            self._later.cancel()
-            self._later = None
-        if self._hooks is not None and self._storage.failure is None:
-            self._hooks.appended()
-
-    def _note_failure(self, error: StorageError) -> None:
-        self._wake()
-        if self._hooks is not None and not isinstance(error, LeadershipLostError):
-            self._hooks.failed(error)
-
-    async def _something_happens(self) -> None:
-        """Until more is on the disk, or folded, or nothing will be."""
-        assert self._loop is not None, "it was started"
-        changed = self._loop.create_future()
-        self._waiting.append(changed)
-        await changed
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for changed in waiting:
-            if not changed.done():
-                changed.set_result(None)
 
     def _fold_soon(self) -> None:
-        if not self._folding and self._loop is not None and (self._followed.behind or self._storage.checkpoints.paused):
+        loop = self._news.loop
+        if not self._folding and loop is not None and (self._followed.behind or self._storage.checkpoints.paused):
             self._folding = True
-            self._loop.call_soon(self._fold, self._followed)
+            loop.call_soon(self._fold, self._followed)
 
     def _fold(self, followed: FollowedContents) -> None:
         """A step of it; others have their turn between two of them."""
@@ -464,7 +380,7 @@ class NodeStorage:
         else:
             if self._started:
                 checkpoints.resume()
-            self._wake()
+            self._news.wake()
         if checkpoints.due():
             checkpoints.make()
 

@@ -23,6 +23,7 @@ from tests.journal.replicas import on_the_wire
 
 DATA: Final = ROOT / "data"
 SMALL: Final = JournalOptions(segment_bytes=4096, checkpoint_bytes=8192, checkpoint_records=60, spare_segments=2)
+WHOLE: Final = JournalOptions(checkpoint_records=10**9, checkpoint_bytes=1 << 40)
 NEVER: Final = 10**9
 
 
@@ -114,7 +115,16 @@ class Member:
 
 def facts(log: Any) -> dict[str, Any]:
     """Everything of a queue that is a fold of its events; what ends with time is not."""
-    names = ("producers", "temporary", "ledgers", "returns", "stages", "total_discarded", "total_moved", "total_dropped")
+    names = (
+        "producers",
+        "temporary",
+        "ledgers",
+        "returns",
+        "stages",
+        "total_discarded",
+        "total_moved",
+        "total_dropped",
+    )
     acknowledged = list(log.unwanted()), log.deleted_epoch, log.deleted_position, log.calendar, log.staged_messages
     return {**{name: getattr(log, name) for name in (*COUNTERS, *names)}, "unwanted": acknowledged}
 
@@ -144,6 +154,7 @@ class Trio:
         leader: whose turn it is; None between two leaders.
         epoch: of the last leader.
         committed: every record below it is.
+        whole: a node that has the whole log, as far as it is committed, and makes no checkpoint.
         lags: which nodes get nothing for now.
         seen: what has happened.
     """
@@ -153,6 +164,7 @@ class Trio:
         self.options = options
         self.share = share
         self.members = [Member(self.pictured(SimulatedDisk()), options) for _ in range(members)]
+        self.whole = Member(SimulatedDisk(), WHOLE)
         self.leader: int | None = None
         self.epoch = 0
         self.committed = 1
@@ -222,8 +234,9 @@ class Trio:
             return
         if last + 1 < mine.next_lsn:
             self.seen["truncated"] += 1
+            gone = mine.next_lsn - last - 1
             truncated = await member.node.truncate(last + 1)
-            assert truncated.records == mine.next_lsn - last - 1 or member.node.journal is not mine
+            assert truncated.records == gone
         sent = [record for record, _ in zip(records, range(most), strict=False)]
         member.node.append(on_the_wire(sent))
 
@@ -241,6 +254,9 @@ class Trio:
         lsn = ends[self.half - 1]
         if lsn > led.journal.epoch_starts()[-1].lsn:
             self.committed = max(self.committed, lsn)
+        records = led.journal.read_log(self.whole.node.journal.next_lsn)
+        self.whole.node.append(on_the_wire(record for record in records if record.lsn < self.committed))
+        self.whole.run()
         led.commit(min(self.committed, led.journal.durable_lsn))
         led.confirm(self.committed)
         led.keep(min(self.ends(number) for number in range(len(self.members))))

@@ -18,19 +18,13 @@ from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, QueueSettings
 from actors.runtime.loop_registry import LoopActorRegistry
 from actors.storage.node_storage import NodeStorage
-from journal import JournalOptions
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.letters_bench import TO_X
 from tests.actors.node_cluster import Member, Trio, state_of
 from tests.actors.stored_queues import turns
-from tests.fault.disk import SimulatedDisk
 from tests.fault.features_model import require
 from tests.fault.features_program import Broker, FeaturesProgram, Sending
 from tests.fault.history import HistoryError
-from tests.journal.replicas import on_the_wire
-
-WHOLE = JournalOptions(checkpoint_records=10**9, checkpoint_bytes=1 << 40)
-"""Of a node that has all of the log: it makes no checkpoint."""
 
 
 class LedBroker(Broker):
@@ -83,12 +77,10 @@ class ClusterProgram(FeaturesProgram):
     def __init__(self, seed: int, names: Sequence[str] = (), share: float = 0.02) -> None:
         super().__init__(seed, names)
         self.share = share
-        self.whole: Member
 
     async def live_all(self, lives: int, steps: int) -> None:
         """So many leaders, one after another; the last one receives all that there is."""
         self.trio = Trio(self.random, share=self.share)
-        self.whole = Member(SimulatedDisk(), WHOLE)
         for life in range(lives + 1):
             last = life == lives
             await self.trio.lead()
@@ -97,7 +89,7 @@ class ClusterProgram(FeaturesProgram):
             await self.live(None, 0 if last else steps, last=last)
             await self.leave()
         self.seen.update(self.trio.seen)
-        for member in (*self.trio.members, self.whole):
+        for member in (*self.trio.members, self.trio.whole):
             member.gone()
 
     async def live(self, _files: Any, steps: int, *, last: bool = False, closes: bool = False) -> None:
@@ -156,14 +148,7 @@ class ClusterProgram(FeaturesProgram):
 
     async def judge(self) -> None:
         """Each follower is what a node comes to with the whole log, and what one comes to that begins anew where it is."""
-        trio, whole = self.trio, self.whole
-        led = trio.led.node.journal
-        # The others have given back what is old; the whole log is one that nobody has cut.
-        start = whole.node.journal.next_lsn
-        require(start >= led.log_start, "the test has not asked for the log in time")
-        committed = [record for record in led.read_log(start) if record.lsn < trio.committed]
-        whole.node.append(on_the_wire(committed))
-        whole.run()
+        trio, whole = self.trio, self.trio.whole
         for number in sorted(range(len(trio.members)), key=lambda number: trio.members[number].node.folded):
             member = trio.members[number]
             if number == trio.leader:
@@ -219,7 +204,9 @@ def _differ(what: str, one: dict[str, Any], other: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def verify_cluster(seed: int, names: Sequence[str] = (), *, lives: int = 3, steps: int = 60, **how: Any) -> Counter[str]:
+def verify_cluster(
+    seed: int, names: Sequence[str] = (), *, lives: int = 3, steps: int = 60, **how: Any
+) -> Counter[str]:
     """One run; returns what was seen, and HistoryError where a promise is broken."""
     program = ClusterProgram(seed, names, **how)
 
