@@ -257,32 +257,32 @@ class Transfers:
             self._links.send(peer, NoTransfer("this node gives no transfer to that one now"))
         elif giving.source is None:
             self._links.send(peer, Wait())
-        else:
-            if giving.reading is None:
-                giving.asked = asked
-                self._run(self._answer(peer, giving, giving.source))
-            elif giving.reading != asked:
-                giving.asked = asked
+        elif giving.reading is None:
+            giving.reading = asked
+            self._run(self._answer(peer, giving, giving.source))
+        elif giving.reading != asked:
+            giving.asked = asked
 
     async def _answer(self, peer: str, giving: _Giving, source: Source) -> None:
-        while (asked := giving.asked) is not None:
-            giving.asked, giving.reading = None, asked
-            reading = self._loop.run_in_executor(self._threads, giving.answer, source, asked)
+        while giving.reading is not None and self._giving.get(peer) is giving:
+            reading = self._loop.run_in_executor(self._threads, giving.answer, source, giving.reading)
             while not (await asyncio.wait({reading}, timeout=STILL_SECONDS))[0]:
                 if self._giving.get(peer) is giving:
                     self._links.send(peer, Wait())
-            try:
-                answer = reading.result()
-            except Exception as error:  # noqa: BLE001 - a file that cannot be read, or what a peer may not ask for
-                if self._giving.get(peer) is giving:
-                    self._links.send(peer, NoTransfer(f"it cannot be read: {error}"))
-                    del self._giving[peer]
-                    self._node.give_failed(peer, error)
-                return
-            giving.reading = None
             # Who has asked for something else meanwhile is answered what it has asked last.
-            if self._giving.get(peer) is giving and giving.asked is None:
-                self._links.send(peer, answer)
+            giving.reading, giving.asked = giving.asked, None
+            self._answered(peer, giving, reading)
+
+    def _answered(self, peer: str, giving: _Giving, reading: asyncio.Future[TransferMessage]) -> None:
+        error = reading.exception()
+        if self._giving.get(peer) is not giving:
+            return
+        if error is not None:
+            self._links.send(peer, NoTransfer(f"it cannot be read: {error}"))
+            del self._giving[peer]
+            self._node.give_failed(peer, error if isinstance(error, Exception) else RemoteProtocolError(str(error)))
+        elif giving.reading is None:
+            self._links.send(peer, reading.result())
 
     # What others give
 
