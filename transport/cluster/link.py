@@ -107,6 +107,7 @@ class Link(Connectable):
         dials: whether this side has dialled.
         peer: the other side's address as text.
         heard: when something came last.
+        since: when it came to stand.
         begun: where this side has answered: when that was, as a count of what happened to all of the owner's.
         opened: likewise, when it came to stand.
     """
@@ -117,7 +118,7 @@ class Link(Connectable):
         self.agreed: Agreed | None = None
         self.dials = isinstance(side, Dialing)
         self.peer = "?"
-        self.heard = loop.time()
+        self.heard = self.since = loop.time()
         self.begun = self.opened = 0
         self._side = side
         self._owner = owner
@@ -321,6 +322,7 @@ class Link(Connectable):
             self._timer.cancel()
             self._timer = None
         self.agreed = agreed = self._side.agreed(dials=dials)
+        self.since = self._loop.time()
         writer = FrameWriter(agreed.seed_out)
         self._outgoing = Outgoing(self._loop, self._transport, writer, self._pace, self.abort)
         self._reader = FrameReader(agreed.seed_in)

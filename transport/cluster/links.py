@@ -1,8 +1,8 @@
 """All links of a node: one to each other node that it is told of, whoever of the two has dialled.
 
-One connection carries both directions. A link that stands has then been proved both ways, an answer goes with what the system acknowledges
-anyway, and there is half as much to be kept alive. Both sides dial, so that a node that is not there is refused at once on every side. Where
-both get through, the dial of the one with the lesser id stays. Where one dials though there is a link, it has lost that one: the new one is
+One connection carries both directions: a link that stands has been proved both ways, an answer goes with what the system acknowledges,
+and there is half as much to be kept alive. Both sides dial, so that a node that is not there is refused at once to every other. Where both
+get through, the dial of the one with the lesser id stays. Where one dials though there is a link, it has lost that one: the new one is
 taken. But where it is another start of the program and the link is alive, its directory is a copy, and it is refused.
 """
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+WELL_SECONDS: Final = 2 * BEAT_SECONDS
+"""A link that stands for so long is well: when it ends it is dialled at once, and what goes wrong then is said anew."""
 CLOSE_SECONDS: Final = LINGER_SECONDS + 1.0
 """For all links to end."""
 
@@ -53,7 +55,7 @@ class Node(Protocol):
         """What it says: a message of ``actors/replication/vocabulary.py``, or of ``transfer_messages.py``."""
 
     def unknown(self, peer: str, name: str) -> None:
-        """Somebody of this cluster has dialled, and proved itself, whom nobody has told of here: the document may be newer than is known."""
+        """Somebody of this cluster has dialled, and proved itself, who is none of the peers: the document may be newer than is known."""
 
 
 class _Peer:
@@ -235,22 +237,7 @@ class ClusterLinks:
         certificate = link.certificate
         if certificate is not None and not names_fit(certificate, peer.address.host):
             return Refusal(hello.NAMES, f"its certificate is not for {peer.address.host}, where {said.name} is reached")
-        old = peer.link
-        if old is None:
-            mine = peer.dial is not None and peer.dial.under_way and self.me.directory < said.directory
-            return Refusal(hello.CROSSED, "the other connection stays") if mine else None
-        assert old.agreed is not None
-        if old.agreed.peer.start == said.start:
-            return Refusal(hello.CROSSED, "the other connection stays") if link.begun < old.opened else None
-        if self._loop.time() - old.heard < MISS_SECONDS:
-            # Where its machine has started anew, this brings the answer that nobody knows the old connection there.
-            old.send(self._codec.encode(Alive()))
-            return Refusal(
-                hello.TAKEN,
-                f"the directory {said.directory} is connected from {old.peer} already: if one of the two is a copy of the other, "
-                "it must get an id of its own; or the former connection has not ended yet",
-            )
-        return None
+        return self._beside(link, said, peer)
 
     def opened(self, link: Link) -> None:
         """It stands."""
@@ -270,8 +257,6 @@ class ClusterLinks:
         self._abandon(peer)
         if old is not None:
             old.abort(ConnectionLostError("there is a new one in its place"))
-        peer.delay = FIRST_REDIAL_SECONDS
-        self._causes.well(directory)
         self._node.connected(directory)
 
     def received(self, link: Link, message: Any) -> None:
@@ -293,10 +278,30 @@ class ClusterLinks:
         peer = None if directory is None else self._peers.get(directory)
         if directory is not None and peer is not None and link in (peer.link, peer.dial):
             self._failed(directory, peer, link, error)
-        elif dialled is None and link.agreed is None and not self._closing:
+        elif not link.dials and link.agreed is None and not self._closing:
             self._stranger(link, error)
 
     # Inside
+
+    def _beside(self, link: Link, said: Identity, peer: _Peer) -> Refusal | None:
+        """Whether a connection is taken beside the one that there is, or will be."""
+        old = peer.link
+        if old is None:
+            mine = peer.dial is not None and peer.dial.under_way and self.me.directory < said.directory
+            return Refusal(hello.CROSSED, "the other connection stays") if mine else None
+        assert old.agreed is not None
+        if old.agreed.peer.start == said.start:
+            # It has begun before the other one stood, so both have dialled; else it has lost the other one.
+            return Refusal(hello.CROSSED, "the other connection stays") if link.begun < old.opened else None
+        if self._loop.time() - old.heard >= MISS_SECONDS:
+            return None
+        # Where its machine has started anew, this brings the answer that nobody knows the old connection there.
+        old.send(self._codec.encode(Alive()))
+        return Refusal(
+            hello.TAKEN,
+            f"the directory {said.directory} is connected from {old.peer} already: if one of the two is a copy of the other, "
+            "it must get an id of its own; or the former connection has not ended yet",
+        )
 
     def _link_to(self, directory: str) -> Link | None:
         peer = self._peers.get(directory)
@@ -365,8 +370,10 @@ class ClusterLinks:
         if self._closing:
             return
         crossed = isinstance(error, LinkRefusedError) and error.reason == hello.CROSSED
-        seconds = 0.0 if was_open else peer.delay * self._chance.uniform(0.5, 1.0)
-        if not was_open:
+        if was_open and self._loop.time() - link.since >= WELL_SECONDS:
+            seconds, peer.delay = 0.0, FIRST_REDIAL_SECONDS
+        else:
+            seconds = peer.delay * self._chance.uniform(0.5, 1.0)
             peer.delay = min(peer.delay * 2, MOST_REDIAL_SECONDS)
         if peer.link is None:
             self._dial_later(directory, peer, seconds)
@@ -400,6 +407,8 @@ class ClusterLinks:
         late = max(0.0, now - due)
         for link in list(self._open):
             link.look(now, late)
+            if link.agreed is not None and now - link.since >= WELL_SECONDS:
+                self._causes.well(link.agreed.peer.directory)
         self._look_later()
 
 

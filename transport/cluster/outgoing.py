@@ -33,7 +33,7 @@ MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
 MAX_SHIPMENTS: Final = 8
 """Messages with records that wait, or that many have begun; there is one, and few more where the two begin anew."""
 MAX_PIECES: Final = 2
-"""Of transfers, that wait: each is asked for."""
+"""Of transfers, that wait, or that have begun: each is asked for, and who asks again wants the last one."""
 
 
 class Pace:
@@ -148,8 +148,7 @@ class Outgoing:
         if self._over:
             return
         if len(self._pieces) >= MAX_PIECES:
-            self._stuck(UnreadError("a node asks for pieces of a transfer and does not wait for them"))
-            return
+            self._pieces.pop()
         self._pieces.append(_Shipment(self._writer, message))
         self._pump()
 
