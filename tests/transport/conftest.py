@@ -60,6 +60,17 @@ class Peer:
     async def flushed(self) -> None:
         await self._writer.drain()
 
+    async def raw(self) -> Frame | None:
+        """The next frame whatever it is, a PING too, which is answered; None at the end of the stream."""
+        while not self._frames:
+            if not (data := await self._reader.read(1 << 20)):
+                return None
+            self._frames += [decode(raw) for raw in self._decoder.receive_data(data)]
+        frame = self._frames.pop(0)
+        if isinstance(frame, Ping):
+            self.send(Pong(frame.token))
+        return frame
+
     async def frame(self) -> Frame | None:
         """The next frame, None at the end of the stream."""
         while True:

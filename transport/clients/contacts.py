@@ -96,11 +96,9 @@ class Contacts:
         self.elects = follower
         return None
 
-    def worked(self, *, stood: bool = True) -> None:
-        """The connection has been of use: the next pass begins with it. Hops are counted on unless it ``stood`` for a while."""
-        hops = 0 if stood else self._hops
+    def worked(self) -> None:
+        """The connection has stood for a while: the next pass begins with it. One that ends soon is a part of the pass it was found in."""
         self.begin()
-        self._hops = hops
 
     def let_in(self) -> None:
         """The one tried last has let the client in."""

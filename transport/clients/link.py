@@ -304,8 +304,8 @@ class BrokerLink:
             self._attempt = 0
             self._down_since = now
             self._trouble_told = False
-            stood = now - self._opened_at >= LEAST_STANDING
-            self._contacts.worked(stood=stood)
+            if stood := now - self._opened_at >= LEAST_STANDING:
+                self._contacts.worked()
             # With others to ask there is no need to give this one time, unless it ends connections as soon as they are made.
             elsewhere = not isinstance(error, BrokerError) or error.code in ELSEWHERE_CODES
             self._pauses = not (stood and elsewhere and self._contacts.several)
