@@ -257,6 +257,14 @@ class Replica:
             return self._after(now, self.membership.moved(now, number))
         return self._after(now, self.takeover.moved(now, number))
 
+    def look(self, now: float) -> Effects:
+        """Read the document anew, for it may be newer than is known here; not again within `LOOK_SECONDS`."""
+        if self._closing or self.leader is not None or now - self._looked < LOOK_SECONDS:
+            return []
+        self._looked = now
+        self._look = next(self._numbers)
+        return [ReadRegister(self._look)]
+
     def register_failed(self, now: float, number: int) -> Effects:
         """The register cannot be asked, or its answer was lost."""
         if number == self._look:

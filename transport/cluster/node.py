@@ -18,8 +18,9 @@ from journal.errors import LogGoneError
 from transport.cluster.register_calls import RegisterCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from actors.replication.document import ClusterDocument
     from actors.replication.register import Register
     from actors.replication.replica import Replica
     from actors.replication.vocabulary import Effects, Message
@@ -35,8 +36,14 @@ logger = logging.getLogger("penstock.cluster")
 class NodeLinks(Protocol):
     """The connections to the other nodes, by the ids of their directories."""
 
-    def send(self, peer: str, message: Message) -> None:
-        """Send a message; it is lost where there is no connection."""
+    def set_peers(self, peers: Mapping[str, str]) -> None:
+        """Which nodes there are: the address of each by its directory."""
+
+    def send(self, peer: str, message: Message) -> bool:
+        """Send a message; whether there is a connection for it."""
+
+    def ship(self, peer: str, message: Message, shipped: Callable[[], None]) -> bool:
+        """Send one with records; whether more may be sent at once. If not, ``shipped`` is called when it may, unless `Node.lost` is."""
 
 
 class NodeStore(Protocol):
@@ -130,6 +137,7 @@ class Node:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stepped_down = asyncio.Event()
+        self._document: ClusterDocument | None = None
 
     # What it is told
 
@@ -148,6 +156,10 @@ class Node:
     def received(self, peer: str, message: Message) -> None:
         """A peer says something."""
         self.tell(lambda: self.replica.received(self._now(), peer, message))
+
+    def unknown(self, peer: str, name: str) -> None:  # noqa: ARG002 - of links
+        """Somebody has connected whom the document, as it is known here, does not name: it may be newer."""
+        self.tell(lambda: self.replica.look(self._now()))
 
     def appended(self) -> None:
         """The broker has appended to the log that this node leads."""
@@ -202,7 +214,16 @@ class Node:
         finally:
             self._running = False
         if not self._ended:
+            self._follow_document()
             self._set_timer()
+
+    def _follow_document(self) -> None:
+        """Have links to whom the document names by now."""
+        document = self.replica.document
+        if document is not self._document and document is not None:
+            self._document = document
+            members = [*document.members.values(), *document.members_after_change.values()]
+            self._links.set_peers({member.directory: member.replication for member in members})
 
     def _now(self) -> float:
         return self._loop.time()
@@ -274,12 +295,17 @@ class Node:
         self._shipped(effect, records[: effect.records])
 
     def _shipped(self, effect: say.Ship, records: Sequence[ShippedRecord]) -> None:
-        message = effect.message
-        if isinstance(message, say.Fetched) or records:
-            self._links.send(effect.to, message._replace(records=records))
-        if isinstance(message, say.Replicate):
-            stop, nbytes = effect.lsn + len(records), sum(record.size for record in records)
+        message = effect.message._replace(records=records)
+        if isinstance(message, say.Fetched):
+            self._links.send(effect.to, message)
+            return
+        stop, nbytes = effect.lsn + len(records), sum(record.size for record in records)
+
+        def shipped() -> None:
             self.tell(lambda: self.replica.shipped(self._now(), effect.to, effect.lsn, stop, nbytes))
+
+        if not records or self._links.ship(effect.to, message, shipped):
+            shipped()
 
     def _append(self, effect: say.Append) -> None:
         self._store.append(effect.records)  # type: ignore[arg-type]  # as the journal has them

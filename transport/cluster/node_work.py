@@ -1,0 +1,218 @@
+"""What the effects of a node's replica come to: in its directory, at its clients, and with the transfers that it gives and takes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from journal import OsFiles, TransferTarget
+from journal.installing import install
+from journal.names import INCOMING
+from transport.cluster.transfers import Transfers
+
+if TYPE_CHECKING:
+    from actors.storage.node_storage import NodeStorage
+    from journal import Files, JournalOptions, TransferSource
+    from journal.log_reader import LogPiece
+    from journal.shipped import ShippedRecord
+    from transport.cluster.node import Node
+    from transport.cluster.service import Service
+    from transport.cluster.transfers import Head, Sends
+
+logger = logging.getLogger("penstock.cluster")
+
+
+class NodeWork:
+    """Carries out what a `Node` is asked for; see `NodeStore` there, and `TransferNode` of transfers.py.
+
+    Attributes:
+        node: is told what was done; set once it is there.
+        transfers: what is given and taken.
+
+    Args:
+        storage: the directory.
+        service: what clients meet.
+        links: carry the messages of transfers.
+        options: of the journal that a transfer makes.
+        leader: told who leads: the id of a directory.
+        files: the file system.
+    """
+
+    node: Node
+
+    def __init__(
+        self,
+        storage: NodeStorage,
+        service: Service,
+        links: Sends,
+        options: JournalOptions,
+        leader: Callable[[str], None],
+        files: Files | None = None,
+    ) -> None:
+        self.transfers = Transfers(links, self)
+        self._storage = storage
+        self._service = service
+        self._options = options
+        self._leader = leader
+        self._files = files or OsFiles()
+        self._given: dict[str, TransferSource] = {}
+        self._taking: str | None = None
+        self._head: Head | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Give and take nothing any more."""
+        self._taking = None
+        for peer in list(self._given):
+            self.unpin(peer)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.transfers.close()
+
+    # The log
+
+    def append(self, records: Sequence[ShippedRecord]) -> None:
+        """See `NodeStore`."""
+        self._storage.append(records)
+
+    async def promise(self, epoch: int) -> None:
+        """See `NodeStore`."""
+        await self._storage.promise(epoch)
+
+    async def truncate(self, lsn: int) -> None:
+        """See `NodeStore`."""
+        await self._storage.truncate(lsn)
+
+    def piece(self, lsn: int, most: int) -> LogPiece:
+        """See `NodeStore`."""
+        return self._storage.journal.log_piece(lsn, most)
+
+    def commit(self, lsn: int) -> None:
+        """See `NodeStore`."""
+        self._storage.commit(lsn)
+
+    def confirm(self, lsn: int) -> None:
+        """See `NodeStore`."""
+        self._storage.confirm(lsn)
+
+    def keep(self, lsn: int) -> None:
+        """See `NodeStore`."""
+        self._storage.keep(lsn)
+
+    # A lead
+
+    def lead(self, epoch: int) -> None:
+        """See `NodeStore`."""
+        self._storage.lead(epoch)
+
+    async def open(self, epoch: int, *, whole: bool) -> None:
+        """See `NodeStore`."""
+        if not whole:
+            logger.error(
+                "this node leads with epoch %d, and messages that the leader before it has confirmed may be missing: not enough nodes "
+                "could be asked. What they have is kept in their directories as diverged-... when they come back",
+                epoch,
+            )
+        if await self._service.lead(self._storage.opened):
+            logger.warning("this node leads its cluster, with epoch %d", epoch)
+
+    def lead_no_more(self, reason: str) -> None:
+        """See `NodeStore`."""
+        for peer in list(self._given):
+            self.unpin(peer)
+        self._storage.step_down(reason)
+
+    async def step_down(self) -> None:
+        """See `NodeStore`."""
+        await self._service.follow()
+        await self._storage.reopen()
+
+    def leader_known(self, leader: str, epoch: int) -> None:
+        """See `NodeStore`."""
+        logger.info("the node %s leads, with epoch %d", leader, epoch)
+        self._leader(leader)
+
+    # Transfers
+
+    def give(self, peer: str) -> None:
+        """See `NodeStore`."""
+        self.unpin(peer)
+        self.transfers.give(peer, None)
+
+        def ready(source: TransferSource) -> None:
+            if self._given.get(peer) is source:
+                self.transfers.give(peer, source)
+
+        self._given[peer] = self._storage.give(ready)
+        logger.warning("the node %s is too far behind for the log, and is given a transfer", peer)
+
+    def unpin(self, peer: str) -> None:
+        """See `NodeStore`."""
+        source = self._given.pop(peer, None)
+        if source is not None:
+            self.transfers.stop_giving(peer)
+            source.release()
+
+    def take(self, source: str) -> None:
+        """See `NodeStore`."""
+        logger.warning("this node is too far behind for the log of %s, and takes a transfer from it", source)
+        self._taking = source
+        self._begin(self._take(source))
+
+    def drop_transfer(self, source: str) -> None:
+        """See `NodeStore`."""
+        self._taking = None
+        self.transfers.drop(source)
+
+    async def install(self, source: str) -> None:
+        """See `NodeStore`."""
+        head, files, directory = self._head, self._files, self._storage.directory
+        assert head is not None, "one that is whole is installed"
+        committed = self._storage.log.committed
+        await self._storage.reopen(lambda: install(files, directory, head.lsn, committed, logger.warning))
+        self._taking = self._head = None
+        logger.warning("the transfer from %s is in place: this node goes on at record %d", source, head.lsn)
+
+    async def _take(self, source: str) -> None:
+        """Open what is taken into, which reads what a transfer before has left, and ask for the rest."""
+        try:
+            target = await asyncio.to_thread(self._target)
+        except Exception as error:  # noqa: BLE001 - whatever the disk says, it is tried again
+            self.take_failed(source, error)
+            return
+        if self._taking == source:
+            self.transfers.take(source, target)
+        else:
+            await asyncio.to_thread(target.close)
+
+    def _target(self) -> TransferTarget:
+        incoming = self._storage.directory / INCOMING
+        return TransferTarget(incoming, self._options, self._files, replace=True, report=logger.warning)
+
+    def taking(self, peer: str) -> None:  # noqa: ARG002 - of `TransferNode`
+        """See `TransferNode`."""
+        self.node.taking()
+
+    def taken(self, peer: str, head: Head) -> None:
+        """See `TransferNode`."""
+        if self._taking == peer:
+            self._head = head
+            self.node.transferred()
+
+    def take_failed(self, peer: str, error: Exception) -> None:
+        """See `TransferNode`."""
+        if self._taking == peer:
+            self._taking = None
+            logger.warning("the transfer from %s cannot go on, and is asked for again: %s", peer, error)
+            self.node.transfer_failed()
+
+    def give_failed(self, peer: str, error: Exception) -> None:
+        """See `TransferNode`."""
+        logger.error("the transfer to %s cannot be read: %s", peer, error)
+        self.unpin(peer)
+
+    def _begin(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
