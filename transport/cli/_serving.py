@@ -59,6 +59,10 @@ class Serving:
         """All of it; returns the exit code."""
         config, without = await asyncio.to_thread(with_http_if_possible, self._settings)
         start_logging(config.log_format, config.log_level)
+        if config.cluster is not None:
+            from transport.cli._cluster_serving import serve_node  # noqa: PLC0415 - for brokers of clusters only
+
+            return await serve_node(config, self._supervisor)
         # This process is a broker and nothing else, so its limits are the broker's business; a program with a broker in it sets its own.
         raise_soft_limit(config.max_connections)
         stopped = asyncio.Event()

@@ -135,6 +135,7 @@ class Node:
         self._running = False
         self._ended = False
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._stepped_down = asyncio.Event()
         self._document: ClusterDocument | None = None
@@ -230,12 +231,12 @@ class Node:
 
     def _set_timer(self) -> None:
         due = self.replica.next_tick(self._now()) + LATE_SECONDS
-        timer = self._timer
-        if timer is not None:
+        if self._timer is not None:
             # One that is earlier looks again; most are moved on with each message, and are not worth a timer each.
-            if not timer.cancelled() and self._now() < timer.when() <= due:
+            if self._due <= due:
                 return
-            timer.cancel()
+            self._timer.cancel()
+        self._due = due
         self._timer = self._loop.call_at(due, self._tick)
 
     def _tick(self) -> None:

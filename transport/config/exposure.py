@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from transport.config.clustered import cluster_problems
 from transport.config.config import REQUIRED
 from transport.errors import LocalProtocolError
 from transport.wire.address import Address, parse_address
@@ -96,5 +97,6 @@ def problems_together(config: BrokerConfig) -> Iterator[tuple[str, str]]:
         for field in ("tls_key", "tls_client_ca"):
             if getattr(config, field) is not None:
                 yield field, f"{field} is of no use without tls_certificate, the broker's own"
+    yield from cluster_problems(config)
     if config.tls_client_ca is None and config.tls_client_certificates == REQUIRED:
         yield "tls_client_certificates", "client certificates are verified by tls_client_ca, which is not given"

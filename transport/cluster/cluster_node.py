@@ -1,0 +1,313 @@
+"""A node of a cluster from its start to its end: it finds its cluster or forms it with others, then it follows and leads by turns."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from actors.replication.document import ASYNC
+from actors.replication.forming import Form, Forming, Here, Join, Leave
+from actors.replication.limits import LOOK_SECONDS
+from actors.replication.register import RegisterError
+from actors.replication.replica import Replica
+from actors.storage import storage_options
+from actors.storage.node_news import NodeHooks
+from actors.storage.node_storage import NodeStorage
+from journal import ShippedRecord
+from transport.broker.broker import Broker
+from transport.broker.leadership import Leadership
+from transport.cluster.etcd import EtcdRegister
+from transport.cluster.etcd_child import EtcdChild
+from transport.cluster.hello import START_BYTES, Identity
+from transport.cluster.link_settings import read_keys, warning_of
+from transport.cluster.links import ClusterLinks
+from transport.cluster.meeting import Meeting, ask, stranger
+from transport.cluster.node import Node
+from transport.cluster.node_work import NodeWork
+from transport.cluster.plan import plan_of
+from transport.cluster.service import Service
+from transport.config.clustered import without_cluster
+from transport.errors import LocalProtocolError, TransportError
+from transport.gateways.listeners import configured_listeners
+from transport.wire.address import parse_address
+
+if TYPE_CHECKING:
+    from actors.replication.document import ClusterDocument
+    from actors.replication.register import Register
+    from actors.storage.leader_storage import LeaderStorage
+    from transport.cluster.link_settings import LinkKeys
+    from transport.config.config import BrokerConfig
+
+CLUSTER_HEARTBEAT: Final = 1.0
+"""Seconds between signs of life of a broker of a cluster, at most: its clients are to notice soon that it is gone."""
+ETCD_FOLDER: Final = "etcd"
+"""In the data directory."""
+
+logger = logging.getLogger("penstock.cluster")
+
+
+class FollowerDoor:
+    """What stands in the broker's place: one without anything stored, which tells whoever comes who leads."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        # It keeps nothing, so it declares nothing.
+        self._config = without_cluster(config, directory=None, queues={})
+        self._leader: dict[str, list[str]] = {}
+        self._leadership = Leadership()
+        self._broker: Broker | None = None
+
+    async def open(self) -> None:
+        """See `Door`."""
+        self._leadership = Leadership()
+        self._leadership.follow(self._leader)
+        broker = Broker(self._config, listeners=configured_listeners(self._config), leadership=self._leadership)
+        await broker.__aenter__()
+        self._broker = broker
+
+    async def close(self) -> None:
+        """See `Door`."""
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            await broker.__aexit__(None, None, None)
+
+    def leader(self, addresses: dict[str, list[str]]) -> None:
+        """Who leads, by where it is reached; nobody is known where it is empty."""
+        self._leader = addresses
+        self._leadership.follow(addresses)
+
+
+class ClusterNode:
+    """One node, on the running loop; an async context manager. ``serve_forever`` waits for its end.
+
+    Attributes:
+        config: of its broker.
+        service: what clients meet.
+        node: what carries out; once it is a member.
+
+    Args:
+        config: with ``cluster``.
+        register: in the place of the one that ``cluster`` names.
+
+    Raises:
+        LocalProtocolError: the settings cannot be.
+    """
+
+    def __init__(self, config: BrokerConfig, *, register: Register | None = None) -> None:
+        self.config = config
+        self.plan = plan_of(config)
+        self._keys: LinkKeys = read_keys(self.plan.links)
+        self._register = register
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._door = FollowerDoor(config)
+        self.service = Service(self._make_broker, self._door)
+        self.storage: NodeStorage
+        self.node: Node | None = None
+        self._kept = AsyncExitStack()
+        self._said = ""
+        self._member: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the directory, and take connections; the cluster is looked for behind that.
+
+        Raises:
+            StorageError: the directory cannot be opened.
+            LocalProtocolError: a file of the settings cannot be used.
+            OSError: an address is taken.
+        """
+        config = self.config
+        assert config.directory is not None, "the settings were checked"
+        if (warning := warning_of(self.plan.links)) is not None:
+            logger.warning("%s", warning)
+        async with AsyncExitStack() as stack:
+            directory = Path(config.directory)
+            self._options = storage_options(
+                segment_bytes=config.segment_bytes,
+                sync=config.sync,
+                sync_interval=config.sync_interval,
+                cluster_log_bytes=config.cluster_log_bytes,
+            )
+            self.storage = await asyncio.to_thread(
+                lambda: NodeStorage.open(directory, self._options, cache_bytes=config.cache_bytes)
+            )
+            stack.push_async_callback(self.storage.close)
+            if self.plan.own_etcd is not None:
+                etcd = EtcdChild(self.plan.own_etcd, directory / ETCD_FOLDER, insecure=config.insecure)
+                await etcd.start()
+                stack.push_async_callback(etcd.stop)
+            if self._register is None:
+                self._register = EtcdRegister(self.plan.register)
+            await self.service.follow()
+            self._member = asyncio.create_task(self._be_member())
+            self._member.add_done_callback(self._member_ended)
+            self._kept = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Have another node lead, if this one does, and end."""
+        if self._member is not None and not self._member.done():
+            self._member.cancel()
+            await asyncio.gather(self._member, return_exceptions=True)
+        await self.service.drain(self.config.drain)
+        if self.node is not None:
+            await self.node.hand_over()
+        if not self._ended.done():
+            self._ended.set_result(None)
+        await self._kept.aclose()
+
+    async def serve_forever(self) -> None:
+        """Wait until the node cannot go on, or this is cancelled; raises why."""
+        await asyncio.shield(self._ended)
+
+    # Becoming a member
+
+    async def _be_member(self) -> None:
+        version, document = await self._find_cluster()
+        journal = self.storage.journal
+        if document.mode != ASYNC and self.config.sync != "always":
+            raise LocalProtocolError(
+                f"the mode of this cluster is {document.mode!r}, and a node that forgets what it has answered breaks what that promises: "
+                "use --sync always"
+            )
+        await asyncio.to_thread(journal.join, document.cluster)
+        me = Identity(
+            document.cluster, journal.directory_id, self.plan.name, self.plan.places[2], os.urandom(START_BYTES)
+        )
+        relay = _Relay()
+        links = ClusterLinks(me, self.plan.links, self._keys, relay, make_record=ShippedRecord)
+        work = NodeWork(self.storage, self.service, links, self._options, self._leader_known)
+        writer = f"{self.plan.name}-{os.urandom(8).hex()}"
+        replica = Replica(self._loop.time(), journal.directory_id, self.storage.log, writer)
+        replica.takeover.knows(version, document)
+        assert self._register is not None
+        node = Node(replica, work, links, self._register, self._fail)
+        work.node = node
+        relay.begin(node, work)
+        self.storage.start(NodeHooks(node.appended, node.synced, self._fail))
+        await links.start()
+        self._kept.push_async_callback(self._end_member, node, work, links)
+        self.node = node
+        node.start()
+
+    async def _end_member(self, node: Node, work: NodeWork, links: ClusterLinks) -> None:
+        await node.stop()
+        await work.close()
+        await links.close()
+
+    async def _find_cluster(self) -> tuple[int, ClusterDocument]:
+        """Until the document names this directory."""
+        plan = self.plan
+        forming = Forming(
+            self._here(), plan.first, f"{plan.name}-{os.urandom(8).hex()}", lambda: os.urandom(16).hex(), plan.mode
+        )
+        me = stranger(plan.name, self.storage.directory_id, plan.places[2])
+        meeting = Meeting(me, self._here, self._keys)
+        await meeting.open(parse_address(plan.links.address))
+        try:
+            while True:
+                step = await self._look(forming)
+                if isinstance(step, Join):
+                    return step.version, step.document
+                if isinstance(step, Leave):
+                    raise LocalProtocolError(step.why)
+                if not isinstance(step, Form):
+                    await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            meeting.close()
+
+    async def _look(self, forming: Forming) -> object:
+        """Read the register, and do what follows; what the next step is."""
+        assert self._register is not None
+        try:
+            version, document = await self._register.read()
+            if document is None and self.plan.name == min(self.plan.first, default=""):
+                await self._meet(forming)
+            step = forming.read(version, document)
+            if isinstance(step, Form):
+                logger.warning("this node forms the cluster of %s", ", ".join(step.document.members))
+                await self._register.swap(version, step.document)
+        except RegisterError as error:
+            self._say(f"the register cannot be asked: {error}")
+            return None
+        if not isinstance(step, Join | Form | Leave):
+            self._say(step.why)
+        return step
+
+    async def _meet(self, forming: Forming) -> None:
+        """Ask the others who they are."""
+        plan = self.plan
+        me = stranger(plan.name, self.storage.directory_id, plan.places[2])
+        others = {name: address for name, address in plan.first.items() if name != plan.name}
+        found = await asyncio.gather(
+            *(ask(me, address, self._keys) for address in others.values()), return_exceptions=True
+        )
+        for name, here in zip(others, found, strict=True):
+            if isinstance(here, Here) and here.name == name:
+                forming.heard(here)
+            elif isinstance(here, Here):
+                self._say(f"at {others[name]} there is the node {here.name!r}, and {name!r} was to be there")
+            elif isinstance(here, TransportError):
+                logger.info("the node %s: %s", name, here)
+            else:
+                raise here
+
+    def _here(self) -> Here:
+        journal = self.storage.journal
+        return Here(self.plan.name, journal.cluster_id, journal.next_lsn, self.plan.member(journal.directory_id))
+
+    def _say(self, why: str) -> None:
+        """Say why nothing happens, when that is another reason than before."""
+        if why != self._said:
+            self._said = why
+            logger.warning("this node waits: %s", why)
+
+    def _member_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
+
+    # While it is one
+
+    def _make_broker(self, storage: LeaderStorage) -> Broker:
+        config = replace(self.config, heartbeat=min(self.config.heartbeat, CLUSTER_HEARTBEAT))
+        leadership = Leadership()
+        leadership.lead()
+        return Broker(config, storage=storage, listeners=configured_listeners(config), leadership=leadership)
+
+    def _leader_known(self, directory: str) -> None:
+        document = None if self.node is None else self.node.replica.document
+        if document is None:
+            return
+        for member in document.members.values():
+            if member.directory == directory:
+                found = {"send": [member.send], "receive": [member.receive]}
+                self._door.leader(found | ({"http": [member.http]} if member.http else {}))
+
+    def _fail(self, error: Exception) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(error)
+
+
+class _Relay:
+    """What links tell goes to the transfers or to the node, from when that is there."""
+
+    def begin(self, node: Node, work: NodeWork) -> None:
+        self._node = node
+        self._work = work
+
+    def connected(self, peer: str) -> None:
+        self._node.connected(peer)
+
+    def lost(self, peer: str) -> None:
+        self._node.lost(peer)
+
+    def received(self, peer: str, message: object) -> None:
+        if not self._work.transfers.received(peer, message):
+            self._node.received(peer, message)  # type: ignore[arg-type]  # what is of no transfer is of the vocabulary
+
+    def unknown(self, peer: str, name: str) -> None:
+        self._node.unknown(peer, name)
