@@ -177,8 +177,6 @@ class Leader:
         shipping = self._shipping.get(peer)
         if shipping is None or self.over:
             return []
-        if stop == lsn:
-            return shipping.gone()
         shipping.shipped(lsn, stop, nbytes)
         return shipping.fill(now, self.committed)
 

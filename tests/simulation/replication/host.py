@@ -48,6 +48,7 @@ class Host(Transfers):
         self._do(replica.shipped, self.clock, effect.to, effect.lsn, effect.lsn + len(records), len(records))
 
     def _append(self, effect: say.Append) -> None:
+        assert not self.fixed, "appended to a log that is being cut or replaced"
         self.disk.append(effect.records)  # type: ignore[arg-type]
         self._sync_soon()
 
@@ -80,6 +81,7 @@ class Host(Transfers):
         return
 
     def _truncate(self, effect: say.Truncate) -> None:
+        self.fix()
         self._later(self.sync_seconds * 3, self._truncated, effect.lsn)
 
     def _truncated(self, lsn: int) -> None:
@@ -90,10 +92,12 @@ class Host(Transfers):
         self.world.note(f"{self.name} cuts from {lsn}")
         self.disk.cut(lsn)
         self.disk.durable = self.disk.end
+        self.fixed = False
         if self._step_or_end("truncated"):
             self._do(self.replica.truncated, self.clock)
 
     def _promise(self, effect: say.Promise) -> None:
+        assert not self.fixed, "a promise for a log that is being cut or replaced"
         self._later(self.sync_seconds * 2, self._promised, effect.epoch)
 
     def _promised(self, epoch: int) -> None:
@@ -142,6 +146,8 @@ class Host(Transfers):
 
     def _lead(self, effect: say.Lead) -> None:
         assert self.replica is not None
+        assert not self.fixed, "it leads with a log that is being cut or replaced"
+        assert self.promised == effect.epoch, f"it leads {effect.epoch}, and has promised {self.promised}"
         self.world.note(f"{self.name} leads {effect.epoch}: {self._shown()}")
         self.keep = 1
         self.told = 1

@@ -71,6 +71,7 @@ class Program:
         self.diverged = False
         self.closing = False
         self.draining = False
+        self.fixed = False  # its log is being cut or replaced: nothing else may be done to it
         self.numbers: dict[str, int] = {}  # of each producer, the last in the log
         self.places: dict[tuple[str, int], int] = {}  # where what is not confirmed yet stands
         self.told = 0  # confirmed up to here
@@ -106,7 +107,7 @@ class Program:
         self._links = {}
         self._calls.clear()
         self._held = []
-        self.paused = self.opened = self.closing = self.draining = self._syncing = False
+        self.paused = self.opened = self.closing = self.draining = self.fixed = self._syncing = False
         self._transfers = {}
         self._pinned = {}
         self._promise_in_memory = 0
@@ -341,6 +342,11 @@ class Program:
     def take_piece(self, sender: str, message: Any) -> bool:
         """Whether a message was a piece of a transfer."""
         raise NotImplementedError
+
+    def fix(self) -> None:
+        """Its log is changed as a whole from now on."""
+        assert not self.fixed, "its log is being cut or replaced already"
+        self.fixed = True
 
     @property
     def promised(self) -> int:

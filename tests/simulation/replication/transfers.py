@@ -62,6 +62,7 @@ class Transfers(Program):
         self._taking_from: str | None = effect.source
 
     def _drop_transfer(self, effect: say.DropTransfer) -> None:
+        assert not self.fixed, "a transfer that is being installed is dropped"
         self._taking_from = None
 
     def _piece(self, sender: str, piece: Piece) -> None:
@@ -79,6 +80,7 @@ class Transfers(Program):
             self._do(self.replica.transferred, self.clock)
 
     def _install(self, effect: say.Install) -> None:
+        self.fix()
         self._later(self.sync_seconds * 3, self._installed)
 
     def _installed(self) -> None:
@@ -89,6 +91,7 @@ class Transfers(Program):
         self.disk.install(self._pieces, self._stop)
         self.world.note(f"{self.name} has a transfer: {self._shown()}")
         self._taking_from = None
+        self.fixed = False
         if self._step_or_end("installed"):
             self._do(self.replica.installed, self.clock)
 
