@@ -282,6 +282,7 @@ class Program:
         if self._links.get(peer) is link:
             del self._links[peer]
             self._do(self.replica.lost, self.clock, peer)
+            self.source_lost(peer)
         self.cluster.network.dial(self)
 
     def refused(self, peer: str) -> None:
@@ -341,6 +342,10 @@ class Program:
 
     def take_piece(self, sender: str, message: Any) -> bool:
         """Whether a message was a piece of a transfer."""
+        raise NotImplementedError
+
+    def source_lost(self, peer: str) -> None:
+        """A connection has ended on which a transfer may have come."""
         raise NotImplementedError
 
     def fix(self) -> None:

@@ -50,7 +50,7 @@ class Transfers(Program):
             return
         link.send(self, Piece(number, cursor, piece, stop, last))
         if not last:
-            self._later(0.03, self._give_piece, to, number, cursor + size, stop, combined, pinned)
+            self._later(self.cluster.plan.pace, self._give_piece, to, number, cursor + size, stop, combined, pinned)
 
     def _unpin(self, effect: say.Unpin) -> None:
         self._transfers.pop(effect.to, None)
@@ -94,6 +94,14 @@ class Transfers(Program):
         self.fixed = False
         if self._step_or_end("installed"):
             self._do(self.replica.installed, self.clock)
+
+    def source_lost(self, peer: str) -> None:
+        """The connection to who gives a transfer has ended: it waits for another one, or is over."""
+        taking = self.replica is not None and getattr(self, "_taking_from", None) == peer
+        if self.cluster.plan.breaking and taking and not self.fixed:
+            assert self.replica is not None
+            self._taking_from = None
+            self._do(self.replica.transfer_failed, self.clock)
 
     def take_piece(self, sender: str, message: Any) -> bool:
         if type(message) is not Piece:
