@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.replication.document import ALL, ASYNC, ONE
 from actors.replication.leader import Leader
-from actors.replication.limits import HAND_OVER_SECONDS, MISS_SECONDS, Limits
+from actors.replication.limits import HAND_OVER_SECONDS, MISS_SECONDS, OPEN_SECONDS, Limits
 from actors.replication.modes import rule_of
 from actors.replication.positions import Position
 from actors.replication.vocabulary import (
@@ -196,3 +196,21 @@ def test_a_follower_that_ends_where_the_leaders_log_starts_needs_no_transfer() -
     leader = leading(disk, 2, document())
     (ship,) = follows(leader, B, log(1, 1, 1, name="b"))
     assert ship.lsn == 4
+
+
+def test_it_does_not_give_up_while_its_followers_take_a_transfer_and_gives_them_time_behind_it() -> None:
+    disk = log(1, 1, 1, 1, committed=5)
+    disk.take_checkpoint(5, 4)
+    leader = leading(disk, 2, document())
+    assert Give(B) in follows(leader, B, log(1, name="b"))
+    now = 0.0
+    while now < 3 * OPEN_SECONDS:
+        now += 1.0
+        leader.received(now, B, Stored(2, 0, now))
+        assert StepDown not in kinds(leader.tick(now))
+    follows(leader, B, log(1, 1, 1, 1, name="b"), now)
+    for later in (1.0, OPEN_SECONDS - 1.0):
+        leader.received(now + later, B, Stored(2, 0, now + later))
+        assert StepDown not in kinds(leader.tick(now + later))
+    leader.received(now + OPEN_SECONDS, B, Stored(2, 0, now + OPEN_SECONDS))
+    assert kinds(leader.tick(now + OPEN_SECONDS)) == [StepDown]
