@@ -228,6 +228,9 @@ class Follower:
             return self._announce(now, sender, message.epoch)
         if self._parted(lsn, before):
             return self._cut(lsn)
+        records = message.records
+        if records and not before <= records[0].epoch <= records[-1].epoch <= message.epoch:
+            return []  # no leader's log is like that: they were read from one that was cut meanwhile
         self._announced = None
         return self._accept(message)
 

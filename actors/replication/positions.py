@@ -91,6 +91,11 @@ class LogSummary(NamedTuple):
         """Of its last record."""
         return Position(self.epoch, self.end - 1)
 
+    def epoch_at(self, lsn: int) -> int | None:
+        """The epoch of the record at an lsn below its end; None where that is not named."""
+        index = bisect_right(self.starts, lsn, key=lambda start: start.lsn)
+        return self.starts[index - 1].epoch if index else None
+
     def opened(self, epoch: int) -> bool:
         """Whether something of an epoch is known to be committed: then its leader has opened."""
         return any(start.epoch == epoch and start.lsn < self.committed for start in self.starts)

@@ -356,11 +356,14 @@ class Takeover:
             return []
         if self._fetched:
             return []
-        if not message.records:
+        log = self.sealed[sender]
+        records = [record for record in message.records if record.lsn < log.end]
+        # Others than it has sealed: it has promised somebody else more, and was cut, before they were read.
+        others = any(log.epoch_at(record.lsn) not in (record.epoch, None) for record in records)
+        if not records or others:
             return self.give_up(now)
         self._fetched = True
         self._since = now
-        records = [record for record in message.records if record.lsn < self.sealed[sender].end]
         return [Append(records)]
 
     def synced(self, now: float) -> Effects:

@@ -179,6 +179,8 @@ class Send(NamedTuple):
 class Ship(NamedTuple):
     """Read records, put them into the message, and send it. The shell says `shipped` then, now or later.
 
+    What is read when the node has stepped down, or its log was cut or replaced since, is not sent: it may be another log's.
+
     Attributes:
         to: to whom.
         message: the one that the records go into.

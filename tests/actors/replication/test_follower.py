@@ -180,3 +180,12 @@ def test_a_piece_of_a_transfer_that_is_over_says_nothing_of_a_leader() -> None:
     follower = Follower(log(1, name="b"), 0.0)
     follower.taking(MISS_SECONDS)
     assert follower.misses(MISS_SECONDS)
+
+
+def test_records_that_no_log_of_its_leader_can_have_are_not_taken() -> None:
+    follower = following(log(1, 2, name="b"), 3)
+    assert follower.received(0.0, A, Replicate(3, Position(2, 2), 1, 0.0, records(3, 4))) == [], "of a greater epoch"
+    assert follower.received(0.0, A, Replicate(3, Position(2, 2), 1, 0.0, records(3, 1))) == [], "of one before"
+    assert follower.received(0.0, A, Replicate(3, Position(2, 2), 1, 0.0, records(3, 2, 3))) == [
+        Append(records(3, 2, 3))
+    ]

@@ -92,3 +92,11 @@ def test_who_compares_its_own_log_knows_all_epochs_of_it() -> None:
     other = log(1, 2, 3)
     assert len(summary(leader).starts) == MAX_EPOCH_STARTS
     assert parting(summary(leader, None), summary(other)) == 4
+
+
+def test_a_summary_names_the_epoch_of_each_record() -> None:
+    disk = log(1, 1, 2, 4, 4, committed=3)
+    assert [summary(disk).epoch_at(lsn) for lsn in range(1, 6)] == [1, 1, 2, 4, 4]
+    assert summary(disk, 1).epoch_at(3) is None
+    disk.take_checkpoint(3, 3)
+    assert [summary(disk).epoch_at(lsn) for lsn in range(1, 6)] == [None, 1, 2, 4, 4]

@@ -255,3 +255,12 @@ def test_who_has_diverged_takes_nothing_over() -> None:
     follower.diverged = True
     assert takeover.missing(0.0) == []
     assert takeover.state == steps.IDLE
+
+
+def test_records_that_are_not_those_that_were_sealed_are_not_adopted() -> None:
+    disk, greatest = log(1), log(1, 2, 2, 2, name="b")
+    takeover, _ = candidate(disk, document("bac"))
+    sealing(takeover, disk)
+    assert sent(takeover.sealed_by(0.0, B, summary(greatest)), B) == [Fetch(2, 2)]
+    assert takeover.fetched(0.0, B, Fetched(2, 2, records(2, 1, 1))) == []
+    assert takeover.state == steps.IDLE

@@ -24,12 +24,14 @@ class Host(Transfers):
 
     def _ship(self, effect: say.Ship) -> None:
         if effect.lsn < self.disk.end - 20 and self.world.random.random() < 0.5:
-            self._later(self.sync_seconds, self._read_and_ship, effect)  # from the disk
+            self._later(self.sync_seconds, self._read_and_ship, effect, self.disk.changed)  # from the disk
         else:
             self._ship_now(effect)
 
-    def _read_and_ship(self, effect: say.Ship) -> None:
-        if self.replica is not None:
+    def _read_and_ship(self, effect: say.Ship, changed: int) -> None:
+        leads = self.replica is not None and self.replica.leader is not None
+        fetched = type(effect.message) is say.Fetched
+        if changed == self.disk.changed and not self.fixed and (leads or fetched):
             self._ship_now(effect)
 
     def _ship_now(self, effect: say.Ship) -> None:
@@ -49,7 +51,7 @@ class Host(Transfers):
 
     def _append(self, effect: say.Append) -> None:
         assert not self.fixed, "appended to a log that is being cut or replaced"
-        self.disk.append(effect.records)  # type: ignore[arg-type]
+        self.write(effect.records)  # type: ignore[arg-type]
         self._sync_soon()
 
     def _sync_soon(self) -> None:
@@ -151,7 +153,7 @@ class Host(Transfers):
         self.world.note(f"{self.name} leads {effect.epoch}: {self._shown()}")
         self.keep = 1
         self.told = 1
-        self.disk.append([Record(self.disk.end, effect.epoch, (OPENING, effect.epoch))])
+        self.write([Record(self.disk.end, effect.epoch, (OPENING, effect.epoch))])
         if self.world.random.random() < 0.5:
             self.disk.durable = self.disk.end  # a disk may be quick
         self.step("lead")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -170,8 +170,13 @@ class Program:
     def _closed(self) -> None:
         if self.cluster.defects.closed_takes_lsn and self.disk.records:
             epoch = self.disk.records[-1].epoch
-            self.disk.append([Record(self.disk.end, epoch, (CLOSED, self.name))])
+            self.write([Record(self.disk.end, epoch, (CLOSED, self.name))])
             self.disk.durable = self.disk.end
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Append to its log."""
+        self.disk.append(records)
+        self.cluster.checker.appended(self, records)  # type: ignore[arg-type]
 
     # Events
 
@@ -331,7 +336,7 @@ class Program:
         self.numbers[producer] = new[-1]
         for index, number in enumerate(new):
             self.places[producer, number] = end + index
-        self.disk.append([Record(end + index, epoch, (producer, number)) for index, number in enumerate(new)])
+        self.write([Record(end + index, epoch, (producer, number)) for index, number in enumerate(new)])
         self._sync_soon()
         self._do(self.replica.appended, self.clock)
 
