@@ -61,6 +61,7 @@ class Follower:
         "_taking",
         "_told",
         "_waiting",
+        "_whole",
         "diverged",
         "epoch",
         "leader",
@@ -79,6 +80,7 @@ class Follower:
         self._waiting: dict[str, Follow | Seal] = {}  # who waits for it; of each peer the last
         self._cutting = False
         self._source: str | None = None  # who gives a transfer
+        self._whole = False  # all of it is there
         self._installing = False  # it is whole, and comes into the log's place
         self._taking = 0.0  # since when nothing has been heard of it
         self._matched = 0  # every record below it is the leader's
@@ -133,8 +135,8 @@ class Follower:
                 return [Send(sender, Missed(self.accepted, ask, self.misses(now), position(self.log)))]
             case Fetch(epoch, lsn):
                 return self._fetch(sender, epoch, lsn)
-            case TakeTransfer(epoch):
-                return self._take(now, sender, epoch)
+            case TakeTransfer():
+                return self._take(now, sender, message)
             case _:
                 return []
 
@@ -146,8 +148,9 @@ class Follower:
         effects: Effects = []
         if epoch > self.epoch:
             self.leader = None
-            if self._source is not None:
-                # What a former leader gives would come into the place of what is said to the new one.
+            if self._source is not None and not self._installing:
+                # What a former leader gives would come into the place of what is said to the new one. What is on its way into the log's
+                # place comes before the promise.
                 effects.append(DropTransfer(self._source))
                 self._source = None
         if not self._fixed:
@@ -174,7 +177,7 @@ class Follower:
                 effects.append(Send(sender, Sealed(epoch, summary(self.log))))
             else:
                 effects += self._announce(now, sender, epoch)
-        return effects
+        return effects + self._install()
 
     def _asked(self, now: float, sender: str, message: Follow | Seal) -> Effects:
         epoch = message.epoch
@@ -225,6 +228,9 @@ class Follower:
             return self._announce(now, sender, message.epoch)
         if self._parted(lsn, before):
             return self._cut(lsn)
+        records = message.records
+        if records and not before <= records[0].epoch <= records[-1].epoch <= message.epoch:
+            return []  # no leader's log is like that: they were read from one that was cut meanwhile
         self._announced = None
         return self._accept(message)
 
@@ -274,10 +280,13 @@ class Follower:
 
     def _cut(self, lsn: int) -> Effects:
         if lsn < max(self.log.committed, self._told):
-            self.diverged = True
-            return [Diverged(lsn)]
+            return self._diverge(lsn)
         self._cutting = True
         return [Truncate(lsn)]
+
+    def _diverge(self, lsn: int) -> Effects:
+        self.diverged = True
+        return [Diverged(lsn)]
 
     def cut(self, lsn: int) -> Effects:
         """For who takes over: what its log has beyond the one that it adopts."""
@@ -304,25 +313,40 @@ class Follower:
 
     # Transfers
 
-    def _take(self, now: float, sender: str, epoch: int) -> Effects:
+    def _take(self, now: float, sender: str, message: TakeTransfer) -> Effects:
+        epoch = message.epoch
         if (sender, epoch) != (self.leader, self.epoch) or epoch < self.accepted or self._fixed:
             return []
+        before, lsn = message.before
+        if lsn < self.log.end:
+            if not self._parted(lsn, before):
+                return []  # of a connection before this: its log has come further since
+            if lsn < max(self.log.committed, self._told):
+                return self._diverge(lsn)
         self._taking = now
         if self._source == sender:
             return []
-        self._source = sender
+        self._source, self._whole = sender, False
         return [Take(sender)]
 
     def taking(self, now: float) -> None:
         """A piece of a transfer has come."""
         self._taking = now
-        if self._source == self.leader:
+        if self._source is not None and self._source == self.leader:
             self.hear(now)
 
     def transferred(self) -> Effects:
         """A transfer is whole, in its folder aside."""
-        if self._source is None or self._fixed or self._promising:
+        if self._source is None or self._fixed:
             return []
+        self._whole = True
+        return self._install()
+
+    def _install(self) -> Effects:
+        """Once nothing is being promised: the promise syncs the log as it is."""
+        if self._source is None or not self._whole or self._promising:
+            return []
+        self._whole = False
         self._installing = True
         return [Install(self._source)]
 

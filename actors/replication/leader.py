@@ -19,7 +19,7 @@ from actors.replication.limits import (
 )
 from actors.replication.modes import Rule, committed, confirmed, enough
 from actors.replication.positions import ReplicaLog
-from actors.replication.shipping import APART, STREAMING, Shipping
+from actors.replication.shipping import APART, FILLING, STREAMING, Shipping
 from actors.replication.vocabulary import (
     Commit,
     Confirm,
@@ -177,8 +177,6 @@ class Leader:
         shipping = self._shipping.get(peer)
         if shipping is None or self.over:
             return []
-        if stop == lsn:
-            return shipping.gone()
         shipping.shipped(lsn, stop, nbytes)
         return shipping.fill(now, self.committed)
 
@@ -233,6 +231,8 @@ class Leader:
         heard = {peer for peer, shipping in self._shipping.items() if now - shipping.heard < MISS_SECONDS}
         if not enough(self._rules, heard | {self.me}):
             return self.step_down(f"half + 1 have not been heard for {MISS_SECONDS} s")
+        if any(shipping.state == FILLING and peer in heard for peer, shipping in self._shipping.items()):
+            self._began = now  # what a transfer takes is not lost time: whoever led next would have to give it again
         if not self.opened and now - max((self._began, *(s.progress for s in self._shipping.values()))) >= OPEN_SECONDS:
             return self.step_down(f"nothing of this epoch was committed in {OPEN_SECONDS:g} s")
         effects: Effects = []

@@ -22,7 +22,8 @@ ALL_BUT_ONE_SECONDS: Final = 3.0
 ADOPT_SECONDS: Final = 5.0
 """While a log is adopted: without a record more for so long, it is given up."""
 OPEN_SECONDS: Final = 30.0
-"""A leader whose first record is not committed, and of whose followers none has stored anything for so long, leads no more."""
+"""A leader whose first record is not committed, and of whose followers none has stored anything or takes a transfer for so long, leads no
+more."""
 HOLD_OFF_SECONDS: Final = 4.0
 """Who gave a take-over up leaves the next one to others for so long."""
 LOOK_SECONDS: Final = 2.0

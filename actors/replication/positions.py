@@ -77,7 +77,7 @@ class LogSummary(NamedTuple):
         end: one more than its last.
         committed: every record below is committed.
         epoch: the last record's.
-        starts: the last starts of its epochs.
+        starts: the last starts of its epochs; the first may be of the record before ``start``.
     """
 
     start: int
@@ -91,15 +91,26 @@ class LogSummary(NamedTuple):
         """Of its last record."""
         return Position(self.epoch, self.end - 1)
 
+    def epoch_at(self, lsn: int) -> int | None:
+        """The epoch of the record at an lsn below its end; None where that is not named."""
+        index = bisect_right(self.starts, lsn, key=lambda start: start.lsn)
+        return self.starts[index - 1].epoch if index else None
+
     def opened(self, epoch: int) -> bool:
         """Whether something of an epoch is known to be committed: then its leader has opened."""
         return any(start.epoch == epoch and start.lsn < self.committed for start in self.starts)
 
 
-def summary(log: ReplicaLog) -> LogSummary:
-    """Of a log as it is now, synced or not."""
-    starts = tuple(log.epoch_starts()[-MAX_EPOCH_STARTS:])
-    return LogSummary(log.start, log.end, log.committed, log.epoch_of(log.end - 1), starts)
+def summary(log: ReplicaLog, most: int | None = MAX_EPOCH_STARTS) -> LogSummary:
+    """Of a log as it is now, synced or not; with so many starts of epochs, None for all."""
+    starts = list(log.epoch_starts())
+    before = log.start - 1
+    if before:
+        # The checkpoint remembers it: a log that ends there goes on with this one.
+        epoch = log.epoch_of(before)
+        starts[: bool(starts) and starts[0].epoch == epoch] = [EpochStart(epoch, before)]
+    named = tuple(starts if most is None else starts[-most:])
+    return LogSummary(log.start, log.end, log.committed, log.epoch_of(log.end - 1), named)
 
 
 def position(log: ReplicaLog) -> Position:

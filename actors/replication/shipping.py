@@ -84,11 +84,13 @@ class Shipping:
         """It says what its log is: ship from where the two part."""
         effects: Effects = [Unpin(self.to)] if self.state == FILLING else []
         self._forget()
-        agreed = parting(summary(self._log), message.log)
+        agreed = parting(summary(self._log, None), message.log)
         if agreed < self._log.start:
             self.state = FILLING
             self.said = now
-            return [*effects, Give(self.to), Send(self.to, TakeTransfer(self._epoch))]
+            before = self._log.start - 1
+            needs = TakeTransfer(self._epoch, Position(self._log.epoch_of(before), before))
+            return [*effects, Give(self.to), Send(self.to, needs)]
         self.state = STREAMING
         self._next = self._from = agreed
         return effects + (self.fill(now, committed) or self.beat(now, committed))
@@ -108,7 +110,8 @@ class Shipping:
         if self.state != STREAMING or self._reading or self._next >= self._log.end:
             return []
         if self._next < self._log.start:
-            return self.gone()
+            self._gone()
+            return []
         records = self._limits.window_records - (self._next - max(self.stored, self._from))
         nbytes = self._limits.window_bytes - self._bytes
         if records <= 0 or nbytes <= 0:
@@ -119,19 +122,21 @@ class Shipping:
         return [Ship(self.to, self._message(now, committed), self._next, records, nbytes)]
 
     def shipped(self, lsn: int, stop: int, nbytes: int) -> None:
-        """The shell has sent the records from ``lsn`` to ``stop``."""
+        """The shell has sent the records from ``lsn`` to ``stop``; none, ``stop == lsn``, where the log no longer holds them."""
         if not self._reading or lsn != self._next:
             return  # of a connection before this
+        if stop == lsn:
+            self._gone()
+            return
         self._reading = False
         self._next = stop
         self._under_way.append((stop, nbytes))
         self._bytes += nbytes
 
-    def gone(self) -> Effects:
+    def _gone(self) -> None:
         """What is to be shipped is no longer in the log: it needs a transfer, once it has said again what its log is."""
         self.state = APART
         self._forget()
-        return []
 
     def answered(self, now: float, lsn: int, sent: float, end: int) -> bool:
         """It has stored everything below ``lsn``. Whether that is news."""

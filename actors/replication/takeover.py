@@ -45,6 +45,8 @@ UNSURE: Final = "unsure"
 """It is not known whether the swap was done: it is read again a beat later."""
 READING_AGAIN: Final = "reading again"
 SEALING: Final = "sealing"
+CUTTING: Final = "cutting"
+"""What its log has beyond the one that it adopts is being cut: nothing may be appended meanwhile."""
 ADOPTING: Final = "adopting"
 DONE: Final = "done"
 """The log is the greatest one: lead."""
@@ -133,8 +135,13 @@ class Takeover:
         self.rule = rule_of(document)
 
     def may(self) -> bool:
-        """Whether the document that it knows counts this node, and will when the change is done: only who counts takes over."""
-        return self.rule is not None and all(self._me in quorum for quorum in self.rule.quorums)
+        """Whether the document that it knows counts this node, and will when the change is done: only who counts takes over.
+
+        Not who has diverged: what it knows as committed is not what the others have.
+        """
+        if self.rule is None or self._follower.diverged:
+            return False
+        return all(self._me in quorum for quorum in self.rule.quorums)
 
     # Do you miss it too?
 
@@ -206,7 +213,10 @@ class Takeover:
             return self.give_up(now)
         if self.state == READING_AGAIN:
             return self._read_again(now, version, document)
-        news = self.document is not None and document.epoch > self.document.epoch
+        # Who has promised an epoch was given its time by that, and is missed since: it is no news, or whoever seals again and again, and
+        # cannot lead, would keep the one that could from it.
+        known = self._follower.accepted if self.document is None else max(self.document.epoch, self._follower.accepted)
+        news = self.document is not None and document.epoch > known
         self.knows(version, document)
         if not self.may() or (news and document.members[document.leader].directory != self._me):
             return self._lost(now)  # somebody else has taken over: it gets its time
@@ -269,6 +279,9 @@ class Takeover:
     def _won(self, now: float, version: int) -> Effects:
         assert self._next is not None
         self.knows(version, self._next)
+        if self._next.epoch < self._follower.accepted:
+            # The answer took so long that somebody else has taken over since, and has this node's promise.
+            return self._lost(now)
         self.epoch = self._next.epoch
         self.state, self._since = SEALING, now
         self.sealed = {}
@@ -312,18 +325,24 @@ class Takeover:
         if log.position <= position(self._log):
             self.state = DONE
             return []
-        agreed = parting(summary(self._log), log)
+        agreed = parting(summary(self._log, None), log)
         if agreed < log.start or agreed < self._log.committed:
             # It would need a transfer first: somebody whose log is longer is to try.
             return self.give_up(now)
-        self.state, self._since, self._source = ADOPTING, now, source
+        self._since, self._source = now, source
         if agreed < self._log.end:
-            return self._follower.cut(agreed)  # `truncated` goes on
+            self.state = CUTTING
+            effects = self._follower.cut(agreed)  # `truncated` goes on
+            return effects + self.give_up(now) if self._follower.diverged else effects
+        self.state = ADOPTING
         return self._fetch(now)
 
     def truncated(self, now: float) -> Effects:
         """What it had beyond is cut."""
-        return self._fetch(now) if self.state == ADOPTING else []
+        if self.state != CUTTING:
+            return []
+        self.state, self._since = ADOPTING, now
+        return self._fetch(now)
 
     def _fetch(self, now: float) -> Effects:
         assert self._source is not None
@@ -337,11 +356,14 @@ class Takeover:
             return []
         if self._fetched:
             return []
-        if not message.records:
+        log = self.sealed[sender]
+        records = [record for record in message.records if record.lsn < log.end]
+        # Others than it has sealed: it has promised somebody else more, and was cut, before they were read.
+        others = any(log.epoch_at(record.lsn) not in (record.epoch, None) for record in records)
+        if not records or others:
             return self.give_up(now)
         self._fetched = True
         self._since = now
-        records = [record for record in message.records if record.lsn < self.sealed[sender].end]
         return [Append(records)]
 
     def synced(self, now: float) -> Effects:
@@ -363,17 +385,18 @@ class Takeover:
             return self.failed(now, self._number)
         if self.state == UNSURE and waited >= BEAT_SECONDS:
             return self._read(now, READING_AGAIN)
-        if (self.state == SEALING and waited >= SEAL_SECONDS) or (self.state == ADOPTING and waited >= ADOPT_SECONDS):
+        adopting = self.state in (CUTTING, ADOPTING)
+        if (self.state == SEALING and waited >= SEAL_SECONDS) or (adopting and waited >= ADOPT_SECONDS):
             return self.give_up(now)
         effects: Effects = self._sealed(now) if self.state == SEALING else []
         if self.state == ADOPTING and now - self._fetching >= 2 * BEAT_SECONDS and not self._fetched:
             effects = effects + self._fetch(now)
-        if self.state in (SEALING, ADOPTING) and now - self._asked >= BEAT_SECONDS:
+        if (self.state == SEALING or adopting) and now - self._asked >= BEAT_SECONDS:
             # Those that have sealed hear that somebody is to lead, too.
             effects = effects + self._seal_all(now)
         return effects
 
     def superseded(self, now: float, epoch: int) -> None:
         """Somebody has promised a greater epoch than the one of this attempt."""
-        if self.state in (SEALING, ADOPTING) and epoch > self.epoch:
+        if self.state in (SEALING, CUTTING, ADOPTING) and epoch > self.epoch:
             self.give_up(now, MISS_SECONDS)

@@ -132,9 +132,16 @@ class Fetched(NamedTuple):
 
 
 class TakeTransfer(NamedTuple):
-    """A leader to a follower whose log ends before the leader's starts: take a transfer from me."""
+    """A leader to a follower whose log ends before the leader's starts, or parts from it there: take a transfer from me.
+
+    Attributes:
+        epoch: the leader's.
+        before: of the record before the first in the leader's log. Who has that one needs no transfer, and must not take any: what it has
+            stored since would go.
+    """
 
     epoch: int
+    before: Position
 
 
 class TakeOver(NamedTuple):
@@ -172,6 +179,8 @@ class Send(NamedTuple):
 class Ship(NamedTuple):
     """Read records, put them into the message, and send it. The shell says `shipped` then, now or later.
 
+    What is read when the node has stepped down, or its log was cut or replaced since, is not sent: it may be another log's.
+
     Attributes:
         to: to whom.
         message: the one that the records go into.
@@ -188,7 +197,7 @@ class Ship(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Append records that follow on; `synced` is said when they are on the disk."""
+    """Append records that follow on; `synced` is said when they are on the disk. Never between a `Truncate` or `Install` and its end."""
 
     records: Sequence[ShippedRecord]
 
@@ -270,7 +279,7 @@ class Install(NamedTuple):
 
 
 class DropTransfer(NamedTuple):
-    """Stop a transfer, and remove what there is of it."""
+    """Stop a transfer, and remove what there is of it; nothing more is said of it. Never of one that is being installed."""
 
     source: str
 

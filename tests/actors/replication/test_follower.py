@@ -9,8 +9,10 @@ from actors.replication.vocabulary import (
     Append,
     Commit,
     Diverged,
+    DropTransfer,
     Follow,
     Following,
+    Install,
     Missed,
     Missing,
     Promise,
@@ -134,7 +136,56 @@ def test_it_misses_a_leader_that_is_silent_and_one_that_is_gone_at_once() -> Non
 def test_a_transfer_is_dropped_when_somebody_else_is_promised_something() -> None:
     disk = log(1, name="b")
     follower = following(disk, 1)
-    assert follower.received(0.0, A, TakeTransfer(1)) == [Take(A)]
+    assert follower.received(0.0, A, TakeTransfer(1, Position(1, 5))) == [Take(A)]
     effects = follower.received(0.0, C, Seal(2))
     assert kinds(effects)[-1] is Promise
     assert follower.transferred() == []
+
+
+def test_a_transfer_on_its_way_into_the_logs_place_is_not_dropped_and_the_promise_waits_for_it() -> None:
+    disk = log(1, name="b")
+    follower = following(disk, 1)
+    follower.received(0.0, A, TakeTransfer(1, Position(1, 5)))
+    assert follower.transferred() == [Install(A)]
+    assert follower.received(0.0, C, Seal(2)) == []
+    assert follower.installed(0.0) == [Promise(2)]
+
+
+def test_a_transfer_that_is_whole_while_something_is_promised_is_installed_behind_it() -> None:
+    disk = log(1, synced=False, name="b")
+    follower = following(disk, 1)
+    follower.received(0.0, A, TakeTransfer(1, Position(1, 5)))
+    assert follower.received(0.0, A, Seal(1)) == [Promise(1)], "its log is not synced yet"
+    assert follower.transferred() == []
+    disk.durable = disk.end
+    assert follower.promised(0.0, 1)[-1] == Install(A)
+    assert DropTransfer not in kinds(follower.received(0.0, C, Seal(2)))
+
+
+def test_a_transfer_is_not_taken_by_who_has_what_the_leaders_log_starts_behind() -> None:
+    # It would take back what it has stored: the question is of a connection before this one.
+    follower = following(log(1, 1, 1, 1, name="b"), 1)
+    assert follower.received(0.0, A, TakeTransfer(1, Position(1, 3))) == []
+    assert not follower.busy
+    assert follower.received(0.0, A, TakeTransfer(1, Position(1, 5))) == [Take(A)]
+
+
+def test_a_transfer_does_not_hide_that_what_is_committed_is_not_the_leaders() -> None:
+    follower = following(log(1, 1, 1, committed=4, name="b"), 3)
+    assert follower.received(0.0, A, TakeTransfer(3, Position(2, 3))) == [Diverged(3)]
+    assert follower.diverged
+
+
+def test_a_piece_of_a_transfer_that_is_over_says_nothing_of_a_leader() -> None:
+    follower = Follower(log(1, name="b"), 0.0)
+    follower.taking(MISS_SECONDS)
+    assert follower.misses(MISS_SECONDS)
+
+
+def test_records_that_no_log_of_its_leader_can_have_are_not_taken() -> None:
+    follower = following(log(1, 2, name="b"), 3)
+    assert follower.received(0.0, A, Replicate(3, Position(2, 2), 1, 0.0, records(3, 4))) == [], "of a greater epoch"
+    assert follower.received(0.0, A, Replicate(3, Position(2, 2), 1, 0.0, records(3, 1))) == [], "of one before"
+    assert follower.received(0.0, A, Replicate(3, Position(2, 2), 1, 0.0, records(3, 2, 3))) == [
+        Append(records(3, 2, 3))
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.replication.document import ALL, ASYNC, ONE
 from actors.replication.leader import Leader
-from actors.replication.limits import HAND_OVER_SECONDS, MISS_SECONDS, Limits
+from actors.replication.limits import HAND_OVER_SECONDS, MISS_SECONDS, OPEN_SECONDS, Limits
 from actors.replication.modes import rule_of
 from actors.replication.positions import Position
 from actors.replication.vocabulary import (
@@ -93,7 +93,7 @@ def test_a_follower_whose_log_ends_before_the_leaders_starts_takes_a_transfer() 
     leader = leading(disk, 2, document())
     effects = follows(leader, B, log(1, name="b"))
     assert effects[0] == Give(B)
-    assert sent(effects, B) == [TakeTransfer(2)]
+    assert sent(effects, B) == [TakeTransfer(2, Position(1, 3))]
     assert Unpin(B) in leader.lost(B)
 
 
@@ -164,3 +164,53 @@ def test_a_new_connection_asks_anew_what_the_log_is() -> None:
     follows(leader, B, log(1))
     leader.lost(B)
     assert sent(leader.connected(1.0, B), B) == [Follow(2)]
+
+
+def test_a_read_of_a_connection_before_that_found_nothing_takes_no_transfer_away() -> None:
+    disk = log(1, 1, 1, 1, committed=5)
+    disk.take_checkpoint(5, 3)
+    leader = leading(disk, 2, document())
+    (ship,) = follows(leader, B, log(1, 1, 1, name="b"))
+    leader.lost(B)
+    leader.connected(0.0, B)
+    assert Give(B) in follows(leader, B, log(1, name="b"))
+    assert leader.shipped(0.0, B, ship.lsn, ship.lsn, 0) == []
+    assert Unpin(B) in follows(leader, B, log(1, 1, 1, 1, name="b")), (
+        "it is still known that something is pinned for it"
+    )
+
+
+def test_records_that_are_gone_when_they_are_read_are_asked_about_again() -> None:
+    disk = log(1, 1, 1, 1)
+    leader = leading(disk, 2, document())
+    (ship,) = follows(leader, B, log(1, name="b"))
+    disk.committed = 5
+    disk.take_checkpoint(5, 5)
+    assert leader.shipped(0.0, B, ship.lsn, ship.lsn, 0) == []
+    assert Follow(2) in sent(leader.tick(0.6), B)
+
+
+def test_a_follower_that_ends_where_the_leaders_log_starts_needs_no_transfer() -> None:
+    disk = log(1, 1, 1, 1, committed=5)
+    disk.take_checkpoint(5, 4)
+    leader = leading(disk, 2, document())
+    (ship,) = follows(leader, B, log(1, 1, 1, name="b"))
+    assert ship.lsn == 4
+
+
+def test_it_does_not_give_up_while_its_followers_take_a_transfer_and_gives_them_time_behind_it() -> None:
+    disk = log(1, 1, 1, 1, committed=5)
+    disk.take_checkpoint(5, 4)
+    leader = leading(disk, 2, document())
+    assert Give(B) in follows(leader, B, log(1, name="b"))
+    now = 0.0
+    while now < 3 * OPEN_SECONDS:
+        now += 1.0
+        leader.received(now, B, Stored(2, 0, now))
+        assert StepDown not in kinds(leader.tick(now))
+    follows(leader, B, log(1, 1, 1, 1, name="b"), now)
+    for later in (1.0, OPEN_SECONDS - 1.0):
+        leader.received(now + later, B, Stored(2, 0, now + later))
+        assert StepDown not in kinds(leader.tick(now + later))
+    leader.received(now + OPEN_SECONDS, B, Stored(2, 0, now + OPEN_SECONDS))
+    assert kinds(leader.tick(now + OPEN_SECONDS)) == [StepDown]

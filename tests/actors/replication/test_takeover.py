@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from actors.replication import takeover as steps
 from actors.replication.document import ONE
-from actors.replication.limits import ALL_BUT_ONE_SECONDS, BEAT_SECONDS, HOLD_OFF_SECONDS, SEAL_SECONDS
+from actors.replication.follower import Follower
+from actors.replication.limits import (
+    ADOPT_SECONDS,
+    ALL_BUT_ONE_SECONDS,
+    BEAT_SECONDS,
+    HOLD_OFF_SECONDS,
+    SEAL_SECONDS,
+)
 from actors.replication.positions import Position, summary
 from actors.replication.takeover import Takeover
 from actors.replication.vocabulary import (
@@ -179,3 +186,81 @@ def test_in_one_it_waits_for_all_but_one_but_not_for_ever() -> None:
     takeover.tick(ALL_BUT_ONE_SECONDS)
     assert takeover.state == steps.DONE
     assert not takeover.sure
+
+
+def adopting_with_a_cut() -> tuple[Takeover, Follower, Disk]:
+    """One that has to cut what its log has beyond the greatest one; the disk is slow."""
+    disk, greatest = log(1, 1, 1), log(1, 2, 2, 2, name="b")
+    takeover, follower = candidate(disk, document("bac"))
+    sealing(takeover, disk)
+    assert takeover.sealed_by(0.0, B, summary(greatest)) == [Truncate(2)]
+    return takeover, follower, disk
+
+
+def test_nothing_is_fetched_and_nothing_appended_while_its_log_is_being_cut() -> None:
+    takeover, follower, disk = adopting_with_a_cut()
+    assert Fetch not in kinds(sent(takeover.tick(3 * BEAT_SECONDS)))
+    assert takeover.synced(3 * BEAT_SECONDS) == []
+    assert takeover.fetched(3 * BEAT_SECONDS, B, Fetched(2, 4, records(4, 2))) == []
+    disk.cut(2)
+    follower.truncated(2.0)
+    assert sent(takeover.truncated(2.0), B) == [Fetch(2, 2)]
+
+
+def test_a_cut_that_takes_too_long_is_no_reason_to_wait_for_ever() -> None:
+    takeover, follower, disk = adopting_with_a_cut()
+    takeover.tick(ADOPT_SECONDS)
+    assert takeover.state == steps.IDLE
+    disk.cut(2)
+    follower.truncated(ADOPT_SECONDS)
+    assert takeover.truncated(ADOPT_SECONDS) == []
+
+
+def test_a_take_over_that_it_has_sealed_itself_and_missed_since_is_no_news_to_it() -> None:
+    # Whoever seals again and again and cannot lead would keep it from leading, though it could.
+    disk = log(1)
+    takeover, _ = candidate(disk, document("bac"))
+    disk.promised = 5
+    takeover.missing(0.0)
+    (read,) = takeover.missed(0.0, B, Missed(5, 1, True, Position(0, 0)))
+    (swap,) = takeover.read(0.0, read.number, 5, document("bac", epoch=5))
+    assert (swap.version, swap.document.epoch) == (5, 6)
+
+
+def test_a_take_over_that_it_has_not_heard_of_gets_its_time() -> None:
+    takeover, _ = candidate(log(1), document("bac"))
+    takeover.missing(0.0)
+    (read,) = takeover.missed(0.0, B, Missed(5, 1, True, Position(0, 0)))
+    assert takeover.read(0.0, read.number, 5, document("bac", epoch=5)) == []
+    assert takeover.state == steps.IDLE
+
+
+def test_a_swap_whose_answer_comes_when_it_has_promised_a_greater_epoch_leads_nobody() -> None:
+    disk = log(1)
+    takeover, follower = candidate(disk, document("bac"))
+    swap = swapping(takeover)
+    # Somebody has read what it swapped, has missed it, and took over: it answers slower than that.
+    follower.received(1.0, C, Seal(3))
+    disk.promised = 3
+    follower.promised(1.0, 3)
+    assert takeover.swapped(1.5, swap.number, 2) == []
+    assert takeover.state == steps.IDLE
+    takeover.sealed_by(1.5, B, summary(log(1)))
+    takeover.promised(1.5, 2)
+    assert takeover.state == steps.IDLE
+
+
+def test_who_has_diverged_takes_nothing_over() -> None:
+    takeover, follower = candidate(log(1), document("bac"))
+    follower.diverged = True
+    assert takeover.missing(0.0) == []
+    assert takeover.state == steps.IDLE
+
+
+def test_records_that_are_not_those_that_were_sealed_are_not_adopted() -> None:
+    disk, greatest = log(1), log(1, 2, 2, 2, name="b")
+    takeover, _ = candidate(disk, document("bac"))
+    sealing(takeover, disk)
+    assert sent(takeover.sealed_by(0.0, B, summary(greatest)), B) == [Fetch(2, 2)]
+    assert takeover.fetched(0.0, B, Fetched(2, 2, records(2, 1, 1))) == []
+    assert takeover.state == steps.IDLE

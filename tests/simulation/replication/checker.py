@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from actors.replication.document import ALL
@@ -28,6 +29,9 @@ class Checker:
         self.truth: list[Record] = []
         self.openings: dict[int, str] = {}
         self.lossy: list[int] = []  # epochs whose leader has said that it may lack something that was confirmed
+        self._written: dict[
+            tuple[int, int], tuple[Any, int]
+        ] = {}  # of each epoch and lsn the payload, and the epoch before
         self._confirmed: dict[tuple[str, int], tuple[int, int]] = {}  # lsn, epoch
         self.confirmed_to_senders = 0
 
@@ -35,6 +39,16 @@ class Checker:
         if len(self.findings) < MOST_FINDINGS:
             self.findings.append(f"{self._cluster.world.now:.4f} {text}")
             self._cluster.world.note(f"FOUND {text}")
+
+    def appended(self, host: Host, records: Sequence[Record]) -> None:
+        """A host has appended: an epoch has one record at an lsn, and one before it, so logs that have the same one are equal up to it."""
+        before = host.disk.epoch_of(records[0].lsn - 1)
+        for record in records:
+            known = self._written.setdefault((record.epoch, record.lsn), (record.payload, before))
+            if known != (record.payload, before):
+                self.found(f"{host.name} appends {record} behind one of epoch {before}; it was {known}")
+                return
+            before = record.epoch
 
     def committed(self, host: Host, start: int, stop: int) -> None:
         """A host says that everything below ``stop`` is committed."""

@@ -43,7 +43,7 @@ class Faults:
         cluster = self._cluster
         cluster.network.unblock()
         cluster.register.down = False
-        cluster.register.lossy = cluster.register.late = 0.0
+        cluster.register.lossy = cluster.register.late = cluster.register.slow = 0.0
         cluster.register.cut_off.clear()
         for host in cluster.hosts.values():
             host.triggers = []
@@ -95,6 +95,11 @@ class Faults:
         self._cluster.network.block(pairs, patience)
         self._world.after(seconds, self._cluster.network.unblock, pairs)
 
+    def _reset(self, host: Host, drawn: float) -> None:
+        """Its connections end, and are made again at once: what was under way may still be read."""
+        self._world.note(f"the connections of {host.name} end")
+        self._cluster.network.host_down(host)
+
     def _pause(self, host: Host, seconds: float) -> None:
         host.pause()
         self._world.after(seconds, host.resume)
@@ -110,6 +115,8 @@ class Faults:
             register.down = True
         elif what == "cut off":
             register.cut_off.add(host.name)
+        elif what == "slow":
+            register.slow = 0.7
         else:
             register.lossy = 0.6
             register.late = 0.7 if what == "late" else 0.0
@@ -121,6 +128,8 @@ class Faults:
             register.down = False
         elif what == "cut off":
             register.cut_off.discard(host.name)
+        elif what == "slow":
+            register.slow = 0.0
         else:
             register.lossy = register.late = 0.0
 
@@ -206,6 +215,7 @@ KINDS = {
     "step": Faults._step,
     "step of others": Faults._step_of_others,
     "partition": Faults._partition,
+    "reset": Faults._reset,
     "pause": Faults._pause,
     "clock": Faults._clock,
     "register": Faults._register,

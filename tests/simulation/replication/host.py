@@ -24,12 +24,14 @@ class Host(Transfers):
 
     def _ship(self, effect: say.Ship) -> None:
         if effect.lsn < self.disk.end - 20 and self.world.random.random() < 0.5:
-            self._later(self.sync_seconds, self._read_and_ship, effect)  # from the disk
+            self._later(self.sync_seconds, self._read_and_ship, effect, self.disk.changed)  # from the disk
         else:
             self._ship_now(effect)
 
-    def _read_and_ship(self, effect: say.Ship) -> None:
-        if self.replica is not None:
+    def _read_and_ship(self, effect: say.Ship, changed: int) -> None:
+        leads = self.replica is not None and self.replica.leader is not None
+        fetched = type(effect.message) is say.Fetched
+        if changed == self.disk.changed and not self.fixed and (leads or fetched):
             self._ship_now(effect)
 
     def _ship_now(self, effect: say.Ship) -> None:
@@ -48,7 +50,8 @@ class Host(Transfers):
         self._do(replica.shipped, self.clock, effect.to, effect.lsn, effect.lsn + len(records), len(records))
 
     def _append(self, effect: say.Append) -> None:
-        self.disk.append(effect.records)  # type: ignore[arg-type]
+        assert not self.fixed, "appended to a log that is being cut or replaced"
+        self.write(effect.records)  # type: ignore[arg-type]
         self._sync_soon()
 
     def _sync_soon(self) -> None:
@@ -80,6 +83,7 @@ class Host(Transfers):
         return
 
     def _truncate(self, effect: say.Truncate) -> None:
+        self.fix()
         self._later(self.sync_seconds * 3, self._truncated, effect.lsn)
 
     def _truncated(self, lsn: int) -> None:
@@ -90,10 +94,12 @@ class Host(Transfers):
         self.world.note(f"{self.name} cuts from {lsn}")
         self.disk.cut(lsn)
         self.disk.durable = self.disk.end
+        self.fixed = False
         if self._step_or_end("truncated"):
             self._do(self.replica.truncated, self.clock)
 
     def _promise(self, effect: say.Promise) -> None:
+        assert not self.fixed, "a promise for a log that is being cut or replaced"
         self._later(self.sync_seconds * 2, self._promised, effect.epoch)
 
     def _promised(self, epoch: int) -> None:
@@ -142,10 +148,12 @@ class Host(Transfers):
 
     def _lead(self, effect: say.Lead) -> None:
         assert self.replica is not None
+        assert not self.fixed, "it leads with a log that is being cut or replaced"
+        assert self.promised == effect.epoch, f"it leads {effect.epoch}, and has promised {self.promised}"
         self.world.note(f"{self.name} leads {effect.epoch}: {self._shown()}")
         self.keep = 1
         self.told = 1
-        self.disk.append([Record(self.disk.end, effect.epoch, (OPENING, effect.epoch))])
+        self.write([Record(self.disk.end, effect.epoch, (OPENING, effect.epoch))])
         if self.world.random.random() < 0.5:
             self.disk.durable = self.disk.end  # a disk may be quick
         self.step("lead")

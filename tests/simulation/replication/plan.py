@@ -60,6 +60,8 @@ class Plan:
         limits: of what is under way to a follower.
         checkpoint_every: records from one checkpoint to the next.
         log_budget: records that the log is kept for, for those that lag.
+        pace: seconds from one piece of a transfer to the next.
+        breaking: whether a transfer fails when the connection to who gives it ends; else it waits for it.
         faults: what goes wrong.
     """
 
@@ -78,6 +80,8 @@ class Plan:
     senders: int
     interval: float
     burst: int
+    pace: float = 0.03
+    breaking: bool = False
     drift: dict[str, float] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
@@ -115,7 +119,22 @@ def draw(seed: int, members: int | None = None) -> Plan:
         draw_alone("eight", plan, random)
     else:
         draw_faults(plan, random)
+        draw_more(plan, Random(f"more {seed}"))
     return plan
+
+
+def draw_more(plan: Plan, random: Random) -> None:
+    """In every second run: connections that end, of which something is read later, links that flap, a register that is slow, and long
+    transfers. Drawn apart, so that the other half is as it was."""
+    if random.random() < 0.5:
+        return
+    plan.pace, plan.breaking = random.choice((0.03, 0.2, 0.8)), random.random() < 0.5
+    hosts = plan.members + plan.spares
+    kinds = random.sample(list(MORE), random.choice((1, 2, 3)))
+    for _ in range(random.choice((1, 3, 8))):
+        host, kind = random.choice((LEADER, LEADER, *hosts)), random.choice(kinds)
+        plan.faults += MORE[kind](random, random.uniform(0.5, plan.seconds), kind, host, hosts)
+    plan.faults.sort()
 
 
 def draw_alone(kind: str, plan: Plan, random: Random) -> None:
@@ -246,3 +265,32 @@ DRAWN = {
     "join": _plain,
     "leave": _plain,
 }
+
+
+def _slow(random: Random, time: float, kind: str, host: str, hosts: tuple[str, ...]) -> list[Fault]:
+    """The register is slow, and whoever leads is lost meanwhile: take-overs overtake one another."""
+    seconds = random.uniform(3.0, 12.0)
+    faults = [Fault(time, "register", host, ("slow", seconds))]
+    for _ in range(random.randint(1, 3)):
+        shape = random.choice(("isolate", "mute", "deaf"))
+        values = (shape, random.uniform(1.0, 6.0), random.choice((0.02, 1.5)), 0.0)
+        faults.append(Fault(time + random.uniform(0.0, seconds), "partition", random.choice((LEADER, NEWEST)), values))
+    return faults
+
+
+def _reset(random: Random, time: float, kind: str, host: str, hosts: tuple[str, ...]) -> list[Fault]:
+    times = range(random.choice((1, 1, 3, 10)))
+    gap = random.choice((0.02, 0.3, 1.0))
+    return [Fault(time + index * gap * random.random(), "reset", host, (0.0,)) for index in times]
+
+
+def _flap(random: Random, time: float, kind: str, host: str, hosts: tuple[str, ...]) -> list[Fault]:
+    shape = random.choice(("deaf", "mute", "pair", "one way", "any"))
+    period = random.choice((0.3, 1.0, 2.5))
+    patience = random.choice((0.1, 6.0))
+    drawn = random.random()
+    times = range(random.choice((2, 5, 10)))
+    return [Fault(time + index * period, "partition", host, (shape, period / 2, patience, drawn)) for index in times]
+
+
+MORE = {"slow": _slow, "reset": _reset, "flap": _flap}

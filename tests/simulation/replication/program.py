@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,7 @@ class Program:
         self.diverged = False
         self.closing = False
         self.draining = False
+        self.fixed = False  # its log is being cut or replaced: nothing else may be done to it
         self.numbers: dict[str, int] = {}  # of each producer, the last in the log
         self.places: dict[tuple[str, int], int] = {}  # where what is not confirmed yet stands
         self.told = 0  # confirmed up to here
@@ -106,7 +107,7 @@ class Program:
         self._links = {}
         self._calls.clear()
         self._held = []
-        self.paused = self.opened = self.closing = self.draining = self._syncing = False
+        self.paused = self.opened = self.closing = self.draining = self.fixed = self._syncing = False
         self._transfers = {}
         self._pinned = {}
         self._promise_in_memory = 0
@@ -169,8 +170,13 @@ class Program:
     def _closed(self) -> None:
         if self.cluster.defects.closed_takes_lsn and self.disk.records:
             epoch = self.disk.records[-1].epoch
-            self.disk.append([Record(self.disk.end, epoch, (CLOSED, self.name))])
+            self.write([Record(self.disk.end, epoch, (CLOSED, self.name))])
             self.disk.durable = self.disk.end
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Append to its log."""
+        self.disk.append(records)
+        self.cluster.checker.appended(self, records)  # type: ignore[arg-type]
 
     # Events
 
@@ -281,6 +287,7 @@ class Program:
         if self._links.get(peer) is link:
             del self._links[peer]
             self._do(self.replica.lost, self.clock, peer)
+            self.source_lost(peer)
         self.cluster.network.dial(self)
 
     def refused(self, peer: str) -> None:
@@ -329,7 +336,7 @@ class Program:
         self.numbers[producer] = new[-1]
         for index, number in enumerate(new):
             self.places[producer, number] = end + index
-        self.disk.append([Record(end + index, epoch, (producer, number)) for index, number in enumerate(new)])
+        self.write([Record(end + index, epoch, (producer, number)) for index, number in enumerate(new)])
         self._sync_soon()
         self._do(self.replica.appended, self.clock)
 
@@ -341,6 +348,15 @@ class Program:
     def take_piece(self, sender: str, message: Any) -> bool:
         """Whether a message was a piece of a transfer."""
         raise NotImplementedError
+
+    def source_lost(self, peer: str) -> None:
+        """A connection has ended on which a transfer may have come."""
+        raise NotImplementedError
+
+    def fix(self) -> None:
+        """Its log is changed as a whole from now on."""
+        assert not self.fixed, "its log is being cut or replaced already"
+        self.fixed = True
 
     @property
     def promised(self) -> int:

@@ -50,7 +50,7 @@ class Transfers(Program):
             return
         link.send(self, Piece(number, cursor, piece, stop, last))
         if not last:
-            self._later(0.03, self._give_piece, to, number, cursor + size, stop, combined, pinned)
+            self._later(self.cluster.plan.pace, self._give_piece, to, number, cursor + size, stop, combined, pinned)
 
     def _unpin(self, effect: say.Unpin) -> None:
         self._transfers.pop(effect.to, None)
@@ -62,6 +62,7 @@ class Transfers(Program):
         self._taking_from: str | None = effect.source
 
     def _drop_transfer(self, effect: say.DropTransfer) -> None:
+        assert not self.fixed, "a transfer that is being installed is dropped"
         self._taking_from = None
 
     def _piece(self, sender: str, piece: Piece) -> None:
@@ -79,6 +80,7 @@ class Transfers(Program):
             self._do(self.replica.transferred, self.clock)
 
     def _install(self, effect: say.Install) -> None:
+        self.fix()
         self._later(self.sync_seconds * 3, self._installed)
 
     def _installed(self) -> None:
@@ -89,8 +91,17 @@ class Transfers(Program):
         self.disk.install(self._pieces, self._stop)
         self.world.note(f"{self.name} has a transfer: {self._shown()}")
         self._taking_from = None
+        self.fixed = False
         if self._step_or_end("installed"):
             self._do(self.replica.installed, self.clock)
+
+    def source_lost(self, peer: str) -> None:
+        """The connection to who gives a transfer has ended: it waits for another one, or is over."""
+        taking = self.replica is not None and getattr(self, "_taking_from", None) == peer
+        if self.cluster.plan.breaking and taking and not self.fixed:
+            assert self.replica is not None
+            self._taking_from = None
+            self._do(self.replica.transfer_failed, self.clock)
 
     def take_piece(self, sender: str, message: Any) -> bool:
         if type(message) is not Piece:

@@ -201,6 +201,7 @@ class SimulatedRegister:
         cut_off: names of the hosts that cannot.
         lossy: the chance that the answer to an operation is lost.
         late: the chance that a swap is done seconds after its sender has given it up.
+        slow: the chance that an answer takes nearly as long as it may.
     """
 
     DEADLINE = 2.0
@@ -213,6 +214,7 @@ class SimulatedRegister:
         self.cut_off: set[str] = set()
         self.lossy = 0.0
         self.late = 0.0
+        self.slow = 0.0
         self.history: list[tuple[float, ClusterDocument]] = [(0.0, document)]
         self.watchers: list[Callable[[], None]] = []
 
@@ -249,7 +251,10 @@ class SimulatedRegister:
             return
         result = operation()
         if not lost:
-            self.world.after(0.001 + self.world.random.random() * 0.02, once, *result)
+            seconds = self.world.random.random() * (
+                1.9 if self.slow and self.world.random.random() < self.slow else 0.02
+            )
+            self.world.after(0.001 + seconds, once, *result)
 
     def _read(self) -> tuple[Any, ...]:
         return "read", self.version, self.document
