@@ -27,6 +27,7 @@ class LogReading:
     _epochs: Epochs
     _log_begins: int
     _checkpoint_lsn: int
+    _run_first: int | None
     _tail: LogTail
     _places: Places
 
@@ -38,7 +39,10 @@ class LogReading:
     @property
     def log_start(self) -> int:
         """The first record that `read_log` gives."""
-        first = log_run(self._catalog.segments)[0].header.first_lsn
+        first = self._run_first
+        if first is None:
+            # Only a checkpoint changes it, and it is asked with each message of a leader.
+            first = self._run_first = log_run(self._catalog.segments)[0].header.first_lsn
         return max(first, self._log_begins, self._epochs.known_from + 1)
 
     @property

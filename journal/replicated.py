@@ -95,6 +95,7 @@ class ReplicatedJournal(LogReading, Journal):
         self._log_begins = recovered.checkpoint.log.start
         self.committed_lsn = max(recovered.checkpoint.lsn, recovered.checkpoint.log.committed)
         self._floor = self.committed_lsn
+        self._run_first = None
         self._leading = 0
         self._appending = 0
         self._sent: ShippedRecord | None = None
@@ -291,6 +292,7 @@ class ReplicatedJournal(LogReading, Journal):
         self._of_all = lsn is None
         at = self.next_lsn if lsn is None else lsn
         self._cut_at(at, None)
+        self._run_first = None
         for transfer in self._chosen:
             transfer.cut(at)
 
@@ -321,7 +323,10 @@ class ReplicatedJournal(LogReading, Journal):
         def keeps(segment: Segment) -> bool:
             return segment.header.kind == LOG and (segment.stop_lsn > floor or segment in kept)
 
-        yield from self._housekeeping.prepare(live, keeps)
+        for _ in self._housekeeping.prepare(live, keeps):
+            self._run_first = None
+            yield
+        self._run_first = None
         self._prepared_lsn = state
         while self._wanted:
             transfer = self._wanted.pop()

@@ -12,7 +12,7 @@ checkpoint encodes each queue as of one instant, between two steps. A step is so
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 from actors.errors import StorageError
@@ -24,7 +24,7 @@ from actors.storage.failures import storage_error
 from journal import JournalError, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from actors.queue.vocabulary.stages import WriterVersion
@@ -34,6 +34,8 @@ logger = logging.getLogger("penstock.storage")
 
 FOLD_WORK: Final = 128
 """Records that are folded in one step, where each counts for more that is long."""
+READ_BYTES: Final = 128 * 1024
+"""Of payloads that are read of the disk at a time, where they are not in memory any more: some milliseconds of small records."""
 MESSAGES_SHIFT: Final = 14
 """Of a record that holds messages each 16 KiB count as a record more, for nobody looks into them;"""
 OTHERS_SHIFT: Final = 10
@@ -65,7 +67,7 @@ class FollowedContents:
         self._journal = journal
         self._directory = directory
         self._replay = _Following(contents)
-        self._records: Iterator[ShippedRecord] | None = None
+        self._records: deque[ShippedRecord] = deque()
 
     def begin(self) -> None:
         """Have what the checkpoint has, and what is from before the directory was a replica's, all of it at once.
@@ -90,7 +92,7 @@ class FollowedContents:
 
     def read_anew(self) -> None:
         """The end of the log was cut off: what was read of it in advance may be of what is no more."""
-        self._records = None
+        self._records.clear()
 
     @property
     def behind(self) -> bool:
@@ -132,15 +134,10 @@ class FollowedContents:
         return others
 
     def _next(self) -> ShippedRecord:
-        """The record that is folded next. What is read of the disk beyond it is kept for the next step."""
-        while True:
-            if self._records is None:
-                self._records = self._journal.read_log(self.folded)
-            record = next(self._records, None)
-            if record is not None:
-                return record
-            # It had come to the end of the log, and there is more now.
-            self._records = None
+        """The record that is folded next. What is read beyond it is kept for the next step."""
+        if not self._records:
+            self._records.extend(self._journal.log_piece(self.folded, READ_BYTES).read())
+        return self._records.popleft()
 
     def _apply(self, record: Record) -> None:
         try:

@@ -32,6 +32,15 @@ async def at_once(function: Callable[[], Any]) -> Any:
     return function()
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    """As many turns of the loop as it takes."""
+    for _ in range(100_000):
+        if holds():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it does not come to that")
+
+
 class Pictured:
     """A disk of which one call in so many leaves a picture: what a process leaves that dies there, or a loss of power."""
 
@@ -94,8 +103,7 @@ class Member:
 
     async def folded(self) -> None:
         """Everything that is committed is folded, and what came of that is done."""
-        while self.node._followed.behind:
-            await asyncio.sleep(0)
+        await until(lambda: not self.node._followed.behind)
         await asyncio.sleep(0)
 
     def state(self) -> dict[str, Any]:
@@ -183,23 +191,44 @@ class Trio:
         assert self.leader is not None
         return self.members[self.leader]
 
-    async def lead(self, asked: Iterable[int] | None = None) -> LeaderStorage:
-        """The one with the greatest log of those that are asked leads, and has all of them have its log."""
+    async def _elect(self, asked: Iterable[int] | None) -> Member:
+        """The one with the greatest log of those that are asked, who have promised, begins to lead."""
         assert self.leader is None
-        chosen = self.random.sample(range(len(self.members)), self.half) if asked is None else list(asked)
+        random = self.random
+        chosen = random.sample(range(len(self.members)), self.half) if asked is None else list(asked)
         self.epoch += 1
         for number in chosen:
             self.members[number].run()
             await self.members[number].node.promise(self.epoch)
         self.answered()
+        self.lags -= set(chosen)
         self.leader = max(chosen, key=lambda number: (self.members[number].node.journal.position, number))
         led = self.led
-        if self.random.random() < 0.5:
+        if random.random() < 0.5:
             await led.folded()  # else it has more to fold
+        if random.random() < 0.6 and led.node._started:
+            led.storage.checkpoints.make()
+            for _ in range(random.randrange(12)):
+                led.storage.checkpoints._advance()
         led.node.lead(self.epoch)
+        return led
+
+    async def lead_in_vain(self) -> None:
+        """One comes to lead, folds what its log holds, and dies before anything of its epoch is committed."""
+        led = await self._elect(None)
+        for _ in range(self.random.randrange(30)):
+            await asyncio.sleep(0)
+            if self.random.random() < 0.5:
+                led.run()
+        assert self.leader is not None
+        self.die(self.leader)
+        self.seen["led in vain"] += 1
+
+    async def lead(self, asked: Iterable[int] | None = None) -> LeaderStorage:
+        """The one with the greatest log of those that are asked leads, and has all of them have its log."""
+        led = await self._elect(asked)
         await asyncio.sleep(0)
         assert led.told["appended"], "the machine was told of the first record"
-        self.lags -= set(chosen)
         while self.committed <= led.node.journal.epoch_starts()[-1].lsn:
             await self.round()
         storage = await led.node.opened()
@@ -209,7 +238,6 @@ class Trio:
 
     async def round(self, most: int = NEVER) -> None:
         """Records are shipped, synced, and committed where half + 1 have them, which those that do not lag hear."""
-        led = self.led
         for number in range(len(self.members)):
             if number != self.leader and number not in self.lags:
                 await self.ship(number, most)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from random import Random
 from typing import Any
 from unittest import mock
@@ -17,6 +18,7 @@ from actors.queue.operations import calendar
 from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, QueueSettings
 from actors.runtime.loop_registry import LoopActorRegistry
+from actors.storage import checkpoints
 from actors.storage.node_storage import NodeStorage
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.letters_bench import TO_X
@@ -83,6 +85,8 @@ class ClusterProgram(FeaturesProgram):
         self.trio = Trio(self.random, share=self.share)
         for life in range(lives + 1):
             last = life == lives
+            while life and self.random.random() < 0.3:
+                await self.trio.lead_in_vain()
             await self.trio.lead()
             self.seen["taken over"] += life > 0
             await self.judge()
@@ -216,7 +220,12 @@ def verify_cluster(
 
     small: dict[str, Any] = {"PIECE_MESSAGES": 5, "GROUPED_RUNS": 3, "MOVED_GROUPS": 2, "GROUP_MESSAGES": 3}
     pieces = small if seed % 2 else {name: getattr(calendar, name) for name in small}
-    with mock.patch.multiple(calendar, **pieces):
+    # Checkpoints are made in slices of all sizes.
+    slices = {} if seed % 3 else {"SLICE_WORK": 2, "SLICE_STEPS": 1}
+    with (
+        mock.patch.multiple(calendar, **pieces),
+        mock.patch.multiple(checkpoints, **slices) if slices else nullcontext(),
+    ):
         run_in_virtual_time(main())
     return program.seen
 
