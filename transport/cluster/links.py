@@ -42,6 +42,9 @@ CLOSE_SECONDS: Final = LINGER_SECONDS + 1.0
 """For all links to end."""
 
 
+_USUAL: Final = (hello.CROSSED, hello.CLOSING)
+
+
 class Node(Protocol):
     """Who has the links. It is called on the loop, never from within a call of its own, and must not raise."""
 
@@ -389,7 +392,7 @@ class ClusterLinks:
 
     def _stranger(self, link: Link, error: Exception) -> None:
         """Somebody has dialled, and was not taken, or has gone."""
-        if isinstance(error, LinkRefusedError) and error.reason in (hello.CROSSED, hello.CLOSING):
+        if isinstance(error, ConnectionError) or (isinstance(error, LinkRefusedError) and error.reason in _USUAL):
             return
         host = link.peer.rpartition(":")[0]
         who = "" if link.said is None else f" ({shown(link.said.name)})"
