@@ -27,7 +27,7 @@ from transport.cluster.link import LINGER_SECONDS, Link, LinkFigures, Refusal
 from transport.cluster.link_codec import Alive, LinkCodec
 from transport.cluster.link_settings import LinkKeys, LinkSettings, names_fit
 from transport.cluster.outgoing import Pace
-from transport.cluster.records import MakeRecord, Record
+from transport.cluster.records import MakeRecord
 from transport.errors import ConnectionLostError, LocalProtocolError
 from transport.wire.address import Address, parse_address
 from transport.wire.shown import shown
@@ -93,8 +93,8 @@ class ClusterLinks:
         settings: LinkSettings,
         keys: LinkKeys,
         node: Node,
+        make_record: MakeRecord,
         *,
-        make_record: MakeRecord = Record,
         chance: random.Random | None = None,
     ) -> None:
         if keys.secret is None and (keys.client is None or keys.server is None):

@@ -27,7 +27,14 @@ class LinkNode:
     """
 
     def __init__(
-        self, name: str, *, start: bytes = b"", keys: LinkKeys = SECRET, cluster: str = CLUSTER, **settings: Any
+        self,
+        name: str,
+        *,
+        start: bytes = b"",
+        keys: LinkKeys = SECRET,
+        cluster: str = CLUSTER,
+        make_record: Any = Record,
+        **settings: Any,
     ) -> None:
         self.name = name
         self.directory = name[0] * 32
@@ -37,7 +44,7 @@ class LinkNode:
         self._changed = asyncio.Event()
         identity = Identity(cluster, self.directory, name, "127.0.0.1:9184", start or name[0].encode() * 8)
         given = {"address": "127.0.0.1:0", "secret_file": "read already"} | settings
-        self.links = ClusterLinks(identity, LinkSettings(**given), keys, self, chance=random.Random(1))
+        self.links = ClusterLinks(identity, LinkSettings(**given), keys, self, make_record, chance=random.Random(1))
 
     @property
     def address(self) -> str:

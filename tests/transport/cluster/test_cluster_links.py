@@ -510,7 +510,7 @@ def test_links_have_a_secret_or_tls(run: Run) -> None:
     async def main() -> None:
         node = LinkNode("a")
         with pytest.raises(LocalProtocolError, match="a secret or TLS"):
-            ClusterLinks(node.links.me, LinkSettings(secret_file="x"), LinkKeys(None), node)
+            ClusterLinks(node.links.me, LinkSettings(secret_file="x"), LinkKeys(None), node, Record)
 
     run(main)
 
