@@ -11,6 +11,7 @@ from typing import Any
 from transport.cluster.hello import Identity
 from transport.cluster.link_settings import LinkKeys, LinkSettings
 from transport.cluster.links import ClusterLinks
+from transport.cluster.records import Record
 
 CLUSTER = "c" * 32
 SECRET = LinkKeys(b"the secret of the tests")
