@@ -29,7 +29,7 @@ from transport.errors import RemoteProtocolError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-FRAME_BYTES: Final = 128 * 1024
+FRAME_BYTES: Final = 64 * 1024
 """Of a body, at most: what a sign of life may have to wait for."""
 MAX_PAYLOAD_BYTES: Final = 1 << 30
 """Of one record: what a journal's record can have."""

@@ -27,7 +27,7 @@ from transport.cluster.link import LINGER_SECONDS, Link, LinkFigures, Refusal
 from transport.cluster.link_codec import Alive, LinkCodec
 from transport.cluster.link_settings import LinkKeys, LinkSettings, names_fit
 from transport.cluster.outgoing import Pace
-from transport.cluster.records import MakeRecord, Record
+from transport.cluster.records import MakeRecord
 from transport.errors import ConnectionLostError, LocalProtocolError
 from transport.wire.address import Address, parse_address
 from transport.wire.shown import shown
@@ -40,6 +40,9 @@ WELL_SECONDS: Final = 2 * BEAT_SECONDS
 """A link that stands for so long is well: when it ends it is dialled at once, and what goes wrong then is said anew."""
 CLOSE_SECONDS: Final = LINGER_SECONDS + 1.0
 """For all links to end."""
+
+
+_USUAL: Final = (hello.CROSSED, hello.CLOSING)
 
 
 class Node(Protocol):
@@ -90,8 +93,8 @@ class ClusterLinks:
         settings: LinkSettings,
         keys: LinkKeys,
         node: Node,
+        make_record: MakeRecord,
         *,
-        make_record: MakeRecord = Record,
         chance: random.Random | None = None,
     ) -> None:
         if keys.secret is None and (keys.client is None or keys.server is None):
@@ -389,7 +392,7 @@ class ClusterLinks:
 
     def _stranger(self, link: Link, error: Exception) -> None:
         """Somebody has dialled, and was not taken, or has gone."""
-        if isinstance(error, LinkRefusedError) and error.reason in (hello.CROSSED, hello.CLOSING):
+        if isinstance(error, ConnectionError) or (isinstance(error, LinkRefusedError) and error.reason in _USUAL):
             return
         host = link.peer.rpartition(":")[0]
         who = "" if link.said is None else f" ({shown(link.said.name)})"

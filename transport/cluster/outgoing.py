@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 QUEUE_SECONDS: Final = 0.1
 """What is large and waits before the socket is no more than leaves in so long; a fifth of a beat."""
 LEAST_QUEUE_BYTES: Final = FRAME_BYTES
-MOST_QUEUE_BYTES: Final = 4 * 1024 * 1024
+MOST_QUEUE_BYTES: Final = 1024 * 1024
 """Bounds of that, whatever was measured."""
-HIGH_BYTES: Final = 64 * 1024
+HIGH_BYTES: Final = 32 * 1024
 """Above it the socket does not keep up, and the transport says when it does again."""
-MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
+MAX_UNSENT_BYTES: Final = 4 * 1024 * 1024
 """With so much waiting and something more to be said, the other side takes nothing: the connection ends."""
 MAX_SHIPMENTS: Final = 8
 """Messages with records that wait, or that many have begun; there is one, and few more where the two begin anew."""

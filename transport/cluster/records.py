@@ -14,7 +14,7 @@ from transport.cluster.frames import FRAME_BYTES, MAX_PAYLOAD_BYTES, Buffer
 from transport.errors import LocalProtocolError, RemoteProtocolError
 
 ROW: Final = struct.Struct("<QIIBB")
-MAX_RECORDS: Final = 4_096
+MAX_RECORDS: Final = 2_048
 """Of one message: their table fits into one frame with what stands before it."""
 MOST_FLAGS: Final = 2
 """ITEMS or SEVERAL, and never both (journal/format.py)."""
