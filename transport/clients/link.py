@@ -305,7 +305,7 @@ class BrokerLink:
             self._down_since = now
             self._trouble_told = False
             if stood := now - self._opened_at >= LEAST_STANDING:
-                self._contacts.worked()
+                self._contacts.rested()
             # With others to ask there is no need to give this one time, unless it ends connections as soon as they are made.
             elsewhere = not isinstance(error, BrokerError) or error.code in ELSEWHERE_CODES
             self._pauses = not (stood and elsewhere and self._contacts.several)
@@ -364,8 +364,7 @@ class BrokerLink:
             return
         contacts, pauses, self._pauses = self._contacts, self._pauses, False
         if isinstance(error, NotLeaderError):
-            pauses = False
-            contacts.follows(told_addresses(error.leader))
+            pauses = not contacts.follows(told_addresses(error.leader))
         elif isinstance(error, PeerTimeoutError | TimeoutError) or isinstance(error.__cause__, TimeoutError):
             contacts.silent()
         if not pauses and (address := contacts.next()) is not None:
@@ -381,6 +380,7 @@ class BrokerLink:
             return
         self._warn_once(error)
         self._attempt += 1
+        contacts.rested()
         self._retry = self._loop.call_later(delay, self._try)
 
     def _warn_once(self, error: Exception) -> None:
