@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
 from streams import Sink, Source
+from tests.transport.cluster_members import Member
 from tests.transport.scripted_peers import unused_address
 from transport import (
     Administration,
@@ -35,57 +33,10 @@ from transport.clients.subscription_client import SubscriptionClient
 from transport.errors import ConnectionLostError
 
 pytestmark = pytest.mark.event_loop
-ROOT = Path(__file__).resolve().parents[2]
 FREE = "127.0.0.1:0"
 DEADLINE = 30.0
 SILENT_IN = 15.0
 """Seconds after which a client of a broker that is alone gives it up: three heartbeats."""
-
-
-class Member:
-    """A process that follows or leads; every wait has a deadline, which the test's own runner keeps."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.transport.cluster_member"],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.send, self.receive = self._heard("follows")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate(timeout=DEADLINE)
-
-    def lead(self, directory: str) -> None:
-        self._say(f"lead {directory}")
-        self._heard("leads")
-
-    def follow(self, leader: Member | None = None) -> None:
-        self._say("follow" if leader is None else f"follow {leader.send} {leader.receive}")
-        self._heard("follows")
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait(DEADLINE)
-
-    def _say(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
-
-    def _heard(self, what: str) -> tuple[str, str]:
-        assert self.process.stdout is not None
-        state, send, receive = self.process.stdout.readline().split()
-        assert state == what
-        return send, receive
 
 
 @pytest.fixture
@@ -293,6 +244,7 @@ def test_who_is_inside_goes_to_the_next_leader_at_once_when_a_leader_steps_down(
             await until(lambda: len(sending.confirmed) > before + 3)
             sending.numbers.stops = True
             await sending.running
+            assert len(there.connections) == 0, "it was let in there, and has left"
 
     run(main)
 

@@ -134,13 +134,13 @@ def test_the_protocols_times_are_the_constants() -> None:
 def relying(patience: float = 2.0) -> Liveness:
     """A client's side, of a broker of a cluster."""
     liveness = Liveness(5.0, 0.0)
-    liveness.agree(patience, serves=False)
+    liveness.agree(5.0, patience)
     return liveness
 
 
 def test_a_broker_of_a_cluster_says_something_in_each_half_of_the_silence_that_it_promises_not_to_keep() -> None:
     liveness = Liveness(5.0, 0.0)
-    liveness.agree(2.0, serves=True)
+    liveness.agree(5.0, 2.0, serves=True)
     assert liveness.next_check() == 1.0
     assert liveness.check(0.9) is Verdict.FINE
     assert liveness.check(1.0) is Verdict.PING
