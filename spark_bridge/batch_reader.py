@@ -95,7 +95,7 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
         from spark_bridge.arrow import RecordBatchBuilder  # noqa: PLC0415
 
         options = self._options
-        check_not_elsewhere("brokers", (partition.broker,), partition.planned_on)
+        check_not_elsewhere("brokers", options.addresses(partition.broker), partition.planned_on)
         mode: Mode = "read" if options.subscription else "browse"
         epoch = partition.epoch if options.subscription else None
         with connect(options, partition.broker, mode, epoch=epoch) as client, self._explained():
@@ -119,7 +119,9 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
             state = client.open()
         start = max(state.base, options.starting_position or 0)
         stop = state.high_water if options.ending_position is None else min(state.high_water, options.ending_position)
-        return PositionRange(broker, start, max(start, stop), 0, state.id_prefix, planned_on(broker))
+        return PositionRange(
+            broker, start, max(start, stop), 0, state.id_prefix, planned_on(self._options.addresses(broker))
+        )
 
     def _reserved(self, broker: str, retry: Backoff) -> PositionRange:
         """The positions of one broker's ledger, when it has everything below the high-water mark that nobody else holds."""
@@ -131,7 +133,9 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
             while end != start:
                 start = end
                 end = client.reserve(start, RESERVE_ROWS, RESERVE_BYTES, below=state.high_water).end
-        return PositionRange(broker, state.base, end, state.epoch, state.id_prefix, planned_on(broker))
+        return PositionRange(
+            broker, state.base, end, state.epoch, state.id_prefix, planned_on(self._options.addresses(broker))
+        )
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -34,7 +34,7 @@ def connect(
 ) -> SubscriptionClient:
     """A client of one of the queue's brokers; of no subscription in mode ``browse``."""
     client = SubscriptionClient(
-        broker,
+        options.addresses(broker),
         queue=options.queue,
         subscription=options.subscription,
         mode=mode,

@@ -9,7 +9,7 @@ small. Older offsets have neither ``q`` nor ``id``; they are read, and the next 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,17 +77,20 @@ class OffsetFormat:
 
     A query over one broker writes the short form, which does not name it: the broker may move to another address. Read with several in
     the list it is the position of the *first*, so a list grows at its end. Over several brokers each has a name in the offset, its
-    address, and the order of the list does not matter; over one broker again that one is looked up by its address.
+    address or the name of its cluster, and the order of the list does not matter; over one broker again that one is looked up by it. One
+    that has got a name since, for it has become a cluster, is looked up by its addresses too.
 
     Attributes:
         subscription: its name.
         queue: the queue's name.
-        brokers: addresses, as listed in the options.
+        brokers: what they are known by, as listed in the options.
+        names: address -> what its broker is known by, of those known by another text.
     """
 
     subscription: str
     queue: str
     brokers: tuple[str, ...]
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self, positions: Mapping[str, int], made: Mapping[str, bytes]) -> dict[str, Any]:
         """The offset with these positions; brokers that are not in the list are left out.
@@ -131,4 +134,12 @@ class OffsetFormat:
                 f"the checkpoint is that of subscription {owner!r}, the option says {self.subscription!r}; "
                 "a query that changes its subscription needs a new checkpoint location"
             )
-        return Positions(dict(positions), queue, {broker: bytes.fromhex(value) for broker, value in ids.items()})
+        named = {each: self._named(each, positions) for each in positions}
+        at = {named[broker]: value for broker, value in positions.items()}
+        return Positions(at, queue, {named[broker]: bytes.fromhex(value) for broker, value in ids.items()})
+
+    def _named(self, broker: str, known: Collection[str]) -> str:
+        """What a broker of an offset is known by now. One of whom the offset knows the name itself was another broker at that address."""
+        name = self.names.get(broker, broker)
+        others = [each for each in known if each != broker and self.names.get(each) == name]
+        return broker if name in known or others else name

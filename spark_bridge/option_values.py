@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_bridge.errors import OptionError
-from transport import LocalProtocolError, parse_address
+from transport import LocalProtocolError
+from transport.wire.contact_points import parse_contact_points
 from transport.wire.names import MAX_NAME_BYTES
 
 UNITS_MS = {"": 1000, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -104,16 +105,21 @@ def name(text: str) -> str:
     return text
 
 
-def addresses(text: str) -> tuple[str, ...]:
-    """Several ``host:port``, separated by commas."""
+def listed(text: str) -> tuple[str, ...]:
+    """What stands between commas, one at least."""
     parts = tuple(part.strip() for part in text.split(",") if part.strip())
     if not parts:
         raise ValueError("expected host:port, several separated by commas")
-    for part in parts:
-        try:
-            parse_address(part)
-        except LocalProtocolError as error:
-            raise ValueError(str(error)) from None
+    return parts
+
+
+def contact_points(text: str) -> tuple[str, ...]:
+    """Several ``host:port`` of one broker, separated by commas."""
+    parts = listed(text)
+    try:
+        parse_contact_points(parts, "one broker")
+    except LocalProtocolError as error:
+        raise ValueError(str(error)) from None
     return parts
 
 

@@ -13,15 +13,16 @@ from spark_bridge.option_values import (
     MAX_DURATION_MS,
     UNITS_MS,
     Option,
-    addresses,
     duration_ms,
     flag,
+    listed,
     name,
     parse_options,
     quantity,
     whole_number,
 )
-from transport import DEFAULT_RECEIVE_ADDRESS, LocalProtocolError, parse_address
+from spark_bridge.replicas import parse_replicas
+from transport import DEFAULT_RECEIVE_ADDRESS, LocalProtocolError
 from transport.clients.subscription_client import OWNER_WAIT
 from transport.security.access_sources import GivenAccess
 from transport.wire.names import MAX_NAME_BYTES
@@ -50,7 +51,9 @@ class SourceOptions:
         queue: the queue's name.
         exchange: the exchange that the subscription's own queue is bound to; empty for none.
         binding_keys: what it is bound by.
-        brokers: receiving addresses, ``host:port`` in lower case; each broker is read, and each is listed once.
+        brokers: what each broker is known by: its receiving address, ``host:port`` in lower case, or the name of a cluster. Each broker is
+            read, and each is listed once.
+        replicas: the contact points of those brokers that are no single address.
         subscription: the subscription's name; empty if none was given.
         max_rows_per_batch: rows of one micro-batch at most.
         max_bytes_per_batch: bytes of one micro-batch's messages at most; one message is always let through.
@@ -80,6 +83,7 @@ class SourceOptions:
     exchange: str = ""
     binding_keys: tuple[str, ...] = (EVERY_KEY,)
     brokers: tuple[str, ...] = (DEFAULT_RECEIVE_ADDRESS,)
+    replicas: tuple[tuple[str, tuple[str, ...]], ...] = ()
     subscription: str = ""
     max_rows_per_batch: int = DEFAULT_MAX_ROWS_PER_BATCH
     max_bytes_per_batch: int = DEFAULT_MAX_BYTES_PER_BATCH
@@ -114,6 +118,7 @@ class SourceOptions:
         _refuse_several_queues(given)
         values = with_access(parse_options(_OPTIONS, given, explain=_explained))
         _name_own_queue(values)
+        _name_brokers(values)
         if "queue" not in values:
             raise OptionError(
                 'option queue is missing: .option("queue", "orders"), or an exchange: .option("exchange", "orders")'
@@ -125,6 +130,10 @@ class SourceOptions:
                 "well, or leave both out"
             )
         return options
+
+    def addresses(self, broker: str) -> tuple[str, ...]:
+        """Where ``broker`` is found, one of `brokers`."""
+        return dict(self.replicas).get(broker, (broker,))
 
     def for_streaming(self) -> SourceOptions:
         """These options, if a streaming query can use them.
@@ -226,16 +235,20 @@ def _refuse_several_queues(given: Mapping[str, str]) -> None:
             )
 
 
-def _brokers(text: str) -> tuple[str, ...]:
-    """Addresses in one way of writing, since offsets name brokers by them."""
-    parsed = [parse_address(part) for part in addresses(text)]
-    brokers = [str(address._replace(host=address.host.lower())) for address in parsed]
-    for broker in brokers:
-        if brokers.count(broker) > 1:
-            raise ValueError(f"{broker} is listed twice; each broker is read once")
+def _brokers(text: str) -> dict[str, tuple[str, ...]]:
+    """The brokers in one way of writing, since offsets name them by it, each with its addresses."""
+    brokers = parse_replicas(list(listed(text)))
     if len(brokers) > MAX_BROKERS:
         raise ValueError(f"{len(brokers)} brokers are more than {MAX_BROKERS}; have several queries share them")
-    return tuple(brokers)
+    return brokers
+
+
+def _name_brokers(values: dict[str, Any]) -> None:
+    """What they are known by, and beside that where those are which are known by no address."""
+    brokers: dict[str, tuple[str, ...]] | None = values.get("brokers")
+    if brokers is not None:
+        values["brokers"] = tuple(brokers)
+        values["replicas"] = tuple((known_by, found) for known_by, found in brokers.items() if found != (known_by,))
 
 
 def _count(text: str) -> int:

@@ -27,9 +27,9 @@ def is_loopback(address: str) -> bool:
         return host.lower() == "localhost" or host.lower().endswith(".localhost")
 
 
-def planned_on(address: str) -> str:
-    """What a task is told of where it was planned: this host's name if ``address`` is a loopback one, else nothing."""
-    return socket.gethostname() if is_loopback(address) else ""
+def planned_on(addresses: Sequence[str]) -> str:
+    """What a task is told of where it was planned: this host's name if all ``addresses`` are loopback ones, else nothing."""
+    return socket.gethostname() if all(is_loopback(address) for address in addresses) else ""
 
 
 def check_not_elsewhere(option: str, addresses: Sequence[str], planner: str) -> None:

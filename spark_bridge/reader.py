@@ -23,6 +23,7 @@ from spark_bridge.options import DEFAULT_MAX_TRIGGER_DELAY_MS, SourceOptions
 from spark_bridge.partitions import PositionRange, parallelism, split
 from spark_bridge.placing import check_not_elsewhere, planned_on
 from spark_bridge.plain import plainly
+from spark_bridge.replicas import names_of
 from spark_bridge.trigger_delay import TriggerDelay
 from transport.clients.subscription_client import SubscriptionState
 
@@ -52,7 +53,9 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
-        self._format = OffsetFormat(options.subscription, options.queue, options.brokers)
+        self._format = OffsetFormat(
+            options.subscription, options.queue, options.brokers, names_of(dict(options.replicas))
+        )
         self._ledgers: Ledgers | None = None
         self._initial: dict[str, int] | None = None
         self._ends: dict[str, int] | None = None
@@ -136,6 +139,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         # A batch that is planned before any is asked for stands in Spark's log: what is left is that batch.
         self._left = 0
+        options = self._options
         starts, ends = self._decoded(start), self._decoded(end)
         ranges = []
         for broker in sorted(ends.at):
@@ -147,8 +151,11 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 what = f"goes back: the batch is from ledger position {first} to {last} of broker {broker}"
                 raise DataLossError(self._options.subscription, self._options.queue, what)
             if first < last and (state := self._state_for(broker, ends.origin(broker))) is not None:
-                ranges.append(PositionRange(broker, first, last, state.epoch, state.id_prefix, planned_on(broker)))
-        options = self._options
+                ranges.append(
+                    PositionRange(
+                        broker, first, last, state.epoch, state.id_prefix, planned_on(options.addresses(broker))
+                    )
+                )
         return split(
             ranges,
             size=self._planned[1] if self._planned[0] == ends.at else 0,
@@ -199,7 +206,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from spark_bridge.arrow import RecordBatchBuilder  # noqa: PLC0415
 
         options = self._options
-        check_not_elsewhere("brokers", (partition.broker,), partition.planned_on)
+        check_not_elsewhere("brokers", options.addresses(partition.broker), partition.planned_on)
         with (
             connect(options, partition.broker, partition.epoch) as client,
             explained(options, partition.broker, partition.start),

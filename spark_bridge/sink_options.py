@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from spark_bridge.access_options import ACCESS_OPTIONS, with_access
 from spark_bridge.errors import OptionError
-from spark_bridge.option_values import Option, addresses, duration_ms, name, parse_options, whole_number
+from spark_bridge.option_values import Option, contact_points, duration_ms, listed, name, parse_options, whole_number
+from spark_bridge.replicas import MEMBERS, parse_replicas
 from transport import DEFAULT_SEND_ADDRESS, LocalProtocolError
 from transport.security.access_sources import GivenAccess
 
@@ -36,7 +37,7 @@ class SinkOptions:
         queue: where a row goes that has no ``queue`` of its own; None where every row has.
         exchange: where all rows are published, in place of queues; None for none.
         routing_key: of rows that have no key of their own; only with ``exchange``.
-        brokers: sending addresses of one broker, ``host:port``, tried in turn.
+        brokers: sending addresses of one broker, its contact points, ``host:port``.
         demand_timeout_ms: how long a task waits for room in a queue before it fails.
         writer: the name under which a batch write is done once; None for a new one each time.
         version: the version of what ``writer`` writes; None without one.
@@ -107,6 +108,16 @@ def _routing_key(text: str) -> str:
         raise ValueError(str(error)) from None
 
 
+def _one_broker(text: str) -> tuple[str, ...]:
+    """The contact points of one broker: with commas, or as a source has those of a cluster, by its name or without."""
+    if MEMBERS not in text and "=" not in text:
+        return contact_points(text)
+    brokers = parse_replicas(list(listed(text)))
+    if len(brokers) > 1:
+        raise ValueError(f"a sink writes to one broker, and these are {len(brokers)}: {', '.join(brokers)}")
+    return next(iter(brokers.values()))
+
+
 def _version(text: str) -> int:
     return whole_number(text, most=MAX_VERSION)
 
@@ -115,7 +126,7 @@ _OPTIONS = (
     Option("queue", ("queue",), name),
     Option("exchange", ("exchange",), name),
     Option("routing_key", ("routingKey",), _routing_key),
-    Option("brokers", ("brokers",), addresses),
+    Option("brokers", ("brokers",), _one_broker),
     Option("demand_timeout_ms", ("demandTimeout",), duration_ms),
     Option("writer", ("writer",), name),
     Option("version", ("version",), _version),

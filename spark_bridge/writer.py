@@ -69,7 +69,7 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._planned_on = planned_on(options.brokers[0])
+        self._planned_on = planned_on(options.brokers[:1])
 
     @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
@@ -118,7 +118,7 @@ class PenstockBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpa
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._planned_on = planned_on(options.brokers[0])
+        self._planned_on = planned_on(options.brokers[:1])
         self._writer = options.writer or f"spark-write-{secrets.token_hex(16)}"
         self._version = options.version or 0
 

@@ -38,7 +38,7 @@ def nobody() -> Iterator[str]:
 )
 def test_a_loopback_address_is_known(address: str, loopback: bool) -> None:
     assert is_loopback(address) is loopback
-    assert planned_on(address) == (socket.gethostname() if loopback else "")
+    assert planned_on((address,)) == (socket.gethostname() if loopback else "")
 
 
 def test_a_loopback_address_on_another_host_is_refused_and_the_hosts_are_named(nobody: str) -> None:

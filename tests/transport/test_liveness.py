@@ -129,3 +129,61 @@ def test_a_peer_that_takes_a_little_is_slow_and_not_stuck() -> None:
 
 def test_the_protocols_times_are_the_constants() -> None:
     assert (DEFAULT_HEARTBEAT, SILENT_INTERVALS, HANDSHAKE_TIMEOUT, ENTRANCE_TIMEOUT) == (5.0, 3, 10.0, 5.0)
+
+
+def relying(patience: float = 2.0) -> Liveness:
+    """A client's side, of a broker of a cluster."""
+    liveness = Liveness(5.0, 0.0)
+    liveness.agree(5.0, patience)
+    return liveness
+
+
+def test_a_broker_of_a_cluster_says_something_in_each_half_of_the_silence_that_it_promises_not_to_keep() -> None:
+    liveness = Liveness(5.0, 0.0)
+    liveness.agree(5.0, 2.0, serves=True)
+    assert liveness.next_check() == 1.0
+    assert liveness.check(0.9) is Verdict.FINE
+    assert liveness.check(1.0) is Verdict.PING
+    liveness.said = 1.0
+    assert liveness.next_check() == 2.0
+    # Its own patience is as ever.
+    for second in range(1, 15):
+        liveness.said = float(second)
+        assert liveness.check(float(second)) is not Verdict.SILENT
+    assert liveness.check(15.0) is Verdict.SILENT
+
+
+def test_a_broker_that_breaks_that_promise_is_gone_and_one_that_keeps_it_is_not() -> None:
+    liveness = relying()
+    for second in range(1, 40):
+        liveness.heard = liveness.said = float(second)
+        assert liveness.next_check() == second + 2.0
+        assert liveness.check(second + 1.9) is Verdict.FINE
+    assert liveness.check(41.0) is Verdict.SILENT
+
+
+def test_a_look_that_comes_late_itself_proves_no_silence_and_the_next_does() -> None:
+    liveness = relying()
+    # Its own program was busy: what the broker has said meanwhile may wait in the socket.
+    assert liveness.check(4.0) is Verdict.FINE
+    assert liveness.next_check() == 5.0
+    assert liveness.check(5.0) is Verdict.SILENT
+
+
+def test_a_client_that_listens_only_now_and_then_gives_a_broker_the_time_from_when_it_listens() -> None:
+    liveness = relying()
+    liveness.begin_to_listen(4.0)
+    assert liveness.check(5.9) is Verdict.PING, "for the broker is told that this side is there, as ever"
+    assert liveness.check(6.0) is Verdict.SILENT
+    liveness.stop_listening(6.0)
+    assert liveness.check(9.0) is not Verdict.SILENT
+
+
+def test_what_is_not_complete_has_the_time_of_three_heartbeats_whatever_silence_is_promised() -> None:
+    liveness = relying()
+    liveness.frame_began = 0.0
+    for second in range(1, 15):
+        liveness.heard = liveness.said = float(second)
+        assert liveness.check(float(second)) is Verdict.FINE
+    liveness.heard = 15.0
+    assert liveness.check(15.0) is Verdict.SILENT

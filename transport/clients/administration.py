@@ -14,7 +14,6 @@ from transport.clients.link import BrokerLink
 from transport.clients.message_commands import Facts as Facts  # noqa: PLC0414 - given here too
 from transport.clients.message_commands import MessageCommands, count_of
 from transport.clients.queue_commands import QueueCommands
-from transport.clients.reasons import reason_of
 from transport.clients.schedule_commands import ScheduleCommands
 from transport.errors import (
     ADVICE,
@@ -220,6 +219,8 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
             error = error.__cause__
         if isinstance(error, BrokerError | AuthenticationError):
             return error
+        from transport.clients.reasons import reason_of  # noqa: PLC0415 - only for an error
+
         within = f"within {self._connect_timeout:g} s: {reason_of(error) if str(error) else 'no answer'}"
         lost = ConnectionLostError(f"no connection to the broker at {self.address} {within}{ADVICE}")
         lost.__cause__ = error

@@ -299,10 +299,9 @@ class BlockingConnection:
         if type(heartbeat_ms) is not int or heartbeat_ms < 1:
             raise RemoteProtocolError(f"WELCOME carries no heartbeat_ms, only {sorted(welcome.options)}")
         self._decoder.max_frame_bytes = self._protocol.largest_frame
-        self._liveness.interval = heartbeat_ms / 1000
         silent_ms = welcome.options.get(SILENT)
-        if type(silent_ms) is int and silent_ms > 0:
-            self._liveness.agree(silent_ms / 1000, serves=False)
+        silence = silent_ms / 1000 if type(silent_ms) is int and silent_ms > 0 else None
+        self._liveness.agree(heartbeat_ms / 1000, silence)
         self._opened(welcome.options)
 
 

@@ -152,11 +152,11 @@ class BlockingLink(Generic[C]):
         """
         contacts = self._contacts
         if stood := self._connected_at > 0 and self.clock() - self._connected_at >= LEAST_STANDING:
-            contacts.worked()
+            contacts.rested()
         self._connected_at = 0.0
-        self._note(error)
+        at_once = self._note(error)
         if isinstance(error, NotLeaderError):
-            return contacts.has_more
+            return at_once
         return stood and contacts.several and (not isinstance(error, BrokerError) or error.code in ELSEWHERE_CODES)
 
     def tell(self, seconds: float, error: Exception) -> None:
@@ -172,6 +172,7 @@ class BlockingLink(Generic[C]):
 
     def pause(self, seconds: float) -> None:
         """Wait between two attempts, or until the link is closed."""
+        self._contacts.rested()
         self._closed.wait(seconds)
 
     def _connect(self) -> C:
@@ -195,12 +196,13 @@ class BlockingLink(Generic[C]):
             address = contacts.next()
         raise ConnectionLostError("; ".join(failures))
 
-    def _note(self, error: Exception) -> None:
-        """What ``error`` says of the address tried last."""
+    def _note(self, error: Exception) -> bool:
+        """What ``error`` says of the address tried last; whether it leads on to the next at once."""
         if isinstance(error, NotLeaderError):
-            self._contacts.follows(told_addresses(error.leader))
-        elif isinstance(error, TimeoutError | PeerTimeoutError | FellSilentError):
+            return self._contacts.follows(told_addresses(error.leader))
+        if isinstance(error, TimeoutError | PeerTimeoutError | FellSilentError):
             self._contacts.silent()
+        return False
 
 
 def _may_pass(error: Exception) -> bool:

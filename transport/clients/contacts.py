@@ -49,7 +49,7 @@ class Contacts:
         self._left: deque[Address] = deque()
         self._tried: set[Address] = set()
         self._hops = 0
-        self._follower = self.elects = False
+        self._follower = self._inside = self.elects = False
         self.begin()
 
     @property
@@ -63,11 +63,6 @@ class Contacts:
         if not self.several:
             return CONNECT_TIMEOUT
         return min(CONNECT_TIMEOUT, FIRST_PATIENCE * 2.0 ** min(self._silent.get(self.current, 0), 8))
-
-    @property
-    def has_more(self) -> bool:
-        """Whether there is somebody left to ask in this pass."""
-        return any(each not in self._tried for each in self._left)
 
     def __str__(self) -> str:
         """For people."""
@@ -85,6 +80,7 @@ class Contacts:
 
     def next(self) -> Address | None:
         """Where to try now; None when the pass is over, and the next one has begun: pause before that."""
+        self._inside = False
         while self._left:
             address = self._left.popleft()
             if address not in self._tried:
@@ -96,14 +92,17 @@ class Contacts:
         self.elects = follower
         return None
 
-    def worked(self) -> None:
-        """The connection has stood for a while: the next pass begins with it. One that ends soon is a part of the pass it was found in."""
-        self.begin()
-
     def let_in(self) -> None:
-        """The one tried last has let the client in."""
+        """The one tried last has let the client in: the next pass begins with it. Hops are counted on until `rested`."""
         self._silent.pop(self.current, None)
         self._preferred = self.current
+        hops = self._hops
+        self.begin()
+        self._hops, self._inside = hops, True
+
+    def rested(self) -> None:
+        """The client has paused, or the connection has stood for a while: hops begin anew."""
+        self._hops = 0
 
     def silent(self) -> None:
         """The one tried last has let the time pass: others come first until it says something."""
@@ -112,8 +111,8 @@ class Contacts:
             self._left.remove(self.current)
             self._left.append(self.current)
 
-    def follows(self, leader: Iterable[Address]) -> None:
-        """The one tried last does not lead, and told where the leader is, if it knows."""
+    def follows(self, leader: Iterable[Address]) -> bool:
+        """The one tried last does not lead, and told where the leader is, if it knows. Whether to go on at once; else pause."""
         self._silent.pop(self.current, None)
         self._follower = True
         told = [each for each in dict.fromkeys(leader) if each != self.current]
@@ -124,6 +123,9 @@ class Contacts:
         if self._hops < MAX_HOPS and fresh:
             self._hops += 1
             self._left.extendleft(reversed(fresh))
+            return True
+        # Where this was no more than an attempt, the pass goes on.
+        return not self._inside
 
     def _learn(self, address: Address) -> None:
         if address in self._given:

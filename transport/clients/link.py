@@ -15,7 +15,6 @@ from typing import Protocol as TypingProtocol
 from transport.clients.authentication import NO_CREDENTIALS, Credentials
 from transport.clients.backoff import CONNECT_TIMEOUT, Backoff, is_transient
 from transport.clients.contacts import LEAST_STANDING, MAX_ELECTION_PAUSE, Contacts
-from transport.clients.reasons import caused, reason_of, system_words
 from transport.errors import (
     ADVICE,
     ELSEWHERE_CODES,
@@ -164,14 +163,10 @@ class BrokerLink:
 
     def trouble(self) -> str:
         """Why there is no connection, and for how long one is still sought; on one line."""
-        error: BaseException | None = self._error
-        reason = None
-        while error is not None and reason is None:
-            reason = system_words(error)
-            error = error.__cause__
-        reason = reason.lower() if reason else str(self._error or "it has not answered")
+        from transport.clients.reasons import why_not  # noqa: PLC0415 - only for an error
+
         where = f"any of {self._contacts}" if self._contacts.several else self.address
-        text = f"no broker at {where} yet: {reason}"
+        text = f"no broker at {where} yet: {why_not(self._error)}"
         if self._backoff.give_up_after is None:
             return f"{text}; trying on"
         left = self._backoff.give_up_after - (self._loop.time() - self._down_since)
@@ -305,7 +300,7 @@ class BrokerLink:
             self._down_since = now
             self._trouble_told = False
             if stood := now - self._opened_at >= LEAST_STANDING:
-                self._contacts.worked()
+                self._contacts.rested()
             # With others to ask there is no need to give this one time, unless it ends connections as soon as they are made.
             elsewhere = not isinstance(error, BrokerError) or error.code in ELSEWHERE_CODES
             self._pauses = not (stood and elsewhere and self._contacts.several)
@@ -347,6 +342,8 @@ class BrokerLink:
                 if not is_transient(better):
                     self._fail(better)
                     return
+                from transport.clients.reasons import caused, reason_of  # noqa: PLC0415 - only for an error
+
                 self._retry_or_fail(caused(f"no connection to the broker at {address}: {reason_of(better)}", better))
 
     def _tls(self, host: str) -> ClientTls | None:
@@ -364,8 +361,7 @@ class BrokerLink:
             return
         contacts, pauses, self._pauses = self._contacts, self._pauses, False
         if isinstance(error, NotLeaderError):
-            pauses = False
-            contacts.follows(told_addresses(error.leader))
+            pauses = not contacts.follows(told_addresses(error.leader))
         elif isinstance(error, PeerTimeoutError | TimeoutError) or isinstance(error.__cause__, TimeoutError):
             contacts.silent()
         if not pauses and (address := contacts.next()) is not None:
@@ -377,10 +373,13 @@ class BrokerLink:
             delay = min(delay, max(MAX_ELECTION_PAUSE, self._backoff.minimum))
         down = self._loop.time() - self._down_since
         if patience is not None and down + delay > patience:
+            from transport.clients.reasons import caused  # noqa: PLC0415 - only for an error
+
             self._fail(caused(f"given up after {down:.1f} s without a connection: {error}{ADVICE}", error))
             return
         self._warn_once(error)
         self._attempt += 1
+        contacts.rested()
         self._retry = self._loop.call_later(delay, self._try)
 
     def _warn_once(self, error: Exception) -> None:

@@ -29,6 +29,14 @@ def system_words(error: BaseException) -> str | None:
     return words if error.strerror == words or CALL_FAILED.fullmatch(str(error)) else None
 
 
+def why_not(error: BaseException | None) -> str:
+    """The same of an error and what it comes of, on one line."""
+    reason, cause = None, error
+    while cause is not None and reason is None:
+        reason, cause = system_words(cause), cause.__cause__
+    return reason.lower() if reason else str(error or "it has not answered")
+
+
 def caused(text: str, cause: Exception) -> ConnectionLostError:
     """An error with this text that comes of ``cause``."""
     error = ConnectionLostError(text)

@@ -386,9 +386,7 @@ class Connection(Connectable, Generic[E]):
             if heartbeat is None:
                 self._liveness.one_sided()
             else:
-                self._liveness.interval = heartbeat
-                if self._protocol.silence is not None:
-                    self._liveness.agree(self._protocol.silence, serves=self._protocol.serves)
+                self._liveness.agree(heartbeat, self._protocol.silence, serves=self._protocol.serves)
             self._arm(self._liveness.next_check(), self._check_liveness)
 
     def _write(self, parts: Sequence[Part]) -> None:

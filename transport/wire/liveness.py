@@ -84,8 +84,11 @@ class Liveness:
         """The peer answers no PING, and may be silent for as long as it likes but in the middle of what it says."""
         self._one_sided = True
 
-    def agree(self, silence: float, *, serves: bool) -> None:
-        """The side that ``serves`` says something in each half of ``silence``, and is gone when it has said nothing for all of it."""
+    def agree(self, heartbeat: float, silence: float | None = None, *, serves: bool = False) -> None:
+        """The heartbeat. The side that ``serves`` says something in each half of a ``silence``, and is gone without in all of it."""
+        self.interval = heartbeat
+        if silence is None:
+            return
         if serves:
             self.sign = silence / 2
         else:
