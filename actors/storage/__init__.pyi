@@ -1,6 +1,7 @@
 from .after_repair import glance_storage, repair_storage, verify_storage
 from .backups import BackupWriting, backup_storage, restore_storage
 from .durable_map import DurableMap, MemoryMap
+from .node_shipping import ShippedRecord
 from .options import DEFAULT_CACHE_BYTES, storage_options
 from .pinned import PinnedJournal, pin_journal
 from .snapshot import StoredQueue
@@ -13,6 +14,7 @@ __all__ = [
     "DurableMap",
     "MemoryMap",
     "PinnedJournal",
+    "ShippedRecord",
     "Storage",
     "StoredQueue",
     "TroubledFiles",

@@ -15,10 +15,10 @@ from actors.replication.forming import Form, Forming, Here, Join, Leave
 from actors.replication.limits import LOOK_SECONDS
 from actors.replication.register import RegisterError
 from actors.replication.replica import Replica
-from actors.storage import storage_options
+from actors.storage import ShippedRecord, storage_options
 from actors.storage.node_news import NodeHooks
+from actors.storage.node_shipping import NodeShipping
 from actors.storage.node_storage import NodeStorage
-from journal import ShippedRecord
 from transport.broker.broker import Broker
 from transport.broker.leadership import Leadership
 from transport.cluster.etcd import EtcdRegister
@@ -174,13 +174,14 @@ class ClusterNode:
                 f"the mode of this cluster is {document.mode!r}, and a node that forgets what it has answered breaks what that promises: "
                 "use --sync always"
             )
-        await asyncio.to_thread(journal.join, document.cluster)
+        shipping = NodeShipping(self.storage, self._options)
+        await shipping.join(document.cluster)
         me = Identity(
             document.cluster, journal.directory_id, self.plan.name, self.plan.places[2], os.urandom(START_BYTES)
         )
         relay = _Relay()
         links = ClusterLinks(me, self.plan.links, self._keys, relay, make_record=ShippedRecord)
-        work = NodeWork(self.storage, self.service, links, self._options, self._leader_known)
+        work = NodeWork(self.storage, self.service, links, shipping, self._leader_known)
         writer = f"{self.plan.name}-{os.urandom(8).hex()}"
         replica = Replica(self._loop.time(), journal.directory_id, self.storage.log, writer)
         replica.takeover.knows(version, document)

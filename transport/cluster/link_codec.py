@@ -52,6 +52,7 @@ class Encoded(NamedTuple):
 
 _ONE: Final = struct.Struct("<Q")
 _TWO: Final = struct.Struct("<QQ")
+_THREE: Final = struct.Struct("<QQQ")
 _STORED: Final = struct.Struct("<QQd")
 _MISSING: Final = struct.Struct("<QQQQ")
 _MISSED: Final = struct.Struct("<QQ?QQ")
@@ -176,7 +177,7 @@ _ENCODE: Final[dict[type, Callable[[Any], Encoded]]] = {
     say.Missed: lambda m: _prompt(_MISSES, _MISSED.pack(m.epoch, m.ask, m.missed, *m.position)),
     say.Fetch: lambda m: _prompt(_FETCH, _TWO.pack(*m)),
     say.Fetched: _fetched,
-    say.TakeTransfer: lambda m: _prompt(_TAKE_TRANSFER, _ONE.pack(*m)),
+    say.TakeTransfer: lambda m: _prompt(_TAKE_TRANSFER, _THREE.pack(m.epoch, *m.before)),
     say.TakeOver: lambda m: _prompt(_TAKE_OVER, _ONE.pack(*m)),
     of_transfers.AskRecords: lambda m: _prompt(_ASK_RECORDS, _ONE.pack(*m)),
     of_transfers.AskState: lambda m: _prompt(_ASK_STATE, _TWO.pack(*m)),
@@ -276,6 +277,11 @@ def _unpack_missed(pieces: Sequence[Buffer], _: MakeRecord) -> say.Missed:
     return say.Missed(_epoch(epoch), ask, missed, Position(_epoch(last), _lsn(lsn)))
 
 
+def _unpack_take_transfer(pieces: Sequence[Buffer], _: MakeRecord) -> say.TakeTransfer:
+    epoch, before, lsn = _THREE.unpack(pieces[0])
+    return say.TakeTransfer(_epoch(epoch), Position(before, _lsn(lsn)))
+
+
 def _unpack_fetch(pieces: Sequence[Buffer], _: MakeRecord) -> say.Fetch:
     epoch, lsn = _TWO.unpack(pieces[0])
     return say.Fetch(_epoch(epoch), _lsn(lsn))
@@ -358,7 +364,7 @@ _DECODE: Final[dict[tuple[int, int], Callable[[Sequence[Buffer], MakeRecord], An
     (_FETCH, PROMPT): _unpack_fetch,
     (_FETCHES, PROMPT): _unpack_none_fetched,
     (_FETCHES, BULK): _unpack_fetched,
-    (_TAKE_TRANSFER, PROMPT): _of_epoch(say.TakeTransfer),
+    (_TAKE_TRANSFER, PROMPT): _unpack_take_transfer,
     (_TAKE_OVER, PROMPT): _of_epoch(say.TakeOver),
     (_ASK_RECORDS, PROMPT): _unpack_ask_records,
     (_ASK_STATE, PROMPT): _unpack_ask_state,

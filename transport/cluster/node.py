@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from actors.errors import RecordsGoneError
 from actors.replication import vocabulary as say
 from actors.replication.replica import LEADER
-from journal.errors import LogGoneError
 from transport.cluster.register_calls import RegisterCalls
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from actors.replication.register import Register
     from actors.replication.replica import Replica
     from actors.replication.vocabulary import Effects, Message
-    from journal.log_reader import LogPiece
-    from journal.shipped import ShippedRecord
+    from actors.storage import ShippedRecord
+    from actors.storage.node_shipping import Records
 
 LATE_SECONDS: Final = 0.0005
 """A timer is set so much behind what is due: then it is due by the clock that is looked at."""
@@ -49,7 +49,7 @@ class NodeLinks(Protocol):
 class NodeStore(Protocol):
     """What a node keeps: the log and the state that follows from it. Errors of any call are the end of the node."""
 
-    def append(self, records: Sequence[ShippedRecord]) -> None:
+    def append(self, records: Sequence[say.ShippedRecord]) -> None:
         """Append what a leader has sent; `Node.synced` is told when it is on the disk."""
 
     async def promise(self, epoch: int) -> None:
@@ -58,8 +58,11 @@ class NodeStore(Protocol):
     async def truncate(self, lsn: int) -> None:
         """Cut the log from ``lsn`` on; a copy is kept."""
 
-    def piece(self, lsn: int, most: int) -> LogPiece:
-        """Records from ``lsn`` on that any thread may read, or LogGoneError."""
+    def records(self, lsn: int, most: int) -> Records:
+        """Records from ``lsn`` on that any thread may read, or RecordsGoneError."""
+
+    def same_log(self) -> object:
+        """The same object as long as the log is not cut, replaced or opened anew."""
 
     def commit(self, lsn: int) -> None:
         """What is below ``lsn`` is committed."""
@@ -278,22 +281,25 @@ class Node:
 
     def _ship(self, effect: say.Ship) -> None:
         try:
-            piece = self._store.piece(effect.lsn, effect.nbytes)
-        except LogGoneError:
+            records = self._store.records(effect.lsn, effect.nbytes)
+        except RecordsGoneError:
             self._shipped(effect, ())
             return
-        if piece.in_memory:
-            self._shipped(effect, piece.read()[: effect.records])
+        if records.in_memory:
+            self._shipped(effect, records.read()[: effect.records])
         else:
-            self._begin(self._read_and_ship(effect, piece))
+            self._begin(self._read_and_ship(effect, records))
 
-    async def _read_and_ship(self, effect: say.Ship, piece: LogPiece) -> None:
+    async def _read_and_ship(self, effect: say.Ship, records: Records) -> None:
         """From the disk, in a thread: whoever lags costs no memory."""
+        log = self._store.same_log()
+        found: list[ShippedRecord] = []
         try:
-            records = await asyncio.to_thread(lambda: list(piece.read()))
-        except LogGoneError:
-            records = []
-        self._shipped(effect, records[: effect.records])
+            found = await asyncio.to_thread(records.read)
+        except RecordsGoneError:
+            logger.debug("records that were to be shipped are in a checkpoint by now")
+        if self._store.same_log() is log:
+            self._shipped(effect, found[: effect.records])
 
     def _shipped(self, effect: say.Ship, records: Sequence[ShippedRecord]) -> None:
         message = effect.message._replace(records=records)
@@ -309,7 +315,7 @@ class Node:
             shipped()
 
     def _append(self, effect: say.Append) -> None:
-        self._store.append(effect.records)  # type: ignore[arg-type]  # as the journal has them
+        self._store.append(effect.records)
 
     def _promise(self, effect: say.Promise) -> None:
         def promised() -> Effects:

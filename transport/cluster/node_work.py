@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from journal import OsFiles, TransferTarget
-from journal.installing import install
-from journal.names import INCOMING
 from transport.cluster.transfers import Transfers
 
 if TYPE_CHECKING:
+    from actors.replication.vocabulary import ShippedRecord
+    from actors.storage.node_shipping import NodeShipping, Records
     from actors.storage.node_storage import NodeStorage
-    from journal import Files, JournalOptions, TransferSource
-    from journal.log_reader import LogPiece
-    from journal.shipped import ShippedRecord
     from transport.cluster.node import Node
     from transport.cluster.service import Service
-    from transport.cluster.transfers import Head, Sends
+    from transport.cluster.transfers import Head, Sends, Source
+
+    class GivenSource(Source, Protocol):
+        """A transfer that is given."""
+
+        def release(self) -> None:
+            """Nobody reads it any more."""
+
 
 logger = logging.getLogger("penstock.cluster")
 
@@ -35,9 +38,8 @@ class NodeWork:
         storage: the directory.
         service: what clients meet.
         links: carry the messages of transfers.
-        options: of the journal that a transfer makes.
+        shipping: what leaves the directory, and what is taken into it.
         leader: told who leads: the id of a directory.
-        files: the file system.
     """
 
     node: Node
@@ -47,17 +49,15 @@ class NodeWork:
         storage: NodeStorage,
         service: Service,
         links: Sends,
-        options: JournalOptions,
+        shipping: NodeShipping,
         leader: Callable[[str], None],
-        files: Files | None = None,
     ) -> None:
         self.transfers = Transfers(links, self)
         self._storage = storage
         self._service = service
-        self._options = options
+        self._shipping = shipping
         self._leader = leader
-        self._files = files or OsFiles()
-        self._given: dict[str, TransferSource] = {}
+        self._given: dict[str, GivenSource] = {}
         self._taking: str | None = None
         self._head: Head | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -74,7 +74,7 @@ class NodeWork:
 
     def append(self, records: Sequence[ShippedRecord]) -> None:
         """See `NodeStore`."""
-        self._storage.append(records)
+        self._storage.append(records)  # type: ignore[arg-type]  # as the journal has them: links make nothing else
 
     async def promise(self, epoch: int) -> None:
         """See `NodeStore`."""
@@ -84,9 +84,13 @@ class NodeWork:
         """See `NodeStore`."""
         await self._storage.truncate(lsn)
 
-    def piece(self, lsn: int, most: int) -> LogPiece:
+    def records(self, lsn: int, most: int) -> Records:
         """See `NodeStore`."""
-        return self._storage.journal.log_piece(lsn, most)
+        return self._shipping.records(lsn, most)
+
+    def same_log(self) -> object:
+        """See `NodeStore`."""
+        return self._shipping.same_log()
 
     def commit(self, lsn: int) -> None:
         """See `NodeStore`."""
@@ -140,7 +144,7 @@ class NodeWork:
         self.unpin(peer)
         self.transfers.give(peer, None)
 
-        def ready(source: TransferSource) -> None:
+        def ready(source: GivenSource) -> None:
             if self._given.get(peer) is source:
                 self.transfers.give(peer, source)
 
@@ -167,17 +171,16 @@ class NodeWork:
 
     async def install(self, source: str) -> None:
         """See `NodeStore`."""
-        head, files, directory = self._head, self._files, self._storage.directory
+        head = self._head
         assert head is not None, "one that is whole is installed"
-        committed = self._storage.log.committed
-        await self._storage.reopen(lambda: install(files, directory, head.lsn, committed, logger.warning))
+        await self._shipping.install(head.lsn)
         self._taking = self._head = None
         logger.warning("the transfer from %s is in place: this node goes on at record %d", source, head.lsn)
 
     async def _take(self, source: str) -> None:
         """Open what is taken into, which reads what a transfer before has left, and ask for the rest."""
         try:
-            target = await asyncio.to_thread(self._target)
+            target = await asyncio.to_thread(self._shipping.target)
         except Exception as error:  # noqa: BLE001 - whatever the disk says, it is tried again
             self.take_failed(source, error)
             return
@@ -185,10 +188,6 @@ class NodeWork:
             self.transfers.take(source, target)
         else:
             await asyncio.to_thread(target.close)
-
-    def _target(self) -> TransferTarget:
-        incoming = self._storage.directory / INCOMING
-        return TransferTarget(incoming, self._options, self._files, replace=True, report=logger.warning)
 
     def taking(self, peer: str) -> None:  # noqa: ARG002 - of `TransferNode`
         """See `TransferNode`."""
