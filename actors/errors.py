@@ -89,10 +89,6 @@ class LeadershipLostError(StorageError):
     """
 
 
-class RecordsGoneError(ActorError):
-    """Records of a node's log that are asked for, and that it does not hold any more: what they come to is in its checkpoint."""
-
-
 class NoStorageError(StorageError):
     """What was named as a data directory is none: a file, or, where one has to be there, nothing or a directory without a journal."""
 

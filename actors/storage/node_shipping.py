@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from actors.errors import RecordsGoneError
+from actors.errors import ActorError
 from journal import LogGoneError, OsFiles, TransferTarget
 from journal import ShippedRecord as ShippedRecord  # noqa: PLC0414 - given here too
 from journal.installing import install
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from journal.log_reader import LogPiece
 
 logger = logging.getLogger("penstock.storage")
+
+
+class RecordsGoneError(ActorError):
+    """Records of a node's log that are asked for, and that it does not hold any more: what they come to is in its checkpoint."""
 
 
 class Records:

@@ -44,6 +44,7 @@ ROOMS = (
     "transport.gateways.http.console",
     "transport.gateways.http",
     "transport.gateways",
+    "transport.node",
     "transport.testing",
     "transport.cli",
 )

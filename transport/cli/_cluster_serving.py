@@ -10,8 +10,8 @@ from transport.broker.memory import collect_rarely
 from transport.cli._run import tell
 from transport.cli._signals import broker_signals
 from transport.cli.exit_codes import EXIT_USAGE
-from transport.cluster.cluster_node import ClusterNode
 from transport.errors import LocalProtocolError
+from transport.node.cluster_node import ClusterNode
 
 if TYPE_CHECKING:
     from transport.cli._supervisor import Supervisor

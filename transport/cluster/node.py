@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from actors.errors import RecordsGoneError
 from actors.replication import vocabulary as say
 from actors.replication.replica import LEADER
+from actors.storage.node_shipping import RecordsGoneError
 from transport.cluster.register_calls import RegisterCalls
 
 if TYPE_CHECKING:

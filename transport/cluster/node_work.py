@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from transport.cluster.transfers import Transfers
 
 if TYPE_CHECKING:
     from actors.replication.vocabulary import ShippedRecord
+    from actors.storage.leader_storage import LeaderStorage
     from actors.storage.node_shipping import NodeShipping, Records
     from actors.storage.node_storage import NodeStorage
     from transport.cluster.node import Node
-    from transport.cluster.service import Service
     from transport.cluster.transfers import Head, Sends, Source
+
+    class Clients(Protocol):
+        """What clients meet: `transport.node.service.Service`."""
+
+        async def lead(self, opened: Callable[[], Awaitable[LeaderStorage]]) -> bool:
+            """Have a broker stand over a storage; whether it does."""
+
+        async def follow(self) -> None:
+            """Have none stand."""
 
     class GivenSource(Source, Protocol):
         """A transfer that is given."""
@@ -47,7 +56,7 @@ class NodeWork:
     def __init__(
         self,
         storage: NodeStorage,
-        service: Service,
+        service: Clients,
         links: Sends,
         shipping: NodeShipping,
         leader: Callable[[str], None],

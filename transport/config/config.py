@@ -252,7 +252,9 @@ class BrokerConfig:
             if getattr(self, name) not in known:
                 raise LocalProtocolError(f"{name} is {getattr(self, name)!r:.40}, not one of {', '.join(known)}")
         self._check_storage()
-        check_cluster(self)
+        check_cluster(
+            self.cluster_mode, self.cluster_log_bytes, self.cluster_node, self.cluster_address, self.cluster_members
+        )
         if self.tls_client_certificates not in CLIENT_CERTIFICATES:
             raise LocalProtocolError(
                 f"tls_client_certificates is {self.tls_client_certificates!r:.40}, not one of {', '.join(CLIENT_CERTIFICATES)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from transport.config.clustered import cluster_problems
+from transport.config.cluster_together import cluster_problems
 from transport.config.config import REQUIRED
 from transport.errors import LocalProtocolError
 from transport.wire.address import Address, parse_address

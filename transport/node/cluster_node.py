@@ -30,10 +30,10 @@ from transport.cluster.meeting import Meeting, ask, stranger
 from transport.cluster.node import Node
 from transport.cluster.node_work import NodeWork
 from transport.cluster.plan import plan_of
-from transport.cluster.service import Service
-from transport.config.clustered import without_cluster
+from transport.config.cluster_together import without_cluster
 from transport.errors import LocalProtocolError, TransportError
 from transport.gateways.listeners import configured_listeners
+from transport.node.service import Service
 from transport.wire.address import parse_address
 
 if TYPE_CHECKING:
@@ -217,9 +217,15 @@ class ClusterNode:
                 if isinstance(step, Leave):
                     raise LocalProtocolError(step.why)
                 if not isinstance(step, Form):
-                    await asyncio.sleep(LOOK_SECONDS)
+                    await self._rest(LOOK_SECONDS)
         finally:
             meeting.close()
+
+    async def _rest(self, seconds: float) -> None:
+        """Until so much time has passed; who stops the node cancels it."""
+        rested = asyncio.Event()
+        self._loop.call_later(seconds, rested.set)
+        await rested.wait()
 
     async def _look(self, forming: Forming) -> object:
         """Read the register, and do what follows; what the next step is."""
