@@ -277,7 +277,7 @@ SUMMARY = LogSummary(5, 20, 9, 3, (EpochStart(2, 5), EpochStart(3, 11)))
         SUMMARY._replace(epoch=4),
         SUMMARY._replace(starts=(EpochStart(3, 5), EpochStart(3, 11))),
         SUMMARY._replace(starts=(EpochStart(2, 11), EpochStart(3, 11))),
-        SUMMARY._replace(starts=(EpochStart(2, 4), EpochStart(3, 11))),
+        SUMMARY._replace(starts=(EpochStart(2, 3), EpochStart(3, 11))),
         SUMMARY._replace(starts=(EpochStart(2, 5), EpochStart(3, 20))),
         SUMMARY._replace(start=2**63, end=2**63),
     ],
