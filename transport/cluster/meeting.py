@@ -103,7 +103,8 @@ class Meeting:
         """It is over."""
         self._door.left(link)
         self._links.discard(link)
-        if isinstance(error, LinkRefusedError):
+        # Members dial whom the document names, and this node is about to read that.
+        if isinstance(error, LinkRefusedError) and error.reason not in (hello.CLOSING, hello.CLUSTER):
             self._not_secured(link.peer.rpartition(":")[0], error)
 
     def _not_secured(self, host: str, error: Exception) -> None:
