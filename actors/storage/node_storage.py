@@ -82,6 +82,7 @@ class NodeStorage:
         self._committer = committer
         self._apart = apart
         self._closed = False
+        self._promising = asyncio.Lock()
         self._news = NodeNews(None, None, self._more_synced)
         self._take(self._open())
         self.log = JournalLog(self._journal)
@@ -196,8 +197,11 @@ class NodeStorage:
             if storage.failure is not None:
                 raise storage.failure
             await self._news.wait()
-        with _Failing(self):
-            await self._apart(lambda: journal.promise(epoch))
+        async with self._promising:
+            # Two may be under way, and one that is greater promises the other.
+            if journal.promised < epoch:
+                with _Failing(self):
+                    await self._apart(lambda: journal.promise(epoch))
 
     def commit(self, lsn: int) -> None:
         """Every record below ``lsn`` is committed, and on this disk: it is folded, and a checkpoint may have it."""

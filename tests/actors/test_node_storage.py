@@ -789,3 +789,28 @@ def test_a_node_works_with_threads_and_a_real_disk(tmp_path: Any) -> None:
         assert failures == []
 
     asyncio.run(main())
+
+
+@on_loop
+async def test_a_promise_that_a_greater_one_has_overtaken_is_kept_by_that() -> None:
+    """Each waits for a thread of its own, and those come to the file in any order."""
+    turn = asyncio.Event()
+    calls: list[Callable[[], Any]] = []
+
+    async def apart(function: Callable[[], Any]) -> Any:
+        calls.append(function)
+        if len(calls) == 1:
+            await turn.wait()
+        return function()
+
+    node = NodeStorage.open(DATA, SMALL, files=SimulatedDisk(), committer=ManualCommitter, apart=apart)
+    failures: list[StorageError] = []
+    node.start(NodeHooks(lambda: None, lambda: None, failures.append))
+    first = asyncio.ensure_future(node.promise(5))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(node.promise(6))
+    await asyncio.sleep(0)
+    turn.set()
+    await asyncio.gather(first, second)
+    assert node.log.promised == 6
+    assert not failures
