@@ -77,7 +77,7 @@ class NodeShipping:
 
     def same_log(self) -> object:
         """Something that is the same object as long as the log is not cut or replaced, nor opened anew."""
-        return self._storage.journal
+        return self._storage.same_log
 
     async def join(self, cluster: str) -> None:
         """Be of a cluster, for good."""

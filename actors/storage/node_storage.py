@@ -63,6 +63,7 @@ class NodeStorage:
     Attributes:
         directory: where it is.
         log: what the machines read; the same one all the time.
+        same_log: the same object as long as the log is not cut or replaced, nor opened anew.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class NodeStorage:
 
     def _take(self, opened: tuple[ReplicatedJournal, LeaderStorage, FollowedContents]) -> None:
         self._journal, self._storage, self._followed = opened
+        self.same_log = object()
         self._news = NodeNews(self._news.loop, self._news.hooks, self._more_synced)
         self._started = self._leading = self._folding = self._cutting = False
         self._storage.tell_failure(self._news.failed)
@@ -227,6 +229,7 @@ class NodeStorage:
         journal, committed = self._journal, self._journal.committed_lsn
         self.log.freeze()
         self._cutting = True
+        self.same_log = object()
         with _Failing(self):
             truncated: Truncated = await self._apart(lambda: journal.truncate(lsn))
             # What is known of that is not in the directory.
@@ -299,6 +302,7 @@ class NodeStorage:
             StorageError: the disk fails.
         """
         self.log.freeze()
+        self.same_log = object()
         self._stop()
         journal = self._journal
 

@@ -21,6 +21,7 @@ from actors.storage import Storage, checkpoints, leader_storage
 from actors.storage.after_repair import set_mark
 from actors.storage.leader_storage import LeaderStorage
 from actors.storage.node_news import NodeHooks
+from actors.storage.node_shipping import NodeShipping
 from actors.storage.node_storage import NodeStorage
 from journal import JournalDamagedError, JournalOptions, ManualCommitter, TransferSource, TransferTarget
 from streams.testkit import elapse, run_in_virtual_time
@@ -814,3 +815,21 @@ async def test_a_promise_that_a_greater_one_has_overtaken_is_kept_by_that() -> N
     await asyncio.gather(first, second)
     assert node.log.promised == 6
     assert not failures
+
+
+@on_loop
+async def test_what_is_read_of_a_log_that_is_cut_meanwhile_is_of_another_one() -> None:
+    trio, storage = await leading()
+    add(storage, 0, 2)
+    await trio.round()
+    behind = follower(trio)
+    add(storage, 0, 5)
+    await trio.ship(trio.members.index(behind))
+    behind.run()
+    disk = behind.disk.restart()
+    behind.gone()
+    member = Member(disk)  # its journal is not started, so it is cut as it stands
+    shipping = NodeShipping(member.node, SMALL)
+    before = shipping.same_log()
+    await member.node.truncate(member.node.log.end - 1)
+    assert shipping.same_log() is not before

@@ -298,6 +298,10 @@ class Node:
             found = await asyncio.to_thread(records.read)
         except RecordsGoneError:
             logger.debug("records that were to be shipped are in a checkpoint by now")
+        except Exception:
+            if self._store.same_log() is log:
+                raise
+            return  # its files were cut, or went, while they were read
         if self._store.same_log() is log:
             self._shipped(effect, found[: effect.records])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from actors.replication.register import (
 )
 from actors.storage import ShippedRecord
 from actors.storage.node_shipping import RecordsGoneError
+from journal import JournalDamagedError
 from transport.cluster.node import Node
 
 DOCUMENT = ClusterDocument("c" * 32, 1, "a", {"a": Member("a" * 32, "h:1", "h:2", "h:3")})
@@ -260,6 +262,26 @@ def test_what_was_read_from_a_log_that_is_another_one_by_now_is_not_sent() -> No
         await bench.node.stop()
         assert bench.links.sent == []
         assert bench.replica.heard == [("synced",)]
+
+    run(body)
+
+
+@pytest.mark.parametrize("another", [True, False])
+def test_damage_that_is_read_ends_the_node_unless_the_log_was_replaced_meanwhile(*, another: bool) -> None:
+    class Damaged(Records):
+        def read(self) -> list[ShippedRecord]:
+            raise JournalDamagedError(Path("segment"), 7, "a half of it is gone")
+
+    async def body() -> None:
+        bench = Bench()
+        bench.store.records = lambda _lsn, _most: Damaged([], in_memory=False)  # type: ignore[method-assign]
+        bench.want(ship())
+        await asyncio.sleep(0)
+        if another:
+            bench.store.log = object()
+        await asyncio.gather(*bench.node._tasks)
+        assert bench.failed.done() is not another
+        assert bench.links.sent == []
 
     run(body)
 
