@@ -23,6 +23,9 @@ if TYPE_CHECKING:
         async def lead(self, opened: Callable[[], Awaitable[LeaderStorage]]) -> bool:
             """Have a broker stand over a storage; whether it does."""
 
+        def lead_no_more(self) -> None:
+            """Tell those at the one that stands to go elsewhere."""
+
         async def follow(self) -> None:
             """Have none stand."""
 
@@ -60,7 +63,7 @@ class NodeWork:
         service: what clients meet.
         links: carry the messages of transfers.
         shipping: what leaves the directory, and what is taken into it.
-        leader: told who leads: the id of a directory.
+        leader: told who leads: the id of a directory, or "" where that is not known.
     """
 
     node: Node
@@ -146,9 +149,13 @@ class NodeWork:
 
     def lead_no_more(self, reason: str) -> None:
         """See `NodeStore`."""
+        self._leader("")
         for peer in list(self._given):
             self.unpin(peer)
-        self._storage.step_down(reason)
+        try:
+            self._service.lead_no_more()
+        finally:
+            self._storage.step_down(reason)
 
     async def step_down(self) -> None:
         """See `NodeStore`."""

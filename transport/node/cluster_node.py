@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 CLUSTER_HEARTBEAT: Final = 1.0
 """Seconds between signs of life of a broker of a cluster, at most: its clients are to notice soon that it is gone."""
+DOOR_SECONDS: Final = 0.1
+"""For those at a door to take their leave: who comes to lead waits for so long with opening its ports, be they silent or slow."""
 ETCD_FOLDER: Final = "etcd"
 """In the data directory."""
 
@@ -73,6 +75,7 @@ class FollowerDoor:
         """See `Door`."""
         broker, self._broker = self._broker, None
         if broker is not None:
+            broker.leave_within(DOOR_SECONDS)
             await broker.__aexit__(None, None, None)
 
     def leader(self, addresses: dict[str, list[str]]) -> None:
@@ -287,12 +290,13 @@ class ClusterNode:
 
     def _leader_known(self, directory: str) -> None:
         document = None if self.node is None else self.node.replica.document
-        if document is None:
-            return
-        for member in document.members.values():
+        found: dict[str, list[str]] = {}
+        for member in () if document is None else document.members.values():
             if member.directory == directory:
                 found = {"send": [member.send], "receive": [member.receive]}
-                self._door.leader(found | ({"http": [member.http]} if member.http else {}))
+                found |= {"http": [member.http]} if member.http else {}
+        # Where it is not known who leads, a former leader's address would have clients go there in vain.
+        self._door.leader(found)
 
     def _fail(self, error: Exception) -> None:
         if not self._ended.done():
