@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from actors.replication.document import ASYNC
+from actors.replication.document import ASYNC, DocumentError
 from actors.replication.forming import Form, Forming, Here, Join, Leave
 from actors.replication.limits import LOOK_SECONDS
 from actors.replication.register import RegisterError
@@ -156,12 +156,18 @@ class ClusterNode:
         if self._member is not None and not self._member.done():
             self._member.cancel()
             await asyncio.gather(self._member, return_exceptions=True)
-        await self.service.drain(self.config.drain)
-        if self.node is not None:
-            await self.node.hand_over()
-        if not self._ended.done():
-            self._ended.set_result(None)
-        await self._kept.aclose()
+        failed = self._ended.done()
+        try:
+            if self.node is not None and failed:
+                # Whoever leads next is not to wait for what cannot be kept any more.
+                await self.node.stop()
+            await self.service.drain(0.0 if failed else self.config.drain)
+            if self.node is not None:
+                await self.node.hand_over()
+        finally:
+            if not self._ended.done():
+                self._ended.set_result(None)
+            await self._kept.aclose()
 
     async def serve_forever(self) -> None:
         """Wait until the node cannot go on, or this is cancelled; raises why."""
@@ -243,6 +249,9 @@ class ClusterNode:
                 await self._register.swap(version, step.document)
         except RegisterError as error:
             self._say(f"the register cannot be asked: {error}")
+            return None
+        except DocumentError as error:
+            self._say(f"what the register holds is no document that this program knows: {error}")
             return None
         if not isinstance(step, Join | Form | Leave):
             self._say(step.why)

@@ -92,6 +92,8 @@ class Service:
         broker = self.broker
         if broker is not None and seconds > 0:
             await broker.drain(seconds)
+        elif broker is not None:
+            broker.leave_within(STEP_DOWN_SECONDS)
         async with self._changing:
             await self._end_broker()
             await self._close_door()
