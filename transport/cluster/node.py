@@ -213,13 +213,13 @@ class Node:
             while calls:
                 for effect in calls.popleft()():
                     _CARRY_OUT[type(effect)](self, effect)
+            if not self._ended:
+                self._follow_document()
+                self._set_timer()
         except Exception as error:  # noqa: BLE001 - whatever it is, the node must not go on as if it had been done
             self._fail(error)
         finally:
             self._running = False
-        if not self._ended:
-            self._follow_document()
-            self._set_timer()
 
     def _follow_document(self) -> None:
         """Have links to whom the document names by now."""

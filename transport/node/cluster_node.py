@@ -268,7 +268,9 @@ class ClusterNode:
         for name, here in zip(others, found, strict=True):
             if isinstance(here, Here) and here.name == name:
                 forming.heard(here)
-            elif isinstance(here, Here):
+                continue
+            forming.lost(name)  # what it said before may be of a directory that is gone
+            if isinstance(here, Here):
                 self._say(f"at {others[name]} there is the node {here.name!r}, and {name!r} was to be there")
             elif isinstance(here, TransportError):
                 logger.info("the node %s: %s", name, here)

@@ -342,6 +342,34 @@ def test_links_follow_the_document() -> None:
     run(body)
 
 
+def test_a_defect_at_the_register_is_logged_and_harms_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        bench = Bench(KeyError("a defect"))
+        bench.want(say.ReadRegister(7))
+        await asyncio.gather(*bench.node._register._tasks, return_exceptions=True)
+        await asyncio.sleep(0)
+        assert not bench.failed.done()
+        assert "has ended on a defect" in caplog.text
+
+    run(body)
+
+
+def test_links_that_cannot_go_where_the_document_says_end_the_node() -> None:
+    async def body() -> None:
+        bench = Bench()
+        bench.replica.document = DOCUMENT
+        fails = OSError("no such place")
+
+        def set_peers(_: Any) -> None:
+            raise fails
+
+        bench.links.set_peers = set_peers  # type: ignore[method-assign]
+        bench.node.synced()
+        assert await asyncio.wait_for(bench.failed, 10) is fails
+
+    run(body)
+
+
 def test_time_is_told_when_it_is_due_and_no_sooner() -> None:
     async def body() -> None:
         bench = Bench()
