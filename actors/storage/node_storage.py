@@ -32,9 +32,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from actors.errors import StorageError
 from actors.storage import codec
@@ -50,6 +51,9 @@ from journal import Files, JournalError, JournalOptions, OsFiles, ReplicatedJour
 
 if TYPE_CHECKING:
     from journal import Committer, ShippedRecord, TransferSource, Truncated
+
+THREADS: Final = 2
+"""For what blocks: a promise may come while another one waits for the disk."""
 
 logger = logging.getLogger("penstock.storage")
 
@@ -73,15 +77,17 @@ class NodeStorage:
         files: Files,
         cache_bytes: int,
         committer: Callable[[], Committer] | None,
-        apart: Apart,
+        apart: Apart | None,
     ) -> None:
         self.directory = directory
+        # Not those of the loop: names that nobody answers for may hold all of these up, and a promise cannot wait for that.
+        self._threads = None if apart is not None else ThreadPoolExecutor(THREADS, "penstock node")
         self._measures = JournalMeasures()
         self._options = self._measures.told(replace(options, replicated=True))
         self._files = files
         self._cache_bytes = cache_bytes
         self._committer = committer
-        self._apart = apart
+        self._apart = apart or self._on_thread
         self._closed = False
         self._promising = asyncio.Lock()
         self._news = NodeNews(None, None, self._more_synced)
@@ -97,7 +103,7 @@ class NodeStorage:
         files: Files | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         committer: Callable[[], Committer] | None = None,
-        apart: Apart = asyncio.to_thread,
+        apart: Apart | None = None,
     ) -> NodeStorage:
         """Open a directory, or make it, and have what its checkpoint has; blocks for as long as the end of its log takes to read.
 
@@ -107,7 +113,7 @@ class NodeStorage:
             files: the file system; the process's own by default.
             cache_bytes: of the leader's cache.
             committer: makes what runs the journal's writer, each time that the journal is started.
-            apart: has what blocks done on a thread; a simulation does it at once.
+            apart: has what blocks done on a thread, one of its own by default; a simulation does it at once.
 
         Raises:
             NoStorageError: it is a file.
@@ -339,8 +345,14 @@ class NodeStorage:
             await self._apart(journal.close)
         except (JournalError, OSError) as error:
             raise storage_error(error, "the journal could not be closed in good order") from error
+        finally:
+            if self._threads is not None:
+                self._threads.shutdown(wait=False)
 
     # --- inside
+
+    async def _on_thread(self, function: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
     def _stop(self) -> None:
         """Nothing more is recorded, folded or told of this journal."""

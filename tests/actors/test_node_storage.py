@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -833,3 +835,23 @@ async def test_what_is_read_of_a_log_that_is_cut_meanwhile_is_of_another_one() -
     before = shipping.same_log()
     await member.node.truncate(member.node.log.end - 1)
     assert shipping.same_log() is not before
+
+
+def test_a_promise_does_not_wait_for_the_threads_of_the_loop(tmp_path: Path) -> None:
+    """They look up names, for one, which takes as long as nobody answers."""
+    held = threading.Event()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(64):
+            loop.run_in_executor(None, held.wait)
+        node = NodeStorage.open(tmp_path / "data")
+        node.start(NodeHooks(lambda: None, lambda: None, lambda _: None))
+        try:
+            await asyncio.wait_for(node.promise(3), 10)
+            await asyncio.wait_for(node.close(), 10)
+        finally:
+            held.set()
+        assert node.log.promised == 3
+
+    asyncio.run(main())

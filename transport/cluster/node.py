@@ -76,8 +76,8 @@ class NodeStore(Protocol):
     def lead(self, epoch: int) -> None:
         """Write this epoch from now on, and append the first record of it."""
 
-    async def open(self, epoch: int, *, whole: bool) -> None:
-        """Have the broker open its ports."""
+    def open(self, epoch: int, *, whole: bool) -> Coroutine[Any, Any, None]:
+        """Have the broker open its ports. If it is not whole, that is said in this call, before anything is awaited."""
 
     def lead_no_more(self, reason: str) -> None:
         """Confirm and deliver nothing any more, from now on."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from transport.cluster.transfers import Transfers
+from transport.cluster.transfers import STILL_SECONDS, Transfers
 
 if TYPE_CHECKING:
     from actors.replication.vocabulary import ShippedRecord
@@ -136,14 +136,17 @@ class NodeWork:
         """See `NodeStore`."""
         self._storage.lead(epoch)
 
-    async def open(self, epoch: int, *, whole: bool) -> None:
-        """See `NodeStore`."""
+    def open(self, epoch: int, *, whole: bool) -> Coroutine[Any, Any, None]:
+        """See `NodeStore`. What may be missing is said at once: whoever leads next takes this one to have said it."""
         if not whole:
             logger.error(
                 "this node leads with epoch %d, and messages that the leader before it has confirmed may be missing: not enough nodes "
                 "could be asked. What they have is kept in their directories as diverged-... when they come back",
                 epoch,
             )
+        return self._open(epoch)
+
+    async def _open(self, epoch: int) -> None:
         if await self._service.lead(self._storage.opened):
             logger.warning("this node leads its cluster, with epoch %d", epoch)
 
@@ -224,7 +227,11 @@ class NodeWork:
             if self._taking is not take:
                 return
             try:
-                target = await asyncio.to_thread(self._shipping.target)
+                opening = asyncio.ensure_future(asyncio.to_thread(self._shipping.target))
+                while not (await asyncio.wait({opening}, timeout=STILL_SECONDS))[0]:
+                    if self._taking is take:
+                        self.node.taking()  # there may be much of it, and it is not lost time
+                target = opening.result()
             except Exception as error:  # noqa: BLE001 - whatever the disk says, it is tried again
                 self._take_failed(take, error)
                 return

@@ -341,11 +341,11 @@ class Transfers:
 
     async def _stored(self, taking: _Taking, store: Callable[[], None]) -> None:
         try:
-            await self._on_thread(store)
+            await self._stored_on_thread(taking, store)
             head = taking.head
             whole = head is not None and taking.offset >= head.state_bytes
             if whole and not taking.over:
-                await self._on_thread(taking.target.finish, head)
+                await self._stored_on_thread(taking, taking.target.finish, head)
         except Exception as error:  # noqa: BLE001 - whatever the disk says, or what was sent makes of it
             taking.busy = False
             if not taking.over:
@@ -362,6 +362,14 @@ class Transfers:
         else:
             self._end(taking)
             self._node.taken(taking.peer, head)
+
+    async def _stored_on_thread(self, taking: _Taking, call: Callable[..., None], *given: Any) -> None:
+        """A disk that takes its time is no transfer of which nothing comes."""
+        storing = self._loop.run_in_executor(self._threads, call, *given)
+        while not (await asyncio.wait({storing}, timeout=STILL_SECONDS))[0]:
+            if not taking.over:
+                self._node.taking(taking.peer)
+        storing.result()
 
     def _fail(self, taking: _Taking, error: Exception) -> None:
         self._end(taking)

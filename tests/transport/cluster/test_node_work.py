@@ -11,6 +11,7 @@ import pytest
 
 from journal import TransferHead
 from transport.cluster import node_work as module
+from transport.cluster import transfers
 from transport.cluster.node_work import NodeWork
 from transport.cluster.transfer_messages import AskRecords, GivenHead, GivenState, NoTransfer
 
@@ -26,7 +27,7 @@ class Target:
         self._shipping = shipping
 
     def begin_state(self) -> None:
-        pass
+        assert self._shipping.may.wait(30)
 
     def add_state(self, piece: Any) -> None:
         pass
@@ -83,7 +84,7 @@ class Bench:
         return True
 
     def taking(self) -> None:
-        pass
+        self._tell("taking")
 
     def transferred(self) -> None:
         self._tell("transferred")
@@ -94,6 +95,11 @@ class Bench:
     def _tell(self, what: str) -> None:
         self.told.append(what)
         self.changed.set()
+
+    @property
+    def said(self) -> list[str]:
+        """But for signs of life."""
+        return [each for each in self.told if each != "taking"]
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(10):
@@ -126,7 +132,7 @@ def test_a_transfer_that_is_wanted_again_while_its_folder_is_still_being_opened_
         await bench.until(lambda: bench.sent)
         assert bench.sent == [(A, AskRecords(5))]
         assert bench.shipping.most == 1, "two would stand in one another's way"
-        assert not bench.told
+        assert bench.said == []
 
     with_bench(main)
 
@@ -140,7 +146,7 @@ def test_another_transfer_waits_until_the_folder_of_the_one_before_is_closed() -
         await bench.until(lambda: len(bench.sent) == 2)
         assert bench.sent[1] == (B, AskRecords(5))
         assert bench.shipping.most == 1
-        assert not bench.told
+        assert bench.said == []
 
     with_bench(main)
 
@@ -157,8 +163,8 @@ def test_a_transfer_that_fails_is_asked_for_again_after_a_while(where: str, monk
         if where == "on the way":
             await bench.until(lambda: bench.sent)
             bench.work.transfers.received(A, NoTransfer("gone"))
-        await bench.until(lambda: bench.told)
-        assert bench.told == ["transfer failed"]
+        await bench.until(lambda: bench.said)
+        assert bench.said == ["transfer failed"]
         assert asyncio.get_running_loop().time() - began >= 0.05
 
     with_bench(main)
@@ -177,7 +183,7 @@ def test_a_transfer_that_failed_and_is_dropped_before_that_is_told_is_not_told_t
         bench.work.take(A)
         await bench.until(lambda: len(bench.sent) == 2)
         await asyncio.sleep(0.05)
-        assert not bench.told
+        assert bench.said == []
 
     with_bench(main)
 
@@ -190,9 +196,39 @@ def test_one_that_is_whole_is_told_and_installed() -> None:
         bench.work.transfers.received(A, GivenHead(*TransferHead(9, 1, 1, 1), 5))
         await bench.until(lambda: len(bench.sent) == 2)
         bench.work.transfers.received(A, GivenState(9, 0, b"x"))
-        await bench.until(lambda: bench.told)
-        assert bench.told == ["transferred"]
+        await bench.until(lambda: bench.said)
+        assert bench.said == ["transferred"]
         await bench.work.install(A)
         assert bench.shipping.installed == [9]
+
+    with_bench(main)
+
+
+@pytest.mark.parametrize("where", ["the folder", "a piece"])
+def test_a_disk_that_takes_its_time_is_no_transfer_of_which_nothing_comes(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STILL_SECONDS", 0.01)
+    monkeypatch.setattr(transfers, "STILL_SECONDS", 0.01)
+
+    async def main(bench: Bench) -> None:
+        if where == "the folder":
+            bench.shipping.may.clear()
+            bench.work.take(A)
+        else:
+            bench.work.take(A)
+            await bench.until(lambda: bench.sent)
+            bench.shipping.may.clear()
+            bench.work.transfers.received(A, GivenHead(*TransferHead(9, 1, 1, 1), 5))
+        await bench.until(lambda: bench.told.count("taking") > 3)
+
+    with_bench(main)
+
+
+def test_what_may_be_missing_is_said_before_anything_else_is_done(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(bench: Bench) -> None:
+        opening = bench.work.open(4, whole=False)
+        assert "messages that the leader before it has confirmed may be missing" in caplog.text
+        opening.close()
 
     with_bench(main)
