@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 from actors.errors import StorageError
 from actors.replication.document import ClusterDocument, DocumentError
 from actors.replication.register import NOTHING, RegisterMovedError, Versioned
-from transport import BrokerConfig
+from streams import Source
+from transport import BrokerConfig, Receiver, Sender
 from transport.node.cluster_node import ClusterNode
 
 SECONDS = 30
@@ -86,10 +88,12 @@ def test_a_node_whose_disk_fails_lets_go_of_its_lead_without_delay(tmp_path: Pat
         loop = asyncio.get_running_loop()
         config = settings(tmp_path, drain=20.0)
         began: list[float] = []
+        quiet: list[socket.socket] = []
 
         async def fails() -> None:
+            host, port = config.send_address.split(":")
             async with leading(config, Register()) as node:
-                await asyncio.open_connection("127.0.0.1", int(config.send_address.split(":")[1]))
+                quiet.append(socket.create_connection((host, int(port))))
                 node.storage._storage.fail(StorageError("the disk"))
                 began.append(loop.time())
                 await asyncio.wait_for(node.serve_forever(), SECONDS)
@@ -97,6 +101,7 @@ def test_a_node_whose_disk_fails_lets_go_of_its_lead_without_delay(tmp_path: Pat
         with pytest.raises(StorageError, match="the disk"):
             await fails()
         assert loop.time() - began[0] < 4.0
+        quiet[0].close()
 
     asyncio.run(main())
 
@@ -110,5 +115,55 @@ def test_a_document_that_cannot_be_read_is_waited_for(tmp_path: Path, monkeypatc
         register.garbled = 3
         async with leading(settings(tmp_path), register):
             assert register.reads > 3
+
+    asyncio.run(main())
+
+
+def three(tmp_path: Path) -> dict[str, BrokerConfig]:
+    ports = free_ports(9)
+    members = ",".join(f"{name}=127.0.0.1:{ports[number]}" for number, name in enumerate("abc"))
+    made = {}
+    for number, name in enumerate("abc"):
+        place = tmp_path / name
+        place.mkdir()
+        made[name] = replace(
+            settings(place),
+            send_address=f"127.0.0.1:{ports[3 + number]}",
+            receive_address=f"127.0.0.1:{ports[6 + number]}",
+            cluster_node=name,
+            cluster_members=members,
+            cluster_address=f"127.0.0.1:{ports[number]}",
+            drain=0.0,
+        )
+    return made
+
+
+def test_a_cluster_begins_when_all_are_there_and_goes_on_without_any_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transport.node.cluster_node.LOOK_SECONDS", 0.1)
+
+    async def main() -> None:
+        register = Register()
+        configs = three(tmp_path)
+        async with AsyncExitStack() as stack:
+            nodes = {name: ClusterNode(configs[name], register=register) for name in "ab"}
+            for node in nodes.values():
+                await stack.enter_async_context(node)
+            reads = register.reads
+            await until(lambda: register.reads > reads + 6)
+            assert register.held.document is None, "one of the three has never been heard"
+            nodes["c"] = ClusterNode(configs["c"], register=register)
+            await stack.enter_async_context(nodes["c"])
+            await until(lambda: any(node.service.broker is not None for node in nodes.values()))
+            addresses = ",".join(config.send_address for config in configs.values())
+            receiving = ",".join(config.receive_address for config in configs.values())
+            await Source.single(b"one").to(Sender(addresses, queue="orders")).run()
+            led = next(name for name, node in nodes.items() if node.service.broker is not None)
+            await nodes.pop(led).__aexit__(None, None, None)
+            await until(lambda: any(node.service.broker is not None for node in nodes.values()))
+            async for delivery in Receiver(receiving, queue="orders", limit=1):
+                assert bytes(delivery.payload) == b"one"
+                delivery.acknowledge()
 
     asyncio.run(main())
