@@ -7,7 +7,7 @@ The file ``replica``, integers little-endian::
     reserved   u16  0
     length     u32  bytes of body
     body            msgpack map: directory (16 random bytes), cluster (text, "" for none yet), promised (epoch), durable (lsn),
-                    lock (number of the file ``lock`` in its file system)
+                    lock (what tells the file ``lock`` from every other one: `Files.number`)
     crc        u32  CRC-32C of everything before it
 
 ``promised`` is the greatest epoch that the replica has promised to: it takes nothing of an older leader. Every record below ``durable`` was
@@ -52,7 +52,7 @@ class Replica(NamedTuple):
         cluster: the cluster's; "" as long as it is in none.
         promised: the epoch below which nothing is taken; 0 for none.
         durable: every record below it was durable.
-        lock: the number of the directory's lock in its file system.
+        lock: what tells the directory's lock from every other file.
     """
 
     directory: str

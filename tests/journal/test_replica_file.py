@@ -291,3 +291,22 @@ def test_segments_that_a_program_of_before_knows_nothing_of_are_refused_by_it() 
     (checkpoint,) = [name for name in node.disk.names(DIRECTORY) if name.startswith("checkpoint-")]
     assert node.disk.content(DIRECTORY / checkpoint)[8:10] == b"\2\0"
     assert log_of(node) == [(1, 1, 1, 0, b"event")]
+
+
+def test_a_directory_that_is_removed_and_copied_back_is_another_replica(tmp_path: Path) -> None:
+    """Its files may have the numbers that they had: a file system gives those of what is gone to what comes."""
+    for number in range(10):
+        directory, copy = tmp_path / f"data{number}", tmp_path / f"copy{number}"
+        journal = ReplicatedJournal.open(directory, SMALL)
+        first = journal.directory_id
+        journal.close()
+        shutil.copytree(directory, copy)
+        journal = ReplicatedJournal.open(directory, SMALL)
+        assert journal.directory_id == first
+        journal.promise(9)
+        journal.close()
+        shutil.rmtree(directory)
+        shutil.copytree(copy, directory)
+        journal = ReplicatedJournal.open(directory, SMALL, report=lambda _: None)
+        assert (journal.directory_id == first, journal.promised) == (False, 0)
+        journal.close()
