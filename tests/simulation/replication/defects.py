@@ -100,6 +100,18 @@ class HastyTakeover(Takeover):
         return self._fetch(now) if self.state == takeover.ADOPTING else []
 
 
+class OvertakenTakeover(Takeover):
+    """Goes on when the answer to its swap comes, though it has promised somebody else a greater epoch since."""
+
+    def _won(self, now: float, version: int) -> Effects:
+        assert self._next is not None
+        self.knows(version, self._next)
+        self.epoch = self._next.epoch
+        self.state, self._since = takeover.SEALING, now
+        self.sealed = {}
+        return [*self._follower.promise(self.epoch), *self._seal_all(now)]
+
+
 class DroppingFollower(Follower):
     """Drops a transfer that is on its way into the place of its log."""
 
@@ -157,3 +169,8 @@ DEFECTS: dict[str, type[Defects]] = {
     "transfer dropped while it is installed": defect(replica=replica(follower=DroppingFollower)),
 }
 """By name; the first eleven are those that issue 19 lists."""
+
+RARE: dict[str, type[Defects]] = {
+    "overtaken while it waited for the register": defect(replica=replica(takeover=OvertakenTakeover)),
+}
+"""What takes more than 2,000 seeds to be found."""

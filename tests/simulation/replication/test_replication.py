@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.replication.defects import DEFECTS
+from tests.simulation.replication.defects import DEFECTS, RARE
 from tests.simulation.replication.plan import draw
 from tests.simulation.replication.runner import run
 
@@ -52,6 +52,12 @@ def test_a_defect_is_found(defect: str) -> None:
 @pytest.mark.parametrize("defect", list(DEFECTS))
 def test_the_run_that_finds_a_defect_is_clean_without_it(defect: str) -> None:
     assert run(FOUND_BY[defect]).findings == []
+
+
+def test_a_rare_defect_is_found_in_the_seed_that_is_known_to_show_it() -> None:
+    seed = 10553
+    assert run(seed, None, RARE["overtaken while it waited for the register"]).findings
+    assert run(seed).findings == []
 
 
 def test_a_run_comes_from_its_seed_alone() -> None:
