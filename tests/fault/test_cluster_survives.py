@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from actors.storage.leader_storage import LeaderStorage
 from actors.storage.node_storage import NodeStorage
 from actors.storage.replica_checkpoints import ReplicaCheckpoints
 from tests.fault import cluster_features
@@ -48,6 +49,12 @@ def test_it_is_found_where_a_follower_folds_what_is_not_committed(monkeypatch: p
     monkeypatch.setattr(NodeStorage, "commit", of_all)
     with pytest.raises(HistoryError, match="differ"):
         _finds(range(4))
+
+
+def test_it_is_found_where_a_leader_confirms_what_is_on_its_own_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LeaderStorage, "committed", lambda self: self.confirm(self._journal.durable_lsn))
+    with pytest.raises(HistoryError, match="lost"):
+        _finds(range(40))
 
 
 def test_it_is_found_where_a_leaders_checkpoint_has_what_no_record_says(monkeypatch: pytest.MonkeyPatch) -> None:
