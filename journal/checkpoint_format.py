@@ -55,7 +55,12 @@ class LogFacts(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """Everything that a checkpoint file holds; ``log`` is there in the one of a replica only."""
+    """Everything that a checkpoint file holds; ``log`` is there in the one of a replica only.
+
+    Attributes:
+        behind: the state contains nothing of the records from here on, and may contain something of those below; all of them were durable
+            before it was. 0 where that is ``lsn``.
+    """
 
     lsn: int
     epoch: int
@@ -63,6 +68,12 @@ class Checkpoint(NamedTuple):
     segments: tuple[SegmentFacts, ...]
     payload: bytes | None
     log: LogFacts | None = None
+    behind: int = 0
+
+    @property
+    def durable(self) -> int:
+        """Every record below it was durable when this was stored."""
+        return max(self.lsn, self.behind, self.log.committed if self.log is not None else 0)
 
 
 def pack_checkpoint(checkpoint: Checkpoint) -> bytes:
@@ -74,6 +85,8 @@ def pack_checkpoint(checkpoint: Checkpoint) -> bytes:
         "segments": [list(facts) for facts in checkpoint.segments],
         "payload": checkpoint.payload,
     }
+    if checkpoint.behind:
+        fields["behind"] = checkpoint.behind
     log = checkpoint.log
     if log is not None:
         fields["log"] = [log.start, log.committed, [list(start) for start in log.epochs]]
@@ -97,9 +110,10 @@ def unpack_checkpoint(data: bytes) -> Checkpoint:
         body = msgpack.unpackb(data[_CHECKPOINT.size : end], max_ext_len=0)
         segments = tuple(_segment_facts(*facts) for facts in body["segments"])
         log = _log_facts(*body["log"]) if version == REPLICATED_VERSION else None
-        return Checkpoint(
-            int(body["lsn"]), int(body["epoch"]), int(body["next_segment"]), segments, _payload(body["payload"]), log
-        )
+        lsn, epoch, behind = int(body["lsn"]), int(body["epoch"]), int(body.get("behind", 0))
+        if behind and behind <= lsn:
+            raise ValueError(f"it is before record {lsn}, and contains what is before record {behind}")
+        return Checkpoint(lsn, epoch, int(body["next_segment"]), segments, _payload(body["payload"]), log, behind)
     except (ValueError, KeyError, IndexError, TypeError, msgpack.UnpackException) as error:
         raise FormatError(f"a checkpoint whose checksum holds and whose body does not: {error!r}") from error
 

@@ -107,7 +107,10 @@ class Checkpointing(ItemReading):
         if self._cut is None:
             raise JournalUsageError("a checkpoint is cut before it is stored")
         (checkpoint, dead, combination, combined_segment), self._cut = self._cut, None
-        write = partial(self._housekeeping.write, checkpoint._replace(payload=payload), dead, done)
+        # Without the bound a start would take the loss of a record that the state contains for a write that was never synced.
+        behind = self.next_lsn if checkpoint.log is None and self.next_lsn > checkpoint.lsn else 0
+        checkpoint = checkpoint._replace(payload=payload, behind=behind)
+        write = partial(self._housekeeping.write, checkpoint, dead, done)
         tasks = [partial(writer.after_sync, write)]
         if combination is not None:
             copy = partial(self._housekeeping.combine, combination, combined_segment)

@@ -71,6 +71,8 @@ Checkpoint::
     length     u64  bytes of body
     body            msgpack map: lsn, epoch, next_segment (id), payload (the caller's: bin or nil), segments: array of
                     [segment id, kind, first lsn, stop lsn, end, sealed]; stop lsn and end (bytes) are 0 for the one not sealed.
+                    Where records were appended while it was made, also behind: the payload may contain some of the records from
+                    lsn up to this one, and all of these were durable before it was stored.
                     In version 2 also log: [start, committed, array of [epoch, first lsn]], ascending. Records below start are of
                     no epoch; those below committed were committed; the epochs are those of the records below lsn that the log may
                     still hold, and of the one before these

@@ -55,6 +55,11 @@ class Expected(NamedTuple):
         """One more than the last lsn that a sealed segment must hold; None where nobody knows."""
         return self.facts.stop_lsn if self.facts is not None and self.facts.sealed else self.following
 
+    @property
+    def must_hold(self) -> int | None:
+        """One more than the last lsn that the segment must hold; None where nobody knows."""
+        return self.durable if self.stop_lsn is None else self.stop_lsn
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:

@@ -130,6 +130,7 @@ class _Recovery:
         before = newest_checkpoint(self._files, self._directory, self._names)
         self._lsn = before.lsn if before else FIRST_LSN
         self._log_facts = before.log if before else None
+        self._durable_lsn = max(self._durable_lsn, before.durable if before else FIRST_LSN)
         if not self._options.replicated and (self._log_facts is not None or REPLICA in self._names):
             raise ReplicaError(
                 f"{self._directory} is of a member of a cluster: start its broker as that, or make a backup of it and restore that for a "
@@ -172,6 +173,7 @@ class _Recovery:
             tuple(segment.facts() for segment in self._catalog.segments),
             before.payload if before else None,
             self._facts_of_log(next_lsn) if self._options.replicated else None,
+            before.behind if before and not self._options.replicated else 0,
         )
         # The same lsn and payload: it is there to make the epoch, and what was found, durable before anything is written.
         write_checkpoint(self._files, self._directory, checkpoint)
@@ -274,9 +276,7 @@ class _Recovery:
                         raise JournalDamagedError(path, offset, text)
                     epochs.begin(epoch, lsn)
             if following is None:
-                committed = self._log_facts.committed if self._log_facts is not None else 0
-                durable_lsn = max(self._lsn, self._durable_lsn, committed)
-                settle_tail(self._files, scan, durable_lsn, group_start, self._report)
+                settle_tail(self._files, scan, self._durable_lsn, group_start, self._report)
             elif scan.next_lsn != following:
                 text = (
                     f"record {scan.next_lsn} is not there ({scan.problem}), and the next file begins with {following}"

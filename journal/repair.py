@@ -215,8 +215,9 @@ class _Repair:
                 covered = contents.stop_lsn
                 expected = max(expected, covered)
         ends = [facts[header.segment_id].stop_lsn for header in headers if header.kind == LOG]
-        if not ends or max(ends) < self._start:
-            enter(*self._fill(max(ends, default=self._start), self._start))
+        needed = survey.base.durable if survey.base is not None else self._start
+        if not ends or max(ends) < needed:
+            enter(*self._fill(max(ends, default=self._start), needed))
         return headers, facts
 
     def _salvage(
@@ -280,7 +281,7 @@ class _Repair:
             f"{found.file}, offset {found.offset}: {found.text}; kept in {kept.name}" for found in judgement.segment
         )
         is_log = file.header is not None and file.header.kind == LOG
-        stop = known.stop_lsn
+        stop = known.must_hold
         if stop is not None and contents.stop_lsn < stop <= contents.stop_lsn + MAX_FILLED:
             behind = [record.lsn + 1 for record in self._again.between(contents.stop_lsn, stop)]
             contents.stop_lsn = stop if is_log else max(behind, default=contents.stop_lsn)
@@ -349,6 +350,8 @@ class _Repair:
         ]
         path = self._directory / checkpoint_name(lsn)
         checkpoint = Checkpoint(lsn, epoch, self._next_segment, tuple(listed), base.payload if base else None)
+        if base is not None:
+            checkpoint = checkpoint._replace(behind=base.behind)
         damaged = [file for file in survey.checkpoints if file.checkpoint is None]
         copies = {file.path: self._keep_copy(path) for file in damaged if file.path == path}
         self._set_unused_aside(survey, facts)

@@ -83,8 +83,9 @@ def spans_of(
             held.append((first, hole.lsn))
             first = hole.stop_lsn
         held.append((first, stop))
-        if known.stop_lsn is not None and stop < known.stop_lsn <= stop + MAX_FILLED:
-            stop = known.stop_lsn
+        must = known.must_hold
+        if must is not None and stop < must <= stop + MAX_FILLED:
+            stop = must
         places.append((file.first_lsn, stop))
     return sorted(held), sorted(places)
 

@@ -133,7 +133,7 @@ class Survey:
         base, replica = self.base, self.replica
         noted = [replica.durable] if replica else []
         if base is not None:
-            noted += [base.lsn, base.log.committed if base.log else 0]
+            noted.append(base.durable)
         return max(noted, default=FIRST_LSN)
 
     @property

@@ -258,6 +258,13 @@ class FeaturesProgram:
         task = asyncio.ensure_future(change)
         await turns()
         await self._sync()
+        return await self._answer(task)
+
+    async def _answer(self, task: asyncio.Future[Any]) -> Any:
+        """What a queue says; a broker that has failed ends its connections, and answers nobody who waits for the disk."""
+        if self.bench.failures and not task.done():
+            task.cancel()
+            raise self.bench.failures[0]
         return await task
 
     # --- its steps
@@ -484,7 +491,7 @@ class FeaturesProgram:
             if task.done():
                 break
             await elapse(0.02)
-        await task
+        await self._answer(task)
         self.seen["moved"] += len(before - self._in(source))
 
     async def _alter(self, name: str) -> None:

@@ -52,8 +52,9 @@ EPOCHS = st.tuples(ASCENDING, ASCENDING, st.integers(1, 4)).map(
 )
 LOGS = st.builds(LogFacts, st.integers(1, 2**60), st.integers(1, 2**60), EPOCHS)
 CHECKPOINTS = st.builds(
-    Checkpoint,
-    U64,
+    lambda lsn, behind, *others: Checkpoint(lsn, *others, behind=lsn + behind if behind else 0),
+    st.integers(0, 2**63),
+    st.integers(0, 2**32),
     U32,
     U64,
     st.lists(FACTS, max_size=4).map(tuple),
@@ -151,6 +152,12 @@ def test_every_flipped_bit_is_noticed(data: bytes, unpack: Any) -> None:
         changed[bit // 8] ^= 1 << bit % 8
         with pytest.raises(FormatError):
             unpack(bytes(changed))
+
+
+@pytest.mark.parametrize("behind", [1, 9])
+def test_a_checkpoint_that_contains_less_than_what_is_before_it_is_refused(behind: int) -> None:
+    with pytest.raises(FormatError, match="body does not"):
+        unpack_checkpoint(pack_checkpoint(CHECKPOINT._replace(behind=behind)))
 
 
 @pytest.mark.parametrize(("data", "unpack"), FILES)

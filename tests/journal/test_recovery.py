@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,52 @@ def test_a_record_below_the_checkpoint_is_damaged_and_not_torn() -> None:
     disk.replace(path, bytes(content))
     with pytest.raises(JournalDamagedError, match="checkpoint"):
         Journal.open(DIRECTORY, SMALL, disk)
+
+
+def test_a_record_that_the_state_of_a_checkpoint_may_contain_is_damaged_and_not_torn() -> None:
+    opened = written(b"before the cut")
+    opened.journal.checkpoint(b"state of one", lambda stream, first, stop: 0)
+    opened.run()
+    deque(opened.journal.prepare_checkpoint(lambda stream, first, stop: 0), 0)
+    opened.journal.cut_checkpoint()
+    for number in range(3):
+        opened.event(bytes([number]) * 10)  # while the state is encoded
+    opened.journal.store_checkpoint(b"state of four")
+    opened.run()
+    path = only_segment(opened.disk)
+    content = opened.disk.content(path)
+    disk = opened.disk.restart()
+    disk.replace(path, content[: end_of_log(opened.disk, path) - 5])  # the disk has lost the end of what it had synced
+    assert [finding.text for finding in verify(DIRECTORY, disk) if finding.fatal] != []
+    with pytest.raises(JournalDamagedError, match="record 4 was durable, as a checkpoint"):
+        Journal.open(DIRECTORY, SMALL, disk)
+    (said,) = repair(DIRECTORY, disk)
+    assert "record 4 is lost" in said
+    for _ in range(2):
+        again = Opened(disk.restart())
+        assert again.journal.checkpoint_payload == b"state of four"
+        assert [lsn for lsn, _, _ in again.replayed] == [2, 3]
+        assert again.journal.next_lsn == 5
+        disk = again.disk
+
+
+def test_what_a_checkpoint_may_contain_is_known_though_it_ends_between_two_records() -> None:
+    opened = written(b"before the cut")
+    deque(opened.journal.prepare_checkpoint(lambda stream, first, stop: 0), 0)
+    opened.journal.cut_checkpoint()
+    path = only_segment(opened.disk)
+    ends = [end_of_log(opened.disk, path)]
+    for number in range(3):
+        opened.event(bytes([number]) * 10)
+    opened.journal.store_checkpoint(b"state of four")
+    opened.run()
+    disk = opened.disk.restart()
+    disk.replace(path, opened.disk.content(path)[: ends[0]])
+    with pytest.raises(JournalDamagedError, match="record 2 was durable, as a checkpoint"):
+        Journal.open(DIRECTORY, SMALL, disk)
+    repair(DIRECTORY, disk)
+    again = Opened(disk.restart())
+    assert (again.replayed, again.journal.next_lsn) == ([], 5)
 
 
 def test_a_record_of_an_unknown_group_proves_nothing() -> None:
