@@ -7,7 +7,7 @@ import os
 from collections import OrderedDict
 from typing import Final
 
-from transport.cluster.hello import LinkRefusedError
+from transport.cluster.hello import CODES, LinkRefusedError
 from transport.wire.shown import MAX_LINE_BYTES, shown
 
 MAX_CAUSES: Final = 256
@@ -41,8 +41,8 @@ class Causes:
 
 
 def cause_of(error: Exception) -> str:
-    """What kind of thing went wrong: it is said once."""
-    return error.reason if isinstance(error, LinkRefusedError) else type(error).__name__
+    """What kind of thing went wrong: it is said once. There are few, whatever a peer gives for a reason."""
+    return error.reason if isinstance(error, LinkRefusedError) and error.reason in CODES else type(error).__name__
 
 
 def why(error: Exception) -> str:
