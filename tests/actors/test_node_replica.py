@@ -340,6 +340,6 @@ async def happen(seed: int) -> None:
     await turns()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 def test_all_that_was_confirmed_is_with_whoever_leads_and_all_nodes_come_to_one_state(seed: int) -> None:
     run_in_virtual_time(happen(seed))
