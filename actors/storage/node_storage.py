@@ -6,6 +6,7 @@ what blocks for long is done apart (``apart``). What the node does, and when:
 =================== ===================================================================================================================
 at the start        ``node = NodeStorage.open(directory, ...)``, which blocks; ``node.start(NodeHooks(...))`` on the loop; ``Replica`` gets
                     ``node.log``. The journal is started by the first that is appended, so that a log that has parted is cut without more.
+                    ``node.journal.join(cluster)`` makes it one of a cluster; that blocks for two syncs, as ``join`` says.
 ``Append``          ``node.append(records)``; the hook ``synced`` is called when they are on the disk.
 ``Truncate``        ``await node.truncate(lsn)``, then ``replica.truncated``. Nothing else of the directory is asked for meanwhile.
 ``Promise``         ``await node.promise(epoch)``, then ``replica.promised``.
