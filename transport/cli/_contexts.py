@@ -28,6 +28,8 @@ from typing import Any, Final
 
 from transport.errors import LocalProtocolError, TransportError
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, MAX_PORT, Address, parse_address
+from transport.wire.contact_points import parse_contact_points
+from transport.wire.contact_points import written as contact_points
 
 CONTEXT_VARIABLE: Final = "PENSTOCK_CONTEXT"
 FILE_NAME: Final = "contexts.toml"
@@ -105,21 +107,19 @@ def check_context_name(name: str) -> str:
 
 
 def both_addresses(address: str | None, receive_address: str | None) -> dict[str, str]:
-    """Both, of what was said of them: a host is enough, and the receiving port follows the sending one."""
-    sending = parse_address(_with_port(address or DEFAULT_SEND_ADDRESS))
+    """Both, of what was said of them: a host is enough, and the receiving port follows the sending one. Of a cluster there are several."""
+    sending = parse_contact_points(address or DEFAULT_SEND_ADDRESS, "a context", SEND_PORT)
     if receive_address is not None:
-        receiving = parse_address(receive_address)
-    elif sending.port + NEXT_PORT > MAX_PORT:
-        raise LocalProtocolError(f"there is no port after {sending.port}: give --receive-address")
+        receiving = parse_contact_points(receive_address, "a context")
     else:
-        receiving = Address(sending.host, sending.port + NEXT_PORT)
-    return {"send_address": str(sending), "receive_address": str(receiving)}
+        receiving = tuple(_behind(each) for each in sending)
+    return {"send_address": contact_points(sending), "receive_address": contact_points(receiving)}
 
 
-def _with_port(text: str) -> str:
-    """``text`` with the default port, where it is a host alone."""
-    alone = ":" not in text or (text.startswith("[") and text.endswith("]"))
-    return f"{text}:{SEND_PORT}" if alone else text
+def _behind(sending: Address) -> Address:
+    if sending.port + NEXT_PORT > MAX_PORT:
+        raise LocalProtocolError(f"there is no port after {sending.port}: give --receive-address")
+    return Address(sending.host, sending.port + NEXT_PORT)
 
 
 def read_contexts(path: Path) -> Contexts:
@@ -228,7 +228,7 @@ def _check(name: str, context: dict[str, Any], path: Path) -> None:
         for key in ADDRESSES:
             if key not in context:
                 raise ContextError(f"{key} is missing")
-            parse_address(context[key])
+            parse_contact_points(context[key], "a context")
     except TransportError as error:
         raise ContextError(f"{path}: context {name!r:.80}: {error}") from None
 

@@ -16,7 +16,8 @@ from transport.cli._access import ACCESS, STDIN, take_access
 from transport.cli._run import run
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.errors import TransportError
-from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, parse_address
+from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS
+from transport.wire.contact_points import parse_contact_points
 from transport.wire.names import check_name
 
 Parameter = tuple[Any, Any]
@@ -61,11 +62,11 @@ def seconds_of(least: float, most: float) -> Callable[[str], float]:
 
 
 def address(text: str | None) -> str | None:
-    """Typer callback: ``text`` when it is host:port; None where it is left to a context or the default."""
+    """Typer callback: ``text`` when it is host:port, or several of a cluster; None where it is left to a context or the default."""
     if text is None:
         return None
     try:
-        parse_address(text)
+        parse_contact_points(text, "a command")
     except TransportError as error:
         raise typer.BadParameter(str(error)) from None
     return text
