@@ -30,10 +30,11 @@ help: ## this list
 setup: ## make .venv with the locked packages
 	@scripts/setup
 
-# The first five side by side: two of them mostly wait. Each tells what it has to say as a whole.
+# What is told soon comes first, side by side; each tells what it has to say as a whole. The tests of the event loop wait more than they
+# compute, so that they run beside the others, and end long before.
 test: setup ## set up, then lint, types and every test
-	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target lint types site pythons spark-start
-	@$(MAKE) --no-print-directory pytest
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target lint types site spark-start
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going pythons pytest
 
 lint: setup ## ruff's rules and formatting
 	@echo "penstock: lint"
@@ -56,12 +57,12 @@ pythons: setup ## what depends on the event loop, on uvloop and on each Python h
 	@scripts/test-pythons --short
 
 spark-start: setup ## what makes Spark start faster in tests; once for a .venv
-	@if java_home=$$(scripts/ensure-java --no-install 2>&1); then \
+	@if java_home=$$(scripts/ensure-java); then \
 		JAVA_HOME="$$java_home" $(RUN) -m tests.spark_start >.venv/spark-start.log 2>&1 || \
 			echo "penstock: Spark starts slowly in tests, see .venv/spark-start.log" >&2; \
 	fi
 
-# Last in `make test`, so that pytest's summary is the last line. Without Java the tests that need Spark are skipped.
+# The last to end in `make test`, so that pytest's summary is the last line. Without Java the tests that need Spark are skipped.
 pytest: setup ## the tests alone; TESTS="tests/streams -k demand" for some of them
 	@java_home=$$(scripts/ensure-java) && export JAVA_HOME="$$java_home" || echo "penstock: going on without Spark" >&2; \
 	scripts/ensure-etcd >/dev/null || echo "penstock: going on without etcd" >&2; \

@@ -372,7 +372,10 @@ class NodeStorage:
         try:
             if followed.step() and not self._leading:
                 checkpoints.schedule()
-        except StorageError as error:
+        except Exception as error:
+            if not isinstance(error, StorageError):
+                logger.error("record %d cannot be folded for a defect", followed.folded, exc_info=error)
+                error = StorageError(f"record {followed.folded} in {self.directory} cannot be folded: {error!r}")
             self._storage.fail(error)
             return
         if followed.behind:

@@ -154,6 +154,26 @@ def state_of(storage: LeaderStorage) -> dict[str, Any]:
     }
 
 
+def differences(what: str, one: dict[str, Any], other: dict[str, Any]) -> str:
+    """What two states differ in, as text."""
+    lines = [f"{what} differ"]
+    for key, value in one.items():
+        if value == other[key]:
+            continue
+        if key != "queues":
+            lines.append(f"{key}: {value} and {other[key]}")
+            continue
+        for number in value.keys() | other[key].keys():
+            left, right = value.get(number), other[key].get(number)
+            if left != right and left is not None and right is not None:
+                names = [name for name in left[3] if left[3][name] != right[3][name]]
+                lines += [f"queue {left[0]} {name}: {left[3][name]} and {right[3][name]}" for name in names]
+                lines += [f"{left[:3]} and {right[:3]}"] if left[:3] != right[:3] else []
+            elif left != right:
+                lines.append(f"queue {number}: {left} and {right}")
+    return "\n".join(lines)
+
+
 class Trio:
     """The cluster.
 

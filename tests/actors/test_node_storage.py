@@ -17,7 +17,7 @@ from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesAdded
 from actors.queue.vocabulary.settings import QueueSettings
-from actors.storage import Storage, leader_storage
+from actors.storage import Storage, checkpoints, leader_storage
 from actors.storage.after_repair import set_mark
 from actors.storage.leader_storage import LeaderStorage
 from actors.storage.node_news import NodeHooks
@@ -357,6 +357,59 @@ async def test_no_checkpoint_is_cut_while_a_leader_folds_what_is_uncommitted() -
     assert found.node.journal.checkpoint_lsn == before
     assert found.storage.contents.queues[0].log.stored_messages == 400
     found.gone()
+
+
+@on_loop
+async def test_a_checkpoint_that_a_follower_has_cut_waits_for_what_it_folds_as_a_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checkpoints, "SLICE_WORK", 1)
+    trio, storage = await leading(WHOLE)
+    storage.declare("other", None)
+    add(storage, 0, 3)
+    await trio.round()
+    for _ in range(5):
+        add(storage, 1)
+    member = follower(trio)
+    await trio.ship(trio.members.index(member))
+    member.run()
+    await member.folded()
+    cut = member.node.folded
+    member.storage.checkpoints.make()
+    while member.node.journal._cut is None:
+        member.storage.checkpoints._advance()
+    member.node.lead(2)
+    await member.node.opened()
+    await turns()
+    member.run()
+    assert member.storage.checkpoints.made == 1
+    found = Member(member.disk.restart())
+    assert found.node.journal.checkpoint_lsn == 1, "it has what is not committed"
+    found.gone()
+    member.node.commit(member.node.journal.durable_lsn)
+    member.run()
+    found = Member(member.disk.restart())
+    assert found.node.journal.checkpoint_lsn == cut
+    assert found.storage.contents.queues[1].log.stored_messages == 5
+    found.gone()
+
+
+@on_loop
+async def test_a_defect_that_keeps_a_record_from_being_folded_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    trio, storage = await leading()
+    add(storage, 0)
+    member = follower(trio)
+
+    def fails(*_: object) -> None:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr("actors.queue.state.log.QueueLog.apply", fails)
+    await trio.ship(trio.members.index(member))
+    member.run()
+    member.node.commit(member.node.journal.durable_lsn)
+    await turns()
+    (failure,) = member.failures
+    assert "cannot be folded: KeyError('a defect')" in str(failure)
 
 
 @on_loop

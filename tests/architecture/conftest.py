@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import textwrap
 from collections.abc import Callable
@@ -14,7 +15,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PRODUCT = ("streams", "journal", "actors", "transport", "spark_bridge", "pyspark_penstock")
-GENERATED = {".venv", ".git", "__pycache__", "build", "dist", "demo-output", "benchmark-output", "spark-warehouse"}
+GENERATED = {
+    ".venv",
+    ".git",
+    ".hypothesis",
+    "__pycache__",
+    "build",
+    "dist",
+    "demo-output",
+    "benchmark-output",
+    "spark-warehouse",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +88,11 @@ def text_files() -> tuple[Source, ...]:
         listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=60).stdout.decode()
         paths = [ROOT / name for name in listed.split("\0") if name]
     except (OSError, subprocess.CalledProcessError):
-        paths = [
-            path for path in ROOT.rglob("*") if not any(is_generated(part) for part in path.relative_to(ROOT).parts)
-        ]
+        paths = []
+        # What is left out is not even looked into: packages may be installed there meanwhile.
+        for folder, folders, names in os.walk(ROOT):
+            folders[:] = [name for name in folders if not is_generated(name)]
+            paths += [Path(folder, name) for name in names if not is_generated(name)]
     found = []
     for path in sorted(set(paths)):
         if path.is_file():
@@ -91,7 +104,7 @@ def text_files() -> tuple[Source, ...]:
 
 
 def is_generated(part: str) -> bool:
-    return part in GENERATED or part.endswith(("_cache", ".egg-info")) or part == ".hypothesis"
+    return part in GENERATED or part.startswith(".venv-") or part.endswith(("_cache", ".egg-info"))
 
 
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:

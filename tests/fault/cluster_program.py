@@ -22,7 +22,7 @@ from actors.storage import checkpoints
 from actors.storage.node_storage import NodeStorage
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.letters_bench import TO_X
-from tests.actors.node_cluster import Member, Trio, state_of
+from tests.actors.node_cluster import Member, Trio, differences, state_of
 from tests.actors.stored_queues import turns
 from tests.fault.features_model import require
 from tests.fault.features_program import Broker, FeaturesProgram, Sending
@@ -177,7 +177,7 @@ class ClusterProgram(FeaturesProgram):
         if followed.folded == member.node.folded:
             self.seen["compared"] += 1
             other = state_of(anew._storage)
-            require(other == member.state(), _differ(f"node {number} begun anew", other, member.state()))
+            require(other == member.state(), differences(f"node {number} begun anew", other, member.state()))
         anew.journal.abandon()
 
     @property
@@ -186,26 +186,7 @@ class ClusterProgram(FeaturesProgram):
 
     @staticmethod
     def _same(one: Member, other: Member, what: str) -> None:
-        require(one.state() == other.state(), _differ(what, one.state(), other.state()))
-
-
-def _differ(what: str, one: dict[str, Any], other: dict[str, Any]) -> str:
-    lines = [f"{what} differ"]
-    for key, value in one.items():
-        if value == other[key]:
-            continue
-        if key != "queues":
-            lines.append(f"{key}: {value} and {other[key]}")
-            continue
-        for number in value.keys() | other[key].keys():
-            left, right = value.get(number), other[key].get(number)
-            if left != right and left is not None and right is not None:
-                names = [name for name in left[3] if left[3][name] != right[3][name]]
-                lines += [f"queue {left[0]} {name}: {left[3][name]} and {right[3][name]}" for name in names]
-                lines += [f"{left[:3]} and {right[:3]}"] if left[:3] != right[:3] else []
-            elif left != right:
-                lines.append(f"queue {number}: {left} and {right}")
-    return "\n".join(lines)
+        require(one.state() == other.state(), differences(what, one.state(), other.state()))
 
 
 def verify_cluster(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from tests.transport.scripted_peers import AT_ONCE, Peer, Script
+from tests.transport.scripted_peers import Peer, Script
 from transport import Access, Administration, Backoff, TransactionClient, TransportError
 from transport.security.scram import ScramError, ServerExchange
 from transport.security.verifier import LEAST_ITERATIONS, Verifier
@@ -29,6 +29,8 @@ ANN = Access(user=USER, password=PASSWORD)
 VERIFIER = Verifier.of(PASSWORD, LEAST_ITERATIONS)
 WRONG = "wrong name or password"
 PATIENCE = 20.0
+BETWEEN = 0.01
+"""Seconds from one try to the next: one that tries at once, until it has no patience, would have the processor to itself."""
 ANSWER = 7
 """What a client that has got through is told."""
 
@@ -94,7 +96,7 @@ def challenging(data: Callable[[bytes], bytes]) -> Script:
 
 
 def ask_blocking(address: str, access: Access | None, patience: float = PATIENCE) -> int:
-    retry = Backoff(AT_ONCE.minimum, AT_ONCE.maximum, jitter=0.0, give_up_after=patience)
+    retry = Backoff(BETWEEN, BETWEEN, jitter=0.0, give_up_after=patience)
     with TransactionClient(address, writer="w", version=1, access=access, retry=retry) as client:
         return client.abort()
 

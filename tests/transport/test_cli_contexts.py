@@ -69,6 +69,8 @@ def taken(receiving: bool = False, **said: Any) -> tuple[str, Any]:
         (["--send-address", "broker.example:7000"], "broker.example:7000", "broker.example:7001"),
         (["--address", "a:1", "--receive-address", "b:2"], "a:1", "b:2"),
         (["--address", "[::1]"], "[::1]:9182", "[::1]:9183"),
+        (["--address", "a,b:7000, [::1]"], "a:9182,b:7000,[::1]:9182", "a:9183,b:7001,[::1]:9183"),
+        (["--address", "a:1,b:1", "--receive-address", "a:5,b:6"], "a:1,b:1", "a:5,b:6"),
         (["--address", "[::1]:7000"], "[::1]:7000", "[::1]:7001"),
     ],
 )
@@ -118,6 +120,8 @@ def test_contexts_are_listed_shown_used_replaced_and_removed() -> None:
         (["context", "use"], "give the name of a context, or --none"),
         (["context", "add", "two words"], "the context name 'two words' is not"),
         (["context", "add", "x", "--address", "a:b:c"], "write an IPv6 host in brackets"),
+        (["context", "add", "x", "--address", "a:1,,b:1"], "has an empty place between its commas"),
+        (["context", "add", "x", "--address", "a:1,b:65535"], "there is no port after 65535: give --receive-address"),
         (["context", "add", "x", "--address", "a:65535"], "there is no port after 65535: give --receive-address"),
         (["context", "add", "x", "--password-file", "f"], "--password-file needs the --user"),
         (["context", "add", "x", "--user", "a", "--password-file", "-"], "cannot be standard input"),

@@ -15,6 +15,7 @@ import pytest
 
 from streams import Sink, Source
 from tests.transport.cluster_members import Member
+from tests.transport.programs import Program
 from tests.transport.scripted_peers import unused_address
 from transport import (
     Administration,
@@ -175,6 +176,37 @@ def test_a_receiver_a_transaction_and_a_subscription_go_on_at_the_next_leader(
             assert str(administration.another()._addresses[0]) == third.send
 
     run(main)
+
+
+def test_a_verb_takes_several_addresses_and_goes_to_the_leader(members: list[Member]) -> None:
+    first, _, third = members
+    first.lead("-")
+    third.follow(first)
+    points = f"{unused_address()},{third.send}"
+    with Program("send", "--queue", "orders", "--address", points) as sending:
+        sending.stdin.write(b"tea\ncake\n")
+        sending.stdin.close()
+        sending.stdin = None
+        assert sending.end() == 0
+    with Program(
+        "receive", "--queue", "orders", "--address", f"{unused_address()},{third.receive}", "--count", "2"
+    ) as receiving:
+        assert receiving.rest(receiving.stdout) == b"tea\ncake\n"
+        assert receiving.end() == 0
+    with Program("queue", "list", "--address", points) as listing:
+        assert b"\norders " in listing.rest(listing.stdout)
+        assert listing.end() == 0
+
+
+def test_a_verb_says_what_to_do_where_a_cluster_has_no_leader(members: list[Member]) -> None:
+    with Program("queue", "list", "--address", members[2].send, "--connect-timeout", "300ms") as listing:
+        told = listing.rest(listing.stderr).decode()
+        assert listing.end() == 1
+        assert "its leader is not known yet" in told
+        assert "name more of its brokers in --address" in told
+    with Program("queue", "list", "--address", "a:1,b") as listing:
+        assert "'b' is not host:port" in listing.rest(listing.stderr).decode()
+        assert listing.end() == 2
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import kombu
 import pika
 import pika.exceptions
 import pytest
@@ -208,5 +209,29 @@ def test_the_simple_queue_of_a_follower_takes_nothing_and_closes_as_its_protocol
             leadership.follow(ELSEWHERE)
             assert await source.rest() == b""
             await source.close()
+
+    run(main)
+
+
+def test_clients_of_amqp_that_have_several_hosts_go_on_from_a_follower_to_the_next(run: Any) -> None:
+    async def main() -> None:
+        leader = Leadership()
+        leader.lead()
+        async with member(follower()) as here, member(leader) as there:
+            ports = [broker.addresses("amqp")[0].port for broker in (here, there)]
+
+            def by_kombu() -> bool:
+                with kombu.Connection([f"amqp://127.0.0.1:{port}//" for port in ports]) as connection:
+                    connection.ensure_connection(max_retries=2, interval_start=0.01)
+                    return bool(connection.connected)
+
+            def by_pika() -> bool:
+                with pika.BlockingConnection(
+                    [pika.ConnectionParameters("127.0.0.1", port) for port in ports]
+                ) as connection:
+                    return bool(connection.is_open)
+
+            assert await asyncio.to_thread(by_kombu)
+            assert await asyncio.to_thread(by_pika)
 
     run(main)

@@ -28,8 +28,7 @@ from typing import Any, Final
 
 from transport.errors import LocalProtocolError, TransportError
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, MAX_PORT, Address, parse_address
-from transport.wire.contact_points import parse_contact_points
-from transport.wire.contact_points import written as contact_points
+from transport.wire.contact_points import parse_contact_points, written
 
 CONTEXT_VARIABLE: Final = "PENSTOCK_CONTEXT"
 FILE_NAME: Final = "contexts.toml"
@@ -107,19 +106,15 @@ def check_context_name(name: str) -> str:
 
 
 def both_addresses(address: str | None, receive_address: str | None) -> dict[str, str]:
-    """Both, of what was said of them: a host is enough, and the receiving port follows the sending one. Of a cluster there are several."""
-    sending = parse_contact_points(address or DEFAULT_SEND_ADDRESS, "a context", SEND_PORT)
+    """Both, of what was said of them: a host is enough, and the receiving port follows the sending one."""
+    sending = parse_contact_points(address or DEFAULT_SEND_ADDRESS, "--address", SEND_PORT)
     if receive_address is not None:
-        receiving = parse_contact_points(receive_address, "a context")
+        receiving = parse_contact_points(receive_address, "--receive-address")
+    elif (last := max(each.port for each in sending)) + NEXT_PORT > MAX_PORT:
+        raise LocalProtocolError(f"there is no port after {last}: give --receive-address")
     else:
-        receiving = tuple(_behind(each) for each in sending)
-    return {"send_address": contact_points(sending), "receive_address": contact_points(receiving)}
-
-
-def _behind(sending: Address) -> Address:
-    if sending.port + NEXT_PORT > MAX_PORT:
-        raise LocalProtocolError(f"there is no port after {sending.port}: give --receive-address")
-    return Address(sending.host, sending.port + NEXT_PORT)
+        receiving = tuple(Address(each.host, each.port + NEXT_PORT) for each in sending)
+    return {"send_address": written(sending), "receive_address": written(receiving)}
 
 
 def read_contexts(path: Path) -> Contexts:
@@ -228,7 +223,7 @@ def _check(name: str, context: dict[str, Any], path: Path) -> None:
         for key in ADDRESSES:
             if key not in context:
                 raise ContextError(f"{key} is missing")
-            parse_contact_points(context[key], "a context")
+            parse_contact_points(context[key], key)
     except TransportError as error:
         raise ContextError(f"{path}: context {name!r:.80}: {error}") from None
 

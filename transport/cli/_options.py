@@ -62,11 +62,11 @@ def seconds_of(least: float, most: float) -> Callable[[str], float]:
 
 
 def address(text: str | None) -> str | None:
-    """Typer callback: ``text`` when it is host:port, or several of a cluster; None where it is left to a context or the default."""
+    """Typer callback: ``text`` when it is host:port, or several; None where it is left to a context or the default."""
     if text is None:
         return None
     try:
-        parse_contact_points(text, "a command")
+        parse_contact_points(text, "--address")
     except TransportError as error:
         raise typer.BadParameter(str(error)) from None
     return text
@@ -86,10 +86,22 @@ def checked_name(text: str, what: str) -> str:
 
 
 SendAddress = Annotated[
-    str, typer.Option("--address", metavar="H:P", help="The broker's sending address.", callback=address)
+    str,
+    typer.Option(
+        "--address",
+        metavar="H:P",
+        help="The broker's sending address; of a cluster several, with commas.",
+        callback=address,
+    ),
 ]
 ReceiveAddress = Annotated[
-    str, typer.Option("--address", metavar="H:P", help="The broker's receiving address.", callback=address)
+    str,
+    typer.Option(
+        "--address",
+        metavar="H:P",
+        help="The broker's receiving address; of a cluster several, with commas.",
+        callback=address,
+    ),
 ]
 QueueOption = Annotated[str, typer.Option("--queue", metavar="Q", help="The queue's name.", callback=name)]
 QueueOrNone = Annotated[
@@ -139,7 +151,11 @@ def left_open(default: str) -> Parameter:
     """An address that a context may say, and that is ``default`` where none does: `take_access` makes it whole."""
     role = "receiving" if default == DEFAULT_RECEIVE_ADDRESS else "sending"
     option = typer.Option(
-        "--address", metavar="H:P", help=f"The broker's {role} address.", callback=address, show_default=default
+        "--address",
+        metavar="H:P",
+        help=f"The broker's {role} address; of a cluster several, with commas.",
+        callback=address,
+        show_default=default,
     )
     return Annotated[str | None, option], None
 

@@ -28,6 +28,7 @@ HINTS = {
     "authentication-failed": "check --user and --password-file, or --token-file; "
     "with --tls-certificate alone, `penstock user certificate` gives its subject to a user",
     "forbidden": "`penstock user grant` gives a right, and the broker takes it in at SIGHUP (kill -HUP PID)",
+    "not-leader": "wait until the cluster has a leader, or name more of its brokers in --address",
     "queue-full": "receive from that queue, or raise its limit with `penstock queue alter`",
     "unsupported-version": "broker and command are of different versions",
 }

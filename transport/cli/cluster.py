@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -12,7 +12,7 @@ from transport.cli._administering import admin_command
 from transport.cli._looking import AsJson, Watch, Wide, present
 from transport.cli._options import time_option
 from transport.cli._run import tell
-from transport.cli._tables import Column, cell, put, table
+from transport.cli._tables import Column, cell, table
 
 if TYPE_CHECKING:
     from transport.clients.administration import Administration, Facts
@@ -197,7 +197,7 @@ def _learning(facts: Facts, name: str) -> str:
     return f"{name} is {written.counted(behind, 'record')} ({written.size(member.get('lag_bytes') or 0)}) behind"
 
 
-def _fail(text: str) -> Any:
+def _fail(text: str) -> NoReturn:
     from transport.errors import TransportError  # noqa: PLC0415 - for an error alone
 
     raise TransportError(text)

@@ -48,7 +48,7 @@ def send_arrow(
     The buffers are sent from where they are: do not change them meanwhile. Data that comes as a stream is read as the broker grants room.
 
     Args:
-        addresses: the broker's sending address ``host:port``, or several to try in turn.
+        addresses: the broker's sending address ``host:port``, or several of a cluster, in a sequence or with commas.
         queue: the queue's name.
         data: a column of payloads, or rows with a column ``payload``; see `message_batches`.
         client_id: the producer's name; see `Sender`, as for the rest.

@@ -118,7 +118,7 @@ def receive_arrow(
     Nothing happens before the first record batch is asked for. When messages are acknowledged: see `ArrowReader`.
 
     Args:
-        addresses: the broker's receiving address ``host:port``, or several to try in turn.
+        addresses: the broker's receiving address ``host:port``, or several of a cluster, in a sequence or with commas.
         queue: the queue's name.
         count: end after so many messages; never is one more taken.
         idle_exit: end when nothing has come for so many seconds. With neither of the two it never ends.

@@ -56,7 +56,7 @@ class Receiver(Source[Delivery, None]):
     `Sink.collect`, have gone back to the queue; to acknowledge them does nothing, and is told by a warning.
 
     Args:
-        addresses: the broker's receiving address ``host:port``, or several to try in turn.
+        addresses: the broker's receiving address ``host:port``, or several of a cluster, in a sequence or with commas.
         queue: the queue's name. None for a queue of the receiver's own, which takes ``bind``: each connection gets a new one, and it is
             gone with what it holds when the connection ends.
         max_in_flight: messages delivered and not acknowledged, at most.

@@ -53,7 +53,7 @@ def send(
     """Sends messages to a queue, and returns when all of them are confirmed, and so stored: ``send(address, "orders", [b"a", b"b"])``.
 
     Args:
-        addresses: the broker's sending address ``host:port``, or several to try in turn.
+        addresses: the broker's sending address ``host:port``, or several of a cluster, in a sequence or with commas.
         queue: the queue's name.
         messages: bytes, `Message`, `MessageBatch`, or one of them `Timed`. What is no list or tuple is gone through in a thread of its
             own, as its messages are wanted, and may block.
@@ -122,7 +122,7 @@ def receive(
     visibility timeout for a message and those that wait before it: give a smaller ``prefetch`` where it is slow, or `Delivery.extend`.
 
     Args:
-        addresses: the broker's receiving address ``host:port``, or several to try in turn.
+        addresses: the broker's receiving address ``host:port``, or several of a cluster, in a sequence or with commas.
         queue: the queue's name.
         idle_exit: seconds without a message after which the loop ends; None for never. A broker that is away is not idle, but an error.
         limit: the loop ends after so many messages were acknowledged; None for never.

@@ -71,7 +71,7 @@ class Sender:
     heard of that. By default the stream then fails with `QueueFullError`: what was confirmed is stored, and nothing behind it.
 
     Args:
-        addresses: the broker's sending address ``host:port``, or several to try in turn.
+        addresses: the broker's sending address ``host:port``, or several of a cluster, in a sequence or with commas.
         queue: the queue's name.
         exchange: the exchange's name, in place of a queue's; empty for the default exchange, which has every queue by its name.
         routing_key: of the messages that have no key of their own (`Message.routing_key`); only with ``exchange``.

@@ -166,7 +166,7 @@ class StageClient(BlockingClient[StageConnection]):
     What is staged stays until its transaction ends or times out.
 
     Args:
-        addresses: the broker's sending addresses, tried in turn.
+        addresses: the broker's sending address, or several of a cluster, in a sequence or with commas.
         queue: the queue's name; None with an exchange.
         exchange: the exchange's name, in place of a queue's.
         routing_key: of messages that have no key of their own; only with ``exchange``.

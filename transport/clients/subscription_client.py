@@ -169,7 +169,7 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
     """One subscription of one queue. Connects with its first request; a context manager that closes. Reservations stay.
 
     Args:
-        addresses: the brokers' receiving addresses, tried in turn.
+        addresses: the broker's receiving address, or several of a cluster, in a sequence or with commas.
         queue: the queue's name.
         subscription: the subscription's name; to browse there is none.
         mode: ``own`` to reserve and commit, ``read`` to fetch on behalf of the owner, ``browse`` to fetch what the queue stores.

@@ -40,7 +40,7 @@ class TransactionClient(BlockingClient[BlockingConnection]):
     """One transaction of a writer. Connects with its first request; a context manager that closes.
 
     Args:
-        addresses: the broker's sending addresses, tried in turn; the same broker that holds the stages.
+        addresses: the broker's sending address, or several of a cluster, as of the stages.
         writer: who writes.
         version: the transaction's number; a writer's versions grow.
         access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.

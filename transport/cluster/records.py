@@ -16,6 +16,9 @@ from transport.errors import LocalProtocolError, RemoteProtocolError
 ROW: Final = struct.Struct("<QIIBB")
 MAX_RECORDS: Final = 2_048
 """Of one message: their table fits into one frame with what stands before it."""
+FEW_PARTS: Final = 16
+SMALL_PART_BYTES: Final = 1_024
+"""More buffers than that, smaller than that on the average, cost more to be handled one by one than to be copied."""
 MOST_FLAGS: Final = 2
 """ITEMS or SEVERAL, and never both (journal/format.py)."""
 
@@ -37,13 +40,13 @@ MakeRecord: TypeAlias = Callable[[int, int, int, int, tuple[Buffer, ...]], Any]
 
 
 def pack_records(records: Iterable[Any], head: bytes) -> tuple[list[Buffer], int]:
-    """``head`` and the table in one buffer, then the payloads' buffers; and how many bytes that are.
+    """``head`` and the table in one buffer, then the payloads' buffers; and how many bytes that are. Many small ones are joined.
 
     Raises:
         LocalProtocolError: there are too many of them, or one is too large, or is none.
     """
-    rows = [head]
-    parts: list[Buffer] = [b""]
+    rows: list[Buffer] = [head]
+    parts: list[Buffer] = []
     size = 0
     pack = ROW.pack
     try:
@@ -63,8 +66,10 @@ def pack_records(records: Iterable[Any], head: bytes) -> tuple[list[Buffer], int
         raise LocalProtocolError(
             f"a message of {len(rows) - 1} records and {size} bytes: {MAX_RECORDS} and {MAX_PAYLOAD_BYTES} are the most"
         )
-    parts[0] = table = b"".join(rows)
-    return parts, size + len(table)
+    size += sum(map(len, rows))
+    if len(parts) > FEW_PARTS and size < len(parts) * SMALL_PART_BYTES:
+        return [b"".join(rows + parts)], size
+    return [b"".join(rows), *parts], size
 
 
 def unpack_records(
@@ -95,30 +100,51 @@ def unpack_records(
     if count > MAX_RECORDS or table > len(pieces[0]):
         raise RemoteProtocolError(f"a message of {count} records has no table for them")
     view = memoryview(pieces[0])
-    several = _Several(pieces, table) if len(pieces) > 1 else None
-    records = []
-    begin, size = table, len(view)
+    if 1 < len(pieces) < count and sum(map(len, pieces)) < count * SMALL_PART_BYTES:
+        pieces = (b"".join(pieces),)
+    view = memoryview(pieces[0])
+    rows = ROW.iter_unpack(view[at:table])
+    if gaps or len(pieces) > 1:
+        return _any_records(rows, _Several(pieces, table), make, lsn, epochs, gaps)
+    records: list[Any] = []
+    begin = table
     least, most = epochs
-    for number, epoch, length, kind, flags in ROW.iter_unpack(view[at:table]):
-        if number != lsn and (number < lsn or not gaps):
-            raise RemoteProtocolError(f"record {number} came, where {lsn} is next")
-        if not least <= epoch <= most or not kind or flags > MOST_FLAGS:
-            raise RemoteProtocolError(f"record {number} is of epoch {epoch}, kind {kind} and flags {flags}")
+    for number, epoch, length, kind, flags in rows:
+        if number != lsn or epoch < least or epoch > most or not kind or flags > MOST_FLAGS:
+            raise _not_next(number, epoch, kind, flags, lsn)
+        lsn += 1
+        least = epoch
+        stop = begin + length
+        records.append(make(number, epoch, kind, flags, (view[begin:stop],)))
+        begin = stop
+    if begin != len(view):
+        raise RemoteProtocolError(f"the records of a message have {begin} bytes with their table, it has {len(view)}")
+    return records
+
+
+def _any_records(
+    rows: Iterable[Any], pieces: _Several, make: MakeRecord, lsn: int, epochs: tuple[int, int], gaps: bool
+) -> list[Any]:
+    """The same, wherever they lie."""
+    records = []
+    least, most = epochs
+    for number, epoch, length, kind, flags in rows:
+        wrong = number < lsn if gaps else number != lsn
+        if wrong or epoch < least or epoch > most or not kind or flags > MOST_FLAGS:
+            raise _not_next(number, epoch, kind, flags, lsn)
         lsn = number + 1
         if not gaps:
             least = epoch
-        if several is None:
-            stop = begin + length
-            records.append(make(number, epoch, kind, flags, (view[begin:stop],)))
-            begin = stop
-        else:
-            records.append(make(number, epoch, kind, flags, several.take(length)))
-    if several is None:
-        if begin != size:
-            raise RemoteProtocolError(f"the records of a message have {begin} bytes with their table, it has {size}")
-    elif not several.empty:
+        records.append(make(number, epoch, kind, flags, pieces.take(length)))
+    if not pieces.empty:
         raise RemoteProtocolError("the records of a message have fewer bytes than it has")
     return records
+
+
+def _not_next(lsn: int, epoch: int, kind: int, flags: int, wanted: int) -> RemoteProtocolError:
+    return RemoteProtocolError(
+        f"record {lsn} of epoch {epoch}, kind {kind} and flags {flags} came, where {wanted} is next"
+    )
 
 
 class _Several:

@@ -48,7 +48,7 @@ class Consumer:
     by its annotation: docs/consumer.md.
 
     Args:
-        addresses: the broker's receiving address ``host:port``, or several to try in turn.
+        addresses: the broker's receiving address ``host:port``, or several of a cluster, in a sequence or with commas.
         queue: the queue of handlers that name none.
         concurrency: calls of a handler at a time, unless it says otherwise; each of a function that is not ``async`` has a thread.
         on_failure: what becomes of a message whose handler raises. ``return``: it goes back, has failed, and comes again after

@@ -175,7 +175,7 @@ class ClusterNode:
         await self._kept.aclose()
 
     async def reloads(self) -> Reloads:
-        """What can be read anew: of the broker that stands now, or of what stands in its place. A later one reads all of it when it starts."""
+        """What can be read anew, of what clients meet now. A broker that stands later reads all of it when it starts."""
         await self.service.standing()
         broker = self.service.broker or self._door.broker
         return Reloads() if broker is None else broker.reloads

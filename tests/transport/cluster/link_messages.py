@@ -92,7 +92,7 @@ MESSAGES: dict[type, Any] = {
     say.Missed: st.builds(say.Missed, EPOCHS, LSNS, st.booleans(), POSITIONS),
     say.Fetch: st.builds(say.Fetch, EPOCHS, LSNS),
     say.Fetched: fetched(),
-    say.TakeTransfer: st.builds(say.TakeTransfer, EPOCHS),
+    say.TakeTransfer: st.builds(say.TakeTransfer, EPOCHS, POSITIONS),
     say.TakeOver: st.builds(say.TakeOver, EPOCHS),
     of_transfers.AskRecords: st.builds(of_transfers.AskRecords, LSNS),
     of_transfers.AskState: st.builds(of_transfers.AskState, LSNS, LSNS),

@@ -162,7 +162,7 @@ def large(*sizes: int) -> say.Replicate:
     return say.Replicate(3, Position(3, 9), 7, 1.5, made)
 
 
-@pytest.mark.parametrize("sizes", [(FRAME_BYTES,), (1_000_000,), (10, 300_000, 0, 200_000), (50_000,) * 9])
+@pytest.mark.parametrize("sizes", [(FRAME_BYTES,), (1_000_000,), (10, 300_000, 0, 200_000), (50_000,) * 9, (500,) * 400])
 def test_a_message_that_is_larger_than_a_frame_is_split_and_joined(sizes: tuple[int, ...]) -> None:
     message = large(*sizes)
     split = sent(message)
@@ -221,6 +221,11 @@ def test_records_are_made_as_the_journal_has_them() -> None:
     records = codec.decode(whole).records
     assert [type(each) for each in records] == [ShippedRecord] * 2
     assert [each.size for each in records] == [36, 16]
+
+
+def test_many_small_payloads_are_joined_and_few_or_large_ones_are_not() -> None:
+    for count, size, parts in ((200, 10, 1), (5, 10, 11), (200, 5_000, 401)):
+        assert len(CODEC.encode(large(*[size] * count)).parts) == parts
 
 
 def test_the_largest_record_of_the_journal_can_be_sent() -> None:

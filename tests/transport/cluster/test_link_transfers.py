@@ -278,7 +278,7 @@ def test_it_goes_on_behind_a_connection_that_ended(run: Run, pieces: int) -> Non
         giver.transfers.stop_giving(B)
         giver.transfers.give(B, FakeSource())
         giver.connected = taker.connected = True
-        assert not taker.transfers.received(A, say.TakeTransfer(3))
+        assert not taker.transfers.received(A, say.TakeTransfer(3, Position(2, 7)))
         assert (await taker.ends()).what == "taken"
         assert target.lsns == [*range(1, 100, 2)]
         assert target.state == STATE

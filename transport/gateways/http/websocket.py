@@ -49,6 +49,7 @@ DISCARDED_A_UNIT: Final = 32 * 1024
 """Bytes that come behind our close frame; as what a refused client of TCP sends."""
 
 CLOSE_CODES: Final = {
+    "not-leader": GOING_AWAY,
     "shutting-down": GOING_AWAY,
     "protocol-error": PROTOCOL_ERROR,
     "frame-too-large": TOO_LARGE,

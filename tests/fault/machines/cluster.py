@@ -1,0 +1,171 @@
+"""A cluster of brokers, each with its etcd on a machine of its own, as `penstock broker --cluster` starts them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tests.fault.machines.brokers import RECEIVE_PORT, SEND_PORT
+from tests.fault.machines.machines import Machine, Machines
+from tests.fault.machines.processes import Process, ProcessError
+
+NODES: Final = ("a", "b", "c")
+STARTED: Final = r"node \w+: sending \S+"
+LEADS: Final = re.compile(r"this node leads its cluster, with epoch (\d+)")
+FOLLOWS: Final = re.compile(r"the node [0-9a-f]{32} leads, with epoch (\d+)")
+START_SECONDS: Final = 30.0
+LEAD_SECONDS: Final = 30.0
+
+
+class Node:
+    """One node of the cluster, on its machine.
+
+    Attributes:
+        name: its name, which is its machine's.
+        machine: where it is.
+        process: the one that was started last; None before.
+        epoch: the greatest epoch that it has said to lead.
+        follows: the greatest epoch whose leader it has said to know.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.name = machine.name
+        self.machine = machine
+        self.process: Process | None = None
+        self.epoch = 0
+        self.follows = 0
+
+    @property
+    def send(self) -> str:
+        """Where senders connect."""
+        return f"{self.machine.address}:{SEND_PORT}"
+
+    @property
+    def receive(self) -> str:
+        """Where receivers connect."""
+        return f"{self.machine.address}:{RECEIVE_PORT}"
+
+    @property
+    def running(self) -> bool:
+        """Whether its process runs."""
+        return self.process is not None and self.process.running
+
+
+class Cluster:
+    """Three brokers that act as one.
+
+    Args:
+        machines: with machines of the nodes' names.
+        mode: what a confirmation waits for.
+        options: of each ``penstock broker``, beside those that the cluster needs.
+        names: of the nodes.
+
+    Attributes:
+        nodes: by name.
+    """
+
+    def __init__(
+        self,
+        machines: Machines,
+        mode: str = "majority",
+        options: Sequence[str] = ("--disk-floor", "0"),
+        names: Sequence[str] = NODES,
+    ) -> None:
+        self.nodes: Mapping[str, Node] = {name: Node(machines[name]) for name in names}
+        self._mode = mode
+        self._options = options
+        self._secret = machines.folder / "secret"
+        self._secret.write_text(secrets.token_hex(32) + "\n")
+        self._secret.chmod(0o600)
+        self._changed = threading.Condition()
+
+    @property
+    def send(self) -> list[str]:
+        """The contact points of senders."""
+        return [node.send for node in self.nodes.values()]
+
+    @property
+    def receive(self) -> list[str]:
+        """The contact points of receivers."""
+        return [node.receive for node in self.nodes.values()]
+
+    def start(self, *names: str) -> None:
+        """Start these nodes, all by default, and wait until each has opened its directory."""
+        begun = [self._begin(self.nodes[name]) for name in names or self.nodes]
+        for process in begun:
+            process.wait_line(STARTED, START_SECONDS)
+
+    def _begin(self, node: Node) -> Process:
+        machine = node.machine
+        registers = ",".join(f"{each.name}={each.machine.register_address}" for each in self.nodes.values())
+        members = ",".join(f"{each.name}={each.machine.address}" for each in self.nodes.values())
+
+        def heard(line: str) -> None:
+            leads, follows = LEADS.search(line), FOLLOWS.search(line)
+            with self._changed:
+                if leads is not None:
+                    node.epoch = int(leads[1])
+                elif follows is not None:
+                    node.follows = int(follows[1])
+                else:
+                    return
+                self._changed.notify_all()
+
+        # Machines have one another for neighbours, and nobody else: there is nothing to be kept out.
+        words = (
+            *("--cluster", f"{registers}/rounds", "--node", node.name, "--cluster-members", members),
+            *("--advertise", machine.address, "--cluster-secret-file", str(self._secret), "--cluster-mode", self._mode),
+            *("--send-address", node.send, "--receive-address", node.receive, "--http", "none", "--insecure"),
+            *("--data", str(machine.disk.path / "data"), "--log-level", "info"),
+        )
+        node.process = machine.python(
+            "transport.cli", "broker", *words, *self._options, name=f"node {node.name}", heard=heard
+        )
+        return node.process
+
+    def leader(self, above: int = 0, seconds: float = LEAD_SECONDS) -> Node:
+        """The node that has said last that it leads, with an epoch greater than ``above``; it waits for one."""
+
+        def found() -> Node | None:
+            running = [node for node in self.nodes.values() if node.running and node.epoch > above]
+            return max(running, key=lambda node: node.epoch, default=None)
+
+        with self._changed:
+            self._changed.wait_for(lambda: found() is not None, seconds)
+            node = found()
+        if node is None:
+            raise ProcessError(f"no node leads with an epoch above {above} after {seconds:.0f} s")
+        return node
+
+    def followers(self) -> list[Node]:
+        """All but the leader, by name."""
+        leader = self.leader()
+        return [node for node in self.nodes.values() if node is not leader]
+
+    def wait_whole(self, seconds: float = LEAD_SECONDS) -> Node:
+        """Wait until every node runs, and knows the leader of the greatest epoch; the leader."""
+
+        def whole() -> bool:
+            epoch = max(node.epoch for node in self.nodes.values())
+            return epoch > 0 and all(
+                node.running and (node.epoch == epoch or node.follows >= epoch) for node in self.nodes.values()
+            )
+
+        with self._changed:
+            if not self._changed.wait_for(whole, seconds):
+                known = {node.name: (node.running, node.epoch, node.follows) for node in self.nodes.values()}
+                raise ProcessError(f"not every node knows the leader after {seconds:.0f} s: {known}")
+        return self.leader()
+
+    def kill(self, node: Node) -> None:
+        """SIGKILL for the broker and its etcd."""
+        node.machine.kill()
+
+    def stop(self) -> None:
+        """SIGTERM for all, one after the other."""
+        for node in self.nodes.values():
+            if node.process is not None and node.running:
+                node.process.stop()
