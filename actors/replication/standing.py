@@ -116,8 +116,9 @@ def standing(
     for each, member in document.members.items():
         row = _member(each, member, document)
         if member.directory == replica.me:
-            row |= {"role": _own_role(replica, member), "connected": True, "stored": log.durable, "heard_s": 0.0}
-            row |= {"lag_records": 0, "lag_bytes": 0, "lag_s": 0.0, "in_step": True} if leader is not None else {}
+            row |= {"role": _own_role(replica, member), "connected": True, "stored": log.durable}
+            if leader is not None:
+                row |= {"lag_records": 0, "lag_bytes": 0, "lag_s": 0.0, "in_step": True, "heard_s": 0.0}
         else:
             row |= _other(leader, member, now, member.directory in connected, marks, appended)
             if each == facts["leader"] and row["role"] != AWAY:

@@ -160,6 +160,26 @@ def status_lines(facts: Facts, width: int | None) -> list[str]:
     return [*lines, *table(rows, PLACES, width), ""]
 
 
+def summary(facts: Facts) -> list[str]:
+    """What ``stats`` says of it, in two lines."""
+    others = [each for each in facts.get("members") or [] if each.get("name") != facts.get("node")]
+    first = (
+        f"  node {cell(facts.get('node'))} of a cluster: {cell(facts.get('role'))}, epoch {cell(str(facts.get('epoch')))}, "
+        f"committed to record {_last(facts.get('committed'))} of {_last(facts.get('end'))}"
+    )
+    return [first, *(f"  {_behind(each)}" for each in others)]
+
+
+def _behind(member: Facts) -> str:
+    """How far behind a member is, in words."""
+    what = f"{cell(member.get('name'))} ({cell(member.get('role'))})"
+    records = member.get("lag_records")
+    if not isinstance(records, int):
+        return f"{what}: nothing is known of its records"
+    size, time = written.size(member.get("lag_bytes") or 0), written.duration(member.get("lag_s") or 0)
+    return f"{what}: {written.counted(records, 'record')}, {size}, {time} behind"
+
+
 def _last(end: object) -> str:
     """The number of the last record, of one more than that."""
     return cell(end - 1) if isinstance(end, int) else cell(None)
