@@ -170,20 +170,6 @@ JOURNAL: Final = record(
         )
     )
 )
-STATS: Final = record(
-    broker=record(
-        version=TEXT,
-        epoch=COUNT,
-        uptime_s=NUMBER,
-        rss_bytes=COUNT,
-        connections=COUNT,
-        memory_watermark_bytes=COUNT,
-        memory_pressure=FLAG,
-        paused=maybe(TEXT),
-    ),
-    storage=JOURNAL["properties"]["journal"],
-    exchanges=EXCHANGE_SUMS,
-)
 _MEMBER: Final = record(
     name=TEXT,
     role={"enum": ["leader", "follower", "learner", "candidate", "closing", "away"]},
@@ -217,6 +203,24 @@ CLUSTER: Final = record(
     change=maybe(record(kind={"enum": list(CHANGES)}, name=TEXT)),
     members=several(_MEMBER),
 )
+STATS: Final = optional(
+    record(
+        broker=record(
+            version=TEXT,
+            epoch=COUNT,
+            uptime_s=NUMBER,
+            rss_bytes=COUNT,
+            connections=COUNT,
+            memory_watermark_bytes=COUNT,
+            memory_pressure=FLAG,
+            paused=maybe(TEXT),
+        ),
+        storage=JOURNAL["properties"]["journal"],
+        exchanges=EXCHANGE_SUMS,
+    ),
+    cluster=CLUSTER,
+)
+"""A broker that is alone has no ``cluster``."""
 CHANGED_MEMBER: Final = record(name=TEXT, directory=ID)
 GIVEN_UP: Final = record(kind={"enum": list(CHANGES)}, name=TEXT)
 WHO: Final = record(
