@@ -122,6 +122,11 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         + "test_a_broker_takes_the_pages_settings_file_and_config_show_says_where_each_value_is_from",
         "penstock user add alice": REACHED,
     },
+    "docs/cluster-wire.md": {
+        "[python]": "tests/docs/test_cluster_wire.py::"
+        "test_the_program_makes_the_proofs_seeds_and_frames_that_go_over_a_link",
+        "| crc ": Excuse.PICTURE,
+    },
     "docs/consumer.md": {
         "async def handle(order": "tests/examples/test_consumer_program.py::test_the_program_of_the_guide_is_the_example",
         "processes=4": "tests/examples/test_consumer_program.py::test_the_program_with_processes_counts_words",

@@ -96,6 +96,11 @@ class Door:
         for link in list(self._strangers):
             self._turn_out(link, "the node ends")
 
+    async def closed(self) -> None:
+        """Wait until nobody is being taken any more."""
+        while self._tasks:
+            await asyncio.wait(self._tasks.values())
+
     def left(self, link: Link) -> None:
         """It is no stranger's any more: it has proved itself, or is over."""
         self._strangers.pop(link, None)

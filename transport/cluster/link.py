@@ -63,6 +63,9 @@ class Refusal(NamedTuple):
 class LinkOwner(Protocol):
     """Who has links."""
 
+    def made(self, link: Link) -> None:
+        """There is a connection: `ended` is told of it."""
+
     def judge(self, link: Link) -> Refusal | None:
         """Whether who has dialled, and proved itself, is taken."""
 
@@ -172,6 +175,7 @@ class Link(Connectable):
         _set_options(transport.get_extra_info("socket"))
         self.heard = self._loop.time()
         self._arm(HANDSHAKE_SECONDS, self._late)
+        self._owner.made(self)
         if isinstance(self._side, Dialing):
             self._transport.write(self._side.begin())
 

@@ -233,7 +233,8 @@ def _unpack_summary(body: memoryview) -> LogSummary:
     starts = tuple(EpochStart(*each) for each in _TWO.iter_unpack(body[_SUMMARY.size :]))
     if not 1 <= start <= end <= MAX_LSN or committed > end:
         raise RemoteProtocolError(f"a log from {start} to {end}, of which those below {committed} are committed")
-    epoch, lsn = -1, start - 1
+    # The first may be that of the record before the log's first.
+    epoch, lsn = -1, max(start - 2, 0)
     for each in starts:
         if each.epoch <= epoch or each.lsn <= lsn:
             raise RemoteProtocolError(f"a log whose epoch {each.epoch} begins at {each.lsn}, behind {epoch} at {lsn}")

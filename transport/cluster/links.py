@@ -111,8 +111,9 @@ class ClusterLinks:
         self._names = Names(self._loop)
         self._door = Door(self._answering, lambda: self._keys.server, self._not_secured)
         self._peers: dict[str, _Peer] = {}
-        self._open: set[Link] = set()
+        self._made: set[Link] = set()
         self._dials: dict[Link, str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._count = itertools.count(1)
         self._looking: asyncio.TimerHandle | None = None
         self._closing = False
@@ -216,13 +217,21 @@ class ClusterLinks:
             self._looking.cancel()
         for peer in self._peers.values():
             self._abandon(peer)
-        for link in list(self._open):
+        for link in list(self._made):
             link.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
+                while self._tasks:
+                    await asyncio.wait(self._tasks)
+                await self._door.closed()
                 await self._empty.wait()
 
     # Of links: see `LinkOwner`.
+
+    def made(self, link: Link) -> None:
+        """There is a connection."""
+        self._made.add(link)
+        self._empty.clear()
 
     def judge(self, link: Link) -> Refusal | None:
         """Whether who has dialled, and proved itself, is taken."""
@@ -249,7 +258,6 @@ class ClusterLinks:
         link.opened = next(self._count)
         self._door.left(link)
         self._dials.pop(link, None)
-        self._keep(link)
         peer = self._peers.get(directory)
         if peer is None or self._closing:
             link.close()
@@ -273,8 +281,8 @@ class ClusterLinks:
     def ended(self, link: Link, error: Exception) -> None:
         """It is over, or never came to stand."""
         self._door.left(link)
-        self._open.discard(link)
-        if not self._open:
+        self._made.discard(link)
+        if not self._made:
             self._empty.set()
         dialled = self._dials.pop(link, None)
         directory = link.agreed.peer.directory if link.agreed is not None else dialled
@@ -310,10 +318,6 @@ class ClusterLinks:
         peer = self._peers.get(directory)
         return None if peer is None else peer.link
 
-    def _keep(self, link: Link) -> None:
-        self._open.add(link)
-        self._empty.clear()
-
     def _answering(self) -> Link:
         """For somebody who has dialled."""
         side = Answering(self.me, self._keys.secret, os.urandom(hello.NONCE_BYTES))
@@ -334,6 +338,8 @@ class ClusterLinks:
         link = peer.dial = Link(side, self, self._codec, self._pace, self._loop)
         self._dials[link] = directory
         peer.task = self._loop.create_task(self._connect(directory, peer, link), name="dial a node")
+        self._tasks.add(peer.task)
+        peer.task.add_done_callback(self._tasks.discard)
 
     async def _connect(self, directory: str, peer: _Peer, link: Link) -> None:
         try:
@@ -408,7 +414,7 @@ class ClusterLinks:
         """Once a beat."""
         now = self._loop.time()
         late = max(0.0, now - due)
-        for link in list(self._open):
+        for link in list(self._made):
             link.look(now, late)
             if link.agreed is not None and now - link.since >= WELL_SECONDS:
                 self._causes.well(link.agreed.peer.directory)

@@ -78,11 +78,13 @@ class Meeting:
 
     def _answering(self) -> Link:
         side = Answering(self._me, self._keys.secret, os.urandom(hello.NONCE_BYTES))
-        link = Link(side, self, self._codec, self._pace, self._loop)
-        self._links.add(link)
-        return link
+        return Link(side, self, self._codec, self._pace, self._loop)
 
     # Of links: see `LinkOwner`.
+
+    def made(self, link: Link) -> None:
+        """There is a connection."""
+        self._links.add(link)
 
     def judge(self, link: Link) -> Refusal | None:  # noqa: ARG002 - everybody who has the secret
         """Whether who has dialled, and proved itself, is taken: yes."""
@@ -101,7 +103,8 @@ class Meeting:
         """It is over."""
         self._door.left(link)
         self._links.discard(link)
-        if isinstance(error, LinkRefusedError):
+        # Members dial whom the document names, and this node is about to read that.
+        if isinstance(error, LinkRefusedError) and error.reason not in (hello.CLOSING, hello.CLUSTER):
             self._not_secured(link.peer.rpartition(":")[0], error)
 
     def _not_secured(self, host: str, error: Exception) -> None:
@@ -113,6 +116,9 @@ class _Asking:
 
     def __init__(self, answer: asyncio.Future[Here]) -> None:
         self._answer = answer
+
+    def made(self, link: Link) -> None:
+        """There is a connection."""
 
     def judge(self, link: Link) -> Refusal | None:  # noqa: ARG002 - it was dialled
         """Nobody dials here."""

@@ -22,8 +22,10 @@ def summaries(draw: Any) -> LogSummary:
     start = draw(st.integers(1, 2**40))
     count = draw(st.integers(0, 5))
     epochs = sorted(draw(st.sets(EPOCHS, min_size=count, max_size=count)))
-    lsns = sorted(draw(st.sets(st.integers(start, start + 1000), min_size=count, max_size=count)))
-    end = (lsns[-1] if lsns else start) + draw(st.integers(1 if lsns else 0, 1000))
+    # The first may be that of the record before the log's first.
+    lsns = sorted(draw(st.sets(st.integers(max(start - 1, 1), start + 1000), min_size=count, max_size=count)))
+    least = max(start, lsns[-1] + 1 if lsns else 0)
+    end = least + draw(st.integers(0, 1000))
     epoch = epochs[-1] if epochs else draw(EPOCHS)
     starts = tuple(EpochStart(*each) for each in zip(epochs, lsns, strict=True))
     return LogSummary(start, end, draw(st.integers(0, end)), epoch, starts)

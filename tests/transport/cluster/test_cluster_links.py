@@ -207,7 +207,7 @@ def test_a_connection_on_which_nothing_comes_ends_and_is_made_anew(
             # No look at the connections is late, or it would be borne with.
             for _ in range(int(SILENT_SECONDS / 0.5) + 2):
                 jump(0.5)
-                for link in list(a.links._open):
+                for link in list(a.links._made):
                     link.look(asyncio.get_running_loop().time(), 0.0)
                 await asyncio.sleep(0)
             await a.loses(b)
@@ -276,6 +276,7 @@ def test_a_peer_that_has_moved_is_found_at_its_new_address(run: Run) -> None:
             a.knows(b)
             await a.connects(b)
             await b.connects(a)
+            assert a.links.connected == {b.directory}
 
     run(main)
 
@@ -286,6 +287,7 @@ def test_a_name_is_looked_up(run: Run) -> None:
             b.links.set_peers({a.directory: f"127.0.0.1:{free_port()}"})
             a.knows(b=b.address.replace("127.0.0.1", "localhost"))
             await a.connects(b)
+            assert a.links.connected == {b.directory}
 
     run(main)
 
@@ -393,7 +395,7 @@ def test_who_has_lost_its_link_and_dials_is_taken_in_the_place_of_it(run: Run) -
 
     async def main() -> None:
         async with nodes("a", "b") as (a, b):
-            (old,) = b.links._open
+            (old,) = b.links._made
             b.links.ended(old, ConnectionResetError("as if it were so"))
             await b.connects(a, times=2)
             await a.connects(b, times=2)

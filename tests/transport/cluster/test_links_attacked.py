@@ -285,7 +285,7 @@ def test_who_begins_no_tls_is_not_waited_for(
             await plain.rest()
             await until(lambda: held(a) == 1)
             jump(HANDSHAKE_SECONDS)
-            await silent.rest()
+            assert await silent.rest() == b""
             await until(lambda: held(a) == 0)
 
     run(main)
