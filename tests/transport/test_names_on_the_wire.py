@@ -110,6 +110,11 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "connection.list": (),
     "connection.close": (),
     "user.list": (),
+    "cluster.status": (),
+    "cluster.add": ("name", "address"),
+    "cluster.remove": ("name",),
+    "cluster.move": ("name", "address"),
+    "cluster.give_up": (),
 }
 """The texts that each command takes."""
 KNOWN: dict[str, Any] = {

@@ -129,7 +129,10 @@ class NodeAdministration:
         self._check_name(name)
         where = parse_node_address(address)
         async with self._changing:
-            self._membership()
+            if name in self._membership().document.members:
+                raise ClusterChangeError(
+                    f"there is a member {name!r} already: one that lives elsewhere now is moved (penstock cluster move)"
+                )
             member = (await self._meet(name, where)).member
             await self._change(
                 lambda membership: membership.add(name, member), lambda document: name in document.members
