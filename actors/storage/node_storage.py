@@ -16,8 +16,9 @@ at the start        ``node = NodeStorage.open(directory, ...)``, which blocks; `
                     ``Storage``, and starts and closes it as such: ``storage.start(failed)``, ``QueueDirectory(..., storage)``.
 ``Confirm``         ``node.confirm(lsn)``, also before ``opened`` has returned.
 ``Give``            ``node.give(ready)``; a transfer that it returns is released for ``Unpin``.
-``StepDown``        ``node.step_down(reason)`` at once: nobody is told of a confirmation any more. Then the broker is closed, with its
-                    clients. Then ``await node.reopen()``, and ``replica.reopened``.
+``StepDown``        ``node.step_down(reason)`` at once: nobody is told of a confirmation any more. Within it the broker is told, as of a
+                    disk that fails (``LeadershipLostError``): it ends its connections there, before its queues do so in words of
+                    their own. It is closed. Then ``await node.reopen()``, and ``replica.reopened``.
 ``Install``         ``await node.reopen(install)``: ``install`` puts the transfer in the place of the directory, while that is closed.
 handing over        the broker is drained and closed, which closes the storage; then ``replica.hand_over``, until ``StepDown``.
 at the end          ``await node.close()``.
@@ -31,10 +32,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from actors.errors import StorageError
 from actors.storage import codec
@@ -52,6 +54,11 @@ if TYPE_CHECKING:
     from journal import Committer, ShippedRecord, TransferSource, Truncated
 
 logger = logging.getLogger("penstock.storage")
+
+KEPT_SECONDS: Final = 60.0
+"""A follower keeps the log of the last minute, up to ``cluster_log_bytes``: who was away for so long needs no transfer, whoever leads."""
+KEPT_MARKS: Final = 6
+"""Places of the log that are remembered in that time."""
 
 Apart: TypeAlias = "Callable[[Callable[[], Any]], Awaitable[Any]]"
 """Calls a function that blocks where the loop does not wait for it, and gives what it returns."""
@@ -143,6 +150,8 @@ class NodeStorage:
         self._journal, self._storage, self._followed = opened
         self._news = NodeNews(self._news.loop, self._news.hooks, self._more_synced)
         self._started = self._leading = self._folding = self._cutting = False
+        # When how much was committed.
+        self._marks: deque[tuple[float, int]] = deque()
         self._storage.tell_failure(self._news.failed)
 
     # --- what it is
@@ -208,6 +217,7 @@ class NodeStorage:
             self._storage.committed()
         else:
             self._followed.want(min(lsn, journal.next_lsn))
+            self._keep_lately()
             self._fold_soon()
 
     async def truncate(self, lsn: int) -> Truncated:
@@ -236,6 +246,15 @@ class NodeStorage:
     def keep(self, lsn: int) -> None:
         """Records from ``lsn`` on are needed by somebody who lags: checkpoints leave them there, up to a limit."""
         self._journal.keep_log(lsn)
+
+    def _keep_lately(self) -> None:
+        """Of a follower: nobody says who lags, and it may lead next."""
+        now, marks = self._news.on.time(), self._marks
+        if not marks or now - marks[-1][0] >= KEPT_SECONDS / KEPT_MARKS:
+            marks.append((now, self._followed.wanted))
+            while len(marks) > 1 and marks[1][0] <= now - KEPT_SECONDS:
+                marks.popleft()
+            self._journal.keep_log(marks[0][1])
 
     # --- a leader
 

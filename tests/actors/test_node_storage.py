@@ -138,11 +138,10 @@ async def test_the_log_and_the_disk_of_a_follower_stay_bounded_and_its_start_beg
             await trio.round()
             await turns()
         if number % 100 == 99:
-            # What was acknowledged gives its room back within two seconds.
-            await elapse(2.5)
-            member.run()
-            await elapse(2.5)
-            member.run()
+            # What was acknowledged gives its room back within two seconds, but for the log of the last minute.
+            for _ in range(3):
+                await elapse(25.0)
+                await trio.round()
     assert member.storage.checkpoints.made >= 5
     facts = member.node.journal.statistics()
     assert facts.disk_bytes < 15 * SMALL.segment_bytes
@@ -156,6 +155,30 @@ async def test_the_log_and_the_disk_of_a_follower_stay_bounded_and_its_start_beg
     again.node.commit(trio.committed)
     await again.folded()
     assert again.state() == before
+
+
+@on_loop
+async def test_who_was_away_for_less_than_a_minute_needs_no_transfer_from_a_follower_that_has_come_to_lead() -> None:
+    trio, storage = await leading()
+    away, former, other = 2, trio.leader, follower(trio)
+    await trio.round()
+    trio.lags = {away}
+    for number in range(400):
+        add(storage, 0, 1, 200)
+        done(storage, 0, number, number + 1)
+        if number % 10 == 9:
+            storage._gathered.write()
+            await trio.round()
+            await elapse(1.0)
+            other.run()
+    assert other.storage.checkpoints.made >= 5
+    assert other.node.journal.checkpoint_lsn > 300
+    assert former is not None
+    trio.die(former)
+    trio.lags = {former}
+    await trio.lead((trio.members.index(other), away))
+    assert not trio.seen["filled"]
+    assert trio.members[away].node.journal.log_start == 1
 
 
 @on_loop
