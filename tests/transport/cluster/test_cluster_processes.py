@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -76,12 +78,10 @@ class Brokers:
         return asyncio.run(watch())
 
     def until_said(self, name: str, text: str) -> None:
-        async def watch() -> None:
-            async with asyncio.timeout(DEADLINE):
-                while text not in self.said(name):
-                    await asyncio.sleep(0.02)
-
-        asyncio.run(watch())
+        until = time.monotonic() + DEADLINE
+        while text not in self.said(name):
+            assert time.monotonic() < until, f"{name} has not said {text!r}: {self.said(name)}"
+            threading.Event().wait(0.02)
 
 
 @pytest.fixture
