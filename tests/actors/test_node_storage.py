@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from actors.batch import Message, MessageBatch
-from actors.errors import DiskBehindError, LeadershipLostError, StorageError
+from actors.errors import DiskBehindError, StorageError
 from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesAdded
 from actors.queue.vocabulary.settings import QueueSettings
-from actors.storage import Storage, checkpoints, leader_storage
+from actors.storage import Storage, checkpoints, leader_storage, pin_journal
 from actors.storage.after_repair import set_mark
+from actors.storage.failures import LeadershipLostError
 from actors.storage.leader_storage import LeaderStorage
 from actors.storage.node_news import NodeHooks
 from actors.storage.node_storage import NodeStorage
@@ -27,6 +28,7 @@ from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.node_cluster import DATA, SMALL, WHOLE, Member, Trio, at_once, until
 from tests.actors.stored_queues import Connection, turns
 from tests.fault.disk import SimulatedDisk
+from tests.fault.faulty_files import Fault, FaultyFiles, Kind
 from tests.journal.replicas import logs, on_the_wire
 
 LARGE = 10**9
@@ -676,11 +678,10 @@ async def test_a_log_that_is_cut_is_as_it_was_to_whoever_looks_meanwhile() -> No
     trio, storage = await leading()
     add(storage, 0, 2)
     await trio.round()
-    held: list[Callable[[], Any]] = []
+    may = asyncio.Event()
 
     async def later(function: Callable[[], Any]) -> Any:
-        held.append(function)
-        await asyncio.sleep(1.0)
+        await may.wait()
         return function()
 
     member = follower(trio)
@@ -693,9 +694,10 @@ async def test_a_log_that_is_cut_is_as_it_was_to_whoever_looks_meanwhile() -> No
     epochs = [log.epoch_of(lsn) for lsn in range(log.start - 1, log.end)]
     cutting = asyncio.ensure_future(node.truncate(log.end - 1))
     await turns()
-    assert held
+    assert not cutting.done()
     assert (log.start, log.end, log.durable, log.committed, log.promised, list(log.epoch_starts())) == before
     assert [log.epoch_of(lsn) for lsn in range(log.start - 1, log.end)] == epochs
+    may.set()
     truncated = await cutting
     assert truncated.records == 1
     assert (log.end, log.committed) == (before[1] - 1, before[3])
@@ -721,6 +723,51 @@ async def test_a_transfer_comes_into_the_place_of_a_directory_that_is_closed() -
     await trio.round()
     await member.folded()
     assert member.state() == trio.led.state()
+
+
+# A disk that fails, and a backup.
+
+
+@pytest.mark.parametrize("operation", ["write", "sync"])
+@on_loop
+async def test_a_disk_that_fails_ends_a_follower_which_is_told_once(operation: str) -> None:
+    trio, storage = await leading()
+    files = FaultyFiles(SimulatedDisk())
+    member = Member(files)
+    member.node.append(on_the_wire(trio.led.node.journal.read_log(1)))
+    member.run()
+    add(storage, 0)
+    files._faults = (Fault(files._counts.get(operation, 0), Kind.EIO, operation),)
+    member.node.append(on_the_wire(trio.led.node.journal.read_log(member.node.log.end)))
+    member.committers[-1].run()
+    await turns()
+    (failure,) = member.failures
+    assert "Input/output error" in str(failure)
+    with pytest.raises(StorageError):
+        await member.node.promise(9)
+    with pytest.raises(StorageError):
+        member.node.append(())
+    await turns()
+    assert len(member.failures) == 1
+
+
+@on_loop
+async def test_a_leader_is_backed_up_as_of_what_is_committed() -> None:
+    trio, storage = await leading()
+    end = add(storage, 0, 10) + 1
+    pinning = asyncio.ensure_future(pin_journal(storage))
+    for _ in range(5):
+        await turns()
+        trio.led.run()
+    assert not pinning.done(), "its checkpoint waits to be committed"
+    await trio.round()
+    await turns()
+    pinned = await pinning
+    assert pinned.lsn >= end
+    assert (pinned.epoch, pinned.store_id) == (1, storage.store_id)
+    pinned.release()
+    await turns()
+    await trio.round()
 
 
 # What a leader has in memory only.

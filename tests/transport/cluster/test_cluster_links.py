@@ -7,6 +7,7 @@ import itertools
 import logging
 import socket
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -395,7 +396,8 @@ def test_who_has_lost_its_link_and_dials_is_taken_in_the_place_of_it(run: Run) -
 
     async def main() -> None:
         async with nodes("a", "b") as (a, b):
-            (old,) = b.links._made
+            old = b.links._peers[a.directory].link
+            assert old is not None
             b.links.ended(old, ConnectionResetError("as if it were so"))
             await b.connects(a, times=2)
             await a.connects(b, times=2)
@@ -416,6 +418,29 @@ def test_both_dial_at_once_and_one_link_stays(run: Run) -> None:
                 assert await b.gets(1) == [("a", say.Follow(1))]
                 assert a.count("lost", b) == b.count("lost", a) == 0
                 assert a.count("connected", b) == b.count("connected", a) == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("begun", "start", "reason"),
+    [("before", b"b" * 8, hello.CROSSED), ("after", b"b" * 8, None), ("after", b"another.", hello.TAKEN)],
+)
+def test_who_dials_beside_a_link_that_stands_is_judged_by_when_it_began(
+    run: Run, begun: str, start: bytes, reason: str | None
+) -> None:
+    """Began before the other one stood, both have dialled; behind it, the other side has lost it, or is another one."""
+
+    async def main() -> None:
+        async with nodes("a", "b") as (a, b):
+            standing = a.links._peers[b.directory].link
+            assert standing is not None
+            beside = a.links._answering()
+            beside._side.peer = replace(b.links.me, start=start)
+            if begun == "before":
+                beside.begun = standing.opened - 1
+            judged = a.links.judge(beside)
+            assert (judged and judged.reason) == reason
 
     run(main)
 
