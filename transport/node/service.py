@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from actors.errors import LeadershipLostError, StorageError
+from actors.errors import StorageError
+from actors.storage.failures import LeadershipLostError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
