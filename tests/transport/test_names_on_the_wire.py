@@ -43,6 +43,7 @@ NOT_NAMES = {
     (Hello, "role"): "one of a few words",
     (Error, "code"): "not kept: the connection closes",
     (Error, "text"): "not kept: the connection closes",
+    (Error, "leader"): "likewise",
     (Command, "name"): "one of a few words",
     (Nack, "reason"): "of a bounded length, which its port looks at",
     (Nack, "error"): "likewise",

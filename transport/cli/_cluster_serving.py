@@ -1,4 +1,4 @@
-"""The process of ``penstock broker --cluster``: a node between its start and its end."""
+"""The process of ``penstock broker`` in a cluster: a node between its start and its end."""
 
 from __future__ import annotations
 
