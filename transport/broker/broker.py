@@ -336,6 +336,7 @@ class Broker:
         self._metrics = Metrics(self.queues, self._connections, self._describe)
         unready = partial(why_unready, self._connections, self._storage, self._leadership)
         commands = Commands(listed, self._describe, self.id_prefix, backups, self._sampler, self._metrics, unready)
+        commands.cluster = self._metrics.cluster = None if self._leadership is None else self._leadership.cluster
         return Services(
             self.queues,
             self.enlisted,

@@ -77,6 +77,11 @@ class Service:
             self.broker = broker
             return True
 
+    async def standing(self) -> None:
+        """Wait until whatever changes now has changed: then a broker stands, or the door does."""
+        async with self._changing:
+            pass
+
     async def drain(self, seconds: float) -> None:
         """The process ends: bring the broker to an end in good order, within ``seconds``; neither it nor a door stands from then on."""
         self._draining = True
