@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from transport.cluster.link_settings import LinkKeys
     from transport.config.config import BrokerConfig
 
-CLUSTER_HEARTBEAT: Final = 1.0
-"""Seconds between signs of life of a broker of a cluster, at most: its clients are to notice soon that it is gone."""
 DOOR_SECONDS: Final = 0.1
 """For those at a door to take their leave: who comes to lead waits for so long with opening its ports, be they silent or slow."""
 ETCD_FOLDER: Final = "etcd"
@@ -330,10 +327,10 @@ class ClusterNode:
     # While it is one
 
     def _make_broker(self, storage: LeaderStorage) -> Broker:
-        config = replace(self.config, heartbeat=min(self.config.heartbeat, CLUSTER_HEARTBEAT))
         leadership = Leadership(cluster=self.administration)
         leadership.lead()
-        return Broker(config, storage=storage, listeners=configured_listeners(config), leadership=leadership)
+        listeners = configured_listeners(self.config)
+        return Broker(self.config, storage=storage, listeners=listeners, leadership=leadership)
 
     def _leader_known(self, directory: str) -> None:
         document = None if self.node is None else self.node.replica.document
