@@ -82,13 +82,6 @@ class StorageError(ActorError):
     """Whoever ends the broker has been told, and says it once: nobody else need."""
 
 
-class LeadershipLostError(StorageError):
-    """This node of a cluster leads no more: what it had not confirmed yet may be confirmed by the next leader, or be gone.
-
-    Nobody is told the one or the other: connections end, and who has sent asks the next leader.
-    """
-
-
 class NoStorageError(StorageError):
     """What was named as a data directory is none: a file, or, where one has to be there, nothing or a directory without a journal."""
 

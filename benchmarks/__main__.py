@@ -115,6 +115,22 @@ def durable(
 
 
 @app.command()
+def cluster(
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 4_000_000,
+    size: Size = 100,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a batch.")] = 1_000,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = DURABLE_IN_FLIGHT,
+    rounds: Rounds = 3,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """Messages a second that three brokers confirm together, against one alone and a bare loop that ships and syncs."""
+    from benchmarks.cluster import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(Transfer(messages, size, batch, True, max_in_flight, True), rounds, data), json)
+
+
+@app.command()
 def arrow(
     messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 4_000_000,
     size: Size = 100,

@@ -78,7 +78,7 @@ def append_blocks(parent: Parent, path: str, messages: int, size: int, batch: in
         blocks_per_sync: how many blocks are written and then synced together.
     """
     payloads = make_payloads(messages, size)
-    pool = [_buffers(one) for one in batches(payloads, len(payloads), batch)]
+    pool = [buffers_of(one) for one in batches(payloads, len(payloads), batch)]
     whole, rest = divmod(messages, len(payloads))
     blocks = whole * len(pool) + -(-rest // batch)
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
@@ -129,7 +129,7 @@ def append_paced(parent: Parent, path: str, rate: float, count: int, size: int, 
     parent.say(messages=done, syncs=syncs, latency_us=spread(latencies[skip:]))
 
 
-def _buffers(batch: MessageBatch) -> list[Any]:
+def buffers_of(batch: MessageBatch) -> list[Any]:
     return list(batch.buffers())
 
 

@@ -172,6 +172,11 @@ class ReplicatedJournal(LogReading, Journal):
         return self._appended_bytes - self._committed_bytes if self._leading else 0
 
     @property
+    def appended_bytes(self) -> int:
+        """Of all records that were appended since it was opened."""
+        return self._appended_bytes
+
+    @property
     def truncation_floor(self) -> int:
         """`truncate` cuts no record below it: they are committed, or contained in the checkpoint."""
         return self._floor

@@ -142,7 +142,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is marked `soak` unless it is asked for; skips what is marked `spark` where Spark cannot run, with the reason.
 
-    What is shared out among processes begins with Spark.
+    What is shared out among processes begins with what takes longest.
     """
     if not config.getoption("--soak") and (long := [item for item in items if item.get_closest_marker("soak")]):
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
@@ -152,9 +152,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in need_spark:
             item.add_marker(pytest.mark.skip(reason=reason))
     if hasattr(config, "workerinput"):
-        from tests.sharing import with_session_first
+        from tests.sharing import longest_first
 
-        with_session_first(items)
+        longest_first(items)
 
 
 def pytest_collection_finish() -> None:

@@ -97,12 +97,15 @@ def tell_little(config: pytest.Config) -> None:
     teller.sendevent = tell_news
 
 
-def with_session_first(items: list[pytest.Item]) -> None:
-    """Sorts them: nothing takes longer than what uses Spark's session, and nobody shall wait for that in the end."""
+def longest_first(items: list[pytest.Item]) -> None:
+    """Sorts them: nothing takes longer than what uses Spark's session, and nobody shall wait for that in the end.
+
+    The next are the modules that stand in no folder, which are about the suite itself and start whole suites.
+    """
     using = {item for item in items if "spark" in getattr(item, "fixturenames", ())}
     unseen = {str(item.path) for item in using if not has_session(str(item.path))}
     assert not unseen, f"use Spark's session, and has_session does not see it: {unseen}"
-    items.sort(key=lambda item: item not in using)
+    items.sort(key=lambda item: (item not in using, item.path.parent != ROOT / "tests"))
 
 
 def import_share(config: pytest.Config) -> None:

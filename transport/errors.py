@@ -64,6 +64,23 @@ class BackupRefusedError(TransportError):
     code = "backup-refused"
 
 
+class ClusterChangeError(TransportError):
+    """The members of a cluster cannot be changed so, or not now; the text says why."""
+
+    code = "change-refused"
+
+
+class NoClusterError(TransportError):
+    """What is asked for is of a cluster, and the broker is in none."""
+
+    code = "no-cluster"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this broker is alone: it is a node of no cluster; one that is was started with --cluster (docs/cluster.md)"
+        )
+
+
 class TruncatedFrameError(RemoteProtocolError, ConnectionError):
     """The stream ended inside a frame: the peer or the network broke off."""
 

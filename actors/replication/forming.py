@@ -103,7 +103,9 @@ class Forming:
                 f"this directory is of the cluster {me.cluster}, and the register holds the cluster {document.cluster}: name another "
                 "register by --cluster, or another directory by --data"
             )
-        named = next((name for name, member in document.members.items() if member.directory == directory), None)
+        # One that a member is to live in follows before it counts: it has to catch up first.
+        every = (*document.members.items(), *document.members_after_change.items())
+        named = next((name for name, member in every if member.directory == directory), None)
         if named == me.name:
             return Join(version, document)
         if named is not None:

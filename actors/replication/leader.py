@@ -123,6 +123,10 @@ class Leader:
         shipping = self._shipping.get(peer)
         return 0 if shipping is None else shipping.stored
 
+    def follower(self, peer: str) -> Shipping | None:
+        """What is known of somebody to whom it ships, to be looked at only; None where it does not."""
+        return self._shipping.get(peer)
+
     def ends(self) -> dict[str, int]:
         """What each node has stored."""
         ends = {peer: shipping.stored for peer, shipping in self._shipping.items()}

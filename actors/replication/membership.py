@@ -144,7 +144,7 @@ class Membership:
         if member is None:
             raise DocumentError(f"there is no member {name!r}")
         if member.directory == self._me:
-            raise DocumentError(f"{name!r} leads: hand over first")
+            raise DocumentError(f"{name!r} leads: restart its node first, so that another one leads")
         return member
 
     # What is to be done next

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from journal import Files
 
 
+class LeadershipLostError(StorageError):
+    """This node of a cluster leads no more: what it had not confirmed yet may be confirmed by the next leader, or be gone.
+
+    Nobody is told the one or the other: connections end, and who has sent asks the next leader.
+    """
+
+
 def storage_error(error: Exception, what: str = "") -> StorageError:
     """The error that a broker ends with, caused by ``error``; its text begins with ``what`` unless there is no directory to speak of."""
     if isinstance(error, JournalMissingError | BackupError):

@@ -16,9 +16,9 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, Self
 
-from actors.errors import DiskBehindError, LeadershipLostError, StorageError
+from actors.errors import DiskBehindError, StorageError
 from actors.storage import codec
-from actors.storage.failures import storage_error
+from actors.storage.failures import LeadershipLostError, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.options import MAX_PENDING_BYTES, PENDING_HIGH_BYTES, PENDING_LOW_BYTES
 from actors.storage.replica_checkpoints import ReplicaCheckpoints

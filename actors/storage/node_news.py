@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from actors.errors import LeadershipLostError, StorageError
+from actors.errors import StorageError
+from actors.storage.failures import LeadershipLostError
 from actors.storage.options import ACKNOWLEDGE_DELAY
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ what blocks for long is done apart (``apart``). What the node does, and when:
 =================== ===================================================================================================================
 at the start        ``node = NodeStorage.open(directory, ...)``, which blocks; ``node.start(NodeHooks(...))`` on the loop; ``Replica`` gets
                     ``node.log``. The journal is started by the first that is appended, so that a log that has parted is cut without more.
+                    ``node.journal.join(cluster)`` makes it one of a cluster; that blocks for two syncs, as ``join`` says.
 ``Append``          ``node.append(records)``; the hook ``synced`` is called when they are on the disk.
 ``Truncate``        ``await node.truncate(lsn)``, then ``replica.truncated``. Nothing else of the directory is asked for meanwhile.
 ``Promise``         ``await node.promise(epoch)``, then ``replica.promised``.
@@ -16,8 +17,9 @@ at the start        ``node = NodeStorage.open(directory, ...)``, which blocks; `
                     ``Storage``, and starts and closes it as such: ``storage.start(failed)``, ``QueueDirectory(..., storage)``.
 ``Confirm``         ``node.confirm(lsn)``, also before ``opened`` has returned.
 ``Give``            ``node.give(ready)``; a transfer that it returns is released for ``Unpin``.
-``StepDown``        ``node.step_down(reason)`` at once: nobody is told of a confirmation any more. Then the broker is closed, with its
-                    clients. Then ``await node.reopen()``, and ``replica.reopened``.
+``StepDown``        ``node.step_down(reason)`` at once: nobody is told of a confirmation any more. Within it the broker is told, as of a
+                    disk that fails (``LeadershipLostError``): it ends its connections there, before its queues do so in words of
+                    their own. It is closed. Then ``await node.reopen()``, and ``replica.reopened``.
 ``Install``         ``await node.reopen(install)``: ``install`` puts the transfer in the place of the directory, while that is closed.
 handing over        the broker is drained and closed, which closes the storage; then ``replica.hand_over``, until ``StepDown``.
 at the end          ``await node.close()``.
@@ -31,6 +33,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -56,6 +59,11 @@ THREADS: Final = 2
 """For what blocks: a promise may come while another one waits for the disk."""
 
 logger = logging.getLogger("penstock.storage")
+
+KEPT_SECONDS: Final = 60.0
+"""A follower keeps the log of the last minute, up to ``cluster_log_bytes``: who was away for so long needs no transfer, whoever leads."""
+KEPT_MARKS: Final = 6
+"""Places of the log that are remembered in that time."""
 
 Apart: TypeAlias = "Callable[[Callable[[], Any]], Awaitable[Any]]"
 """Calls a function that blocks where the loop does not wait for it, and gives what it returns."""
@@ -152,6 +160,8 @@ class NodeStorage:
         self.same_log = object()
         self._news = NodeNews(self._news.loop, self._news.hooks, self._more_synced)
         self._started = self._leading = self._folding = self._cutting = False
+        # When how much was committed.
+        self._marks: deque[tuple[float, int]] = deque()
         self._storage.tell_failure(self._news.failed)
 
     # --- what it is
@@ -220,6 +230,7 @@ class NodeStorage:
             self._storage.committed()
         else:
             self._followed.want(min(lsn, journal.next_lsn))
+            self._keep_lately()
             self._fold_soon()
 
     async def truncate(self, lsn: int) -> Truncated:
@@ -249,6 +260,15 @@ class NodeStorage:
     def keep(self, lsn: int) -> None:
         """Records from ``lsn`` on are needed by somebody who lags: checkpoints leave them there, up to a limit."""
         self._journal.keep_log(lsn)
+
+    def _keep_lately(self) -> None:
+        """Of a follower: nobody says who lags, and it may lead next."""
+        now, marks = self._news.on.time(), self._marks
+        if not marks or now - marks[-1][0] >= KEPT_SECONDS / KEPT_MARKS:
+            marks.append((now, self._followed.wanted))
+            while len(marks) > 1 and marks[1][0] <= now - KEPT_SECONDS:
+                marks.popleft()
+            self._journal.keep_log(marks[0][1])
 
     # --- a leader
 

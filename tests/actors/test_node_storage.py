@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from actors.batch import Message, MessageBatch
-from actors.errors import DiskBehindError, LeadershipLostError, StorageError
+from actors.errors import DiskBehindError, StorageError
 from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesAdded
 from actors.queue.vocabulary.settings import QueueSettings
-from actors.storage import Storage, checkpoints, leader_storage
+from actors.storage import Storage, checkpoints, leader_storage, pin_journal
 from actors.storage.after_repair import set_mark
+from actors.storage.failures import LeadershipLostError
 from actors.storage.leader_storage import LeaderStorage
 from actors.storage.node_news import NodeHooks
 from actors.storage.node_shipping import NodeShipping
@@ -30,6 +31,7 @@ from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.node_cluster import DATA, SMALL, WHOLE, Member, Trio, at_once, until
 from tests.actors.stored_queues import Connection, turns
 from tests.fault.disk import SimulatedDisk
+from tests.fault.faulty_files import Fault, FaultyFiles, Kind
 from tests.journal.replicas import logs, on_the_wire
 
 LARGE = 10**9
@@ -141,11 +143,10 @@ async def test_the_log_and_the_disk_of_a_follower_stay_bounded_and_its_start_beg
             await trio.round()
             await turns()
         if number % 100 == 99:
-            # What was acknowledged gives its room back within two seconds.
-            await elapse(2.5)
-            member.run()
-            await elapse(2.5)
-            member.run()
+            # What was acknowledged gives its room back within two seconds, but for the log of the last minute.
+            for _ in range(3):
+                await elapse(25.0)
+                await trio.round()
     assert member.storage.checkpoints.made >= 5
     facts = member.node.journal.statistics()
     assert facts.disk_bytes < 15 * SMALL.segment_bytes
@@ -159,6 +160,30 @@ async def test_the_log_and_the_disk_of_a_follower_stay_bounded_and_its_start_beg
     again.node.commit(trio.committed)
     await again.folded()
     assert again.state() == before
+
+
+@on_loop
+async def test_who_was_away_for_less_than_a_minute_needs_no_transfer_from_a_follower_that_has_come_to_lead() -> None:
+    trio, storage = await leading()
+    away, former, other = 2, trio.leader, follower(trio)
+    await trio.round()
+    trio.lags = {away}
+    for number in range(400):
+        add(storage, 0, 1, 200)
+        done(storage, 0, number, number + 1)
+        if number % 10 == 9:
+            storage._gathered.write()
+            await trio.round()
+            await elapse(1.0)
+            other.run()
+    assert other.storage.checkpoints.made >= 5
+    assert other.node.journal.checkpoint_lsn > 300
+    assert former is not None
+    trio.die(former)
+    trio.lags = {former}
+    await trio.lead((trio.members.index(other), away))
+    assert not trio.seen["filled"]
+    assert trio.members[away].node.journal.log_start == 1
 
 
 @on_loop
@@ -656,11 +681,10 @@ async def test_a_log_that_is_cut_is_as_it_was_to_whoever_looks_meanwhile() -> No
     trio, storage = await leading()
     add(storage, 0, 2)
     await trio.round()
-    held: list[Callable[[], Any]] = []
+    may = asyncio.Event()
 
     async def later(function: Callable[[], Any]) -> Any:
-        held.append(function)
-        await asyncio.sleep(1.0)
+        await may.wait()
         return function()
 
     member = follower(trio)
@@ -673,9 +697,10 @@ async def test_a_log_that_is_cut_is_as_it_was_to_whoever_looks_meanwhile() -> No
     epochs = [log.epoch_of(lsn) for lsn in range(log.start - 1, log.end)]
     cutting = asyncio.ensure_future(node.truncate(log.end - 1))
     await turns()
-    assert held
+    assert not cutting.done()
     assert (log.start, log.end, log.durable, log.committed, log.promised, list(log.epoch_starts())) == before
     assert [log.epoch_of(lsn) for lsn in range(log.start - 1, log.end)] == epochs
+    may.set()
     truncated = await cutting
     assert truncated.records == 1
     assert (log.end, log.committed) == (before[1] - 1, before[3])
@@ -701,6 +726,51 @@ async def test_a_transfer_comes_into_the_place_of_a_directory_that_is_closed() -
     await trio.round()
     await member.folded()
     assert member.state() == trio.led.state()
+
+
+# A disk that fails, and a backup.
+
+
+@pytest.mark.parametrize("operation", ["write", "sync"])
+@on_loop
+async def test_a_disk_that_fails_ends_a_follower_which_is_told_once(operation: str) -> None:
+    trio, storage = await leading()
+    files = FaultyFiles(SimulatedDisk())
+    member = Member(files)
+    member.node.append(on_the_wire(trio.led.node.journal.read_log(1)))
+    member.run()
+    add(storage, 0)
+    files._faults = (Fault(files._counts.get(operation, 0), Kind.EIO, operation),)
+    member.node.append(on_the_wire(trio.led.node.journal.read_log(member.node.log.end)))
+    member.committers[-1].run()
+    await turns()
+    (failure,) = member.failures
+    assert "Input/output error" in str(failure)
+    with pytest.raises(StorageError):
+        await member.node.promise(9)
+    with pytest.raises(StorageError):
+        member.node.append(())
+    await turns()
+    assert len(member.failures) == 1
+
+
+@on_loop
+async def test_a_leader_is_backed_up_as_of_what_is_committed() -> None:
+    trio, storage = await leading()
+    end = add(storage, 0, 10) + 1
+    pinning = asyncio.ensure_future(pin_journal(storage))
+    for _ in range(5):
+        await turns()
+        trio.led.run()
+    assert not pinning.done(), "its checkpoint waits to be committed"
+    await trio.round()
+    await turns()
+    pinned = await pinning
+    assert pinned.lsn >= end
+    assert (pinned.epoch, pinned.store_id) == (1, storage.store_id)
+    pinned.release()
+    await turns()
+    await trio.round()
 
 
 # What a leader has in memory only.

@@ -46,6 +46,12 @@ TASKS: Final = "tests/examples/test_task_programs.py::"
 DEFINITIONS: Final = "tests/docs/test_amqp.py::test_definitions_are_taken_over_as_the_page_shows"
 LOG: Final = SECURED + "test_the_log_says_who_did_what_and_what_was_read_again_and_what_was_not"
 HTTP: Final = "tests/docs/test_http.py::test_the_lines_of_curl_print_what_the_page_shows"
+CLUSTER: Final = (
+    "tests/docs/test_cluster.py::test_three_brokers_start_are_shown_and_outlive_one_of_them_as_the_page_says"
+)
+CHANGES: Final = (
+    "tests/docs/test_cluster.py::test_each_command_that_changes_members_is_one_with_the_words_that_it_takes"
+)
 METRICS: Final = "tests/docs/test_metrics.py::"
 WEBSOCKET: Final = "tests/docs/test_websocket.py::test_the_program_prints_what_the_page_shows"
 REACHED: Final = SECURED + "test_a_broker_that_others_reach_starts_with_users_and_tls_and_logs_json"
@@ -121,6 +127,14 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "penstock config show": SHELL
         + "test_a_broker_takes_the_pages_settings_file_and_config_show_says_where_each_value_is_from",
         "penstock user add alice": REACHED,
+    },
+    "docs/cluster.md": {
+        "openssl rand": CLUSTER,
+        "penstock broker --cluster": CLUSTER,
+        "$ penstock cluster status": CLUSTER,
+        "kill -9": CLUSTER,
+        "penstock cluster move b\n": CHANGES,
+        "penstock cluster add d": CHANGES,
     },
     "docs/cluster-wire.md": {
         "[python]": "tests/docs/test_cluster_wire.py::"

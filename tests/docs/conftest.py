@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.docs.forked_command import forked_command
 from tests.docs.typed import Shell
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,12 +23,20 @@ def make_place(place: Path) -> Path:
 
 
 def make_commands(found: Path) -> Path:
-    """A folder with the commands, of this checkout."""
+    """A folder with the commands, of this checkout; each process of ``penstock`` starts from nothing."""
     found.mkdir()
     for name, words in (("penstock", "-m transport.cli"), ("python", "")):
         (found / name).write_text(f'#!/bin/sh\nexec env PYTHONPATH={ROOT} {sys.executable} {words} "$@"\n')
         (found / name).chmod(0o755)
     return found
+
+
+@contextmanager
+def quick_commands(found: Path) -> Iterator[Path]:
+    """The same, where the processes of ``penstock`` are forked."""
+    make_commands(found)
+    with forked_command(found / "penstock"):
+        yield found
 
 
 @pytest.fixture
@@ -35,9 +46,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def commands(tmp_path: Path) -> Path:
+def commands(tmp_path: Path) -> Iterator[Path]:
     """The commands that are typed."""
-    return make_commands(tmp_path / "bin")
+    with quick_commands(tmp_path / "bin") as found:
+        yield found
+
+
+@pytest.fixture
+def started_commands(tmp_path: Path) -> Path:
+    """Those whose start is tested too."""
+    return make_commands(tmp_path / "started")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streams import Source
-from tests.docs.conftest import make_commands, make_place
+from tests.docs.conftest import make_place, quick_commands
 from tests.docs.console import END_OF_INPUT, Step, Terminal, steps, terminals
 from tests.docs.typed import Shell, alike, block, end
 from tests.streams.pages import DOCS, python_blocks
@@ -82,7 +82,11 @@ class Secured:
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     root = tmp_path_factory.mktemp("secured")
-    shell = Shell(make_place(root / "place"), make_commands(root / "bin"))
+    with quick_commands(root / "bin") as commands:
+        yield from served(Shell(make_place(root / "place"), commands))
+
+
+def served(shell: Shell) -> Iterator[Secured]:
     shell.run(block("docs/security.md", "umask 077"))
     (shell.folder / "penstock.toml").write_text(SETTINGS.format(queues=1000))
     with terminals(shell.folder, shell.environment) as terminal:

@@ -51,8 +51,8 @@ def into_a_pipe(step: Step) -> str:
     return f"{command} 2>&1 | cat" if alone else command
 
 
-def test_on_a_terminal_of_80_columns_it_prints_what_it_shows(folder: Path, commands: Path) -> None:
-    check_page(PAGE, folder, commands, as_it_is, same, context=False)
+def test_on_a_terminal_of_80_columns_it_prints_what_it_shows(folder: Path, started_commands: Path) -> None:
+    check_page(PAGE, folder, started_commands, as_it_is, same, context=False)
 
 
 def test_into_a_pipe_it_prints_the_same(folder: Path, commands: Path) -> None:

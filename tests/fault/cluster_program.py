@@ -118,6 +118,11 @@ class ClusterProgram(FeaturesProgram):
                 raise self.bench.failures[0]
         if last:
             await self._drain()
+        if self.random.random() < 0.7:
+            # It is on this node's own disk, of which nobody is told anything.
+            self.trio.led.run()
+            await turns()
+            self._hear()
         for each in (*self.senders.values(), *self.clients.values()):
             each.ref.stop(block=False)
         await turns()

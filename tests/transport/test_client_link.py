@@ -541,3 +541,35 @@ def test_a_connection_made_as_its_time_is_up_is_tried_again_once(run: Any) -> No
             assert user.said == ["opened", "lost"]
 
     run(main)
+
+
+def test_a_broker_that_promised_signs_and_gives_none_is_left_for_another_at_once(run: Any) -> None:
+    async def main() -> None:
+        promising = Scripted([Welcome(1, 1, {"heartbeat_ms": 3_600_000, "silent_ms": 50})])
+        async with listening(promising) as silent, listening(Scripted([WELCOME])) as other:
+            user = User()
+            link = link_to(f"{silent.address},{other.address}", user)
+            link.start()
+            await user.told("opened", "lost", "opened")
+            assert "silent for" in str(user.why[0])
+            assert str(link.address) == other.address
+            link.close()
+            await link.over
+
+    run(main)
+
+
+def test_a_follower_sends_a_client_to_its_leader_without_a_pause_or_a_failure_that_counts(run: Any) -> None:
+    async def main() -> None:
+        async with listening(Scripted([WELCOME])) as leader:
+            told = Error("not-leader", "this broker does not lead", close=True, leader=f"nonsense,{leader.address}")
+            async with listening(Scripted([told])) as follower:
+                user = User()
+                link = link_to(follower.address, user, Backoff(minimum=1000.0, maximum=1000.0))
+                link.start()
+                await user.told("opened")
+                assert (str(link.address), len(follower.hellos), len(leader.hellos)) == (leader.address, 1, 1)
+                link.close()
+                await link.over
+
+    run(main)

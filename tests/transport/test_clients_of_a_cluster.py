@@ -94,7 +94,7 @@ def texts(count: int) -> list[bytes]:
 
 
 def test_a_sender_whose_leader_is_killed_goes_on_at_the_next_one_and_nothing_is_lost_doubled_or_in_another_order(
-    members: list[Member], run: Any, until: Any, tmp_path: Path, record_property: Any
+    members: list[Member], run: Any, until: Any, tmp_path: Path
 ) -> None:
     first, second, third = members
     first.lead(str(tmp_path / "data"))
@@ -108,9 +108,8 @@ def test_a_sender_whose_leader_is_killed_goes_on_at_the_next_one_and_nothing_is_
         third.follow()
         await asyncio.to_thread(second.lead, str(tmp_path / "data"))
         third.follow(second)
-        led, before = time.monotonic(), len(sending.confirmed)
+        before = len(sending.confirmed)
         await until(lambda: len(sending.confirmed) > before + 20)
-        record_property("seconds from the new leader to the next confirmation", time.monotonic() - led)
         count = await sending.ends()
         assert await received(third.receive, count) == texts(count)
 
@@ -118,7 +117,7 @@ def test_a_sender_whose_leader_is_killed_goes_on_at_the_next_one_and_nothing_is_
 
 
 def test_a_leader_that_stands_still_is_left_long_before_its_heartbeat_would_tell(
-    members: list[Member], run: Any, until: Any, record_property: Any
+    members: list[Member], run: Any, until: Any
 ) -> None:
     first, second, third = members
     first.lead("-")
@@ -134,9 +133,7 @@ def test_a_leader_that_stands_still_is_left_long_before_its_heartbeat_would_tell
         await asyncio.to_thread(second.lead, "-")
         third.follow(second)
         await until(lambda: len(sending.confirmed) > before + 20)
-        seconds = time.monotonic() - stopped
-        record_property("seconds from SIGSTOP to a confirmation at another leader", seconds)
-        assert seconds < SILENT_IN
+        assert time.monotonic() - stopped < SILENT_IN
         sending.numbers.stops = True
         await sending.running
 

@@ -43,6 +43,7 @@ NOT_NAMES = {
     (Hello, "role"): "one of a few words",
     (Error, "code"): "not kept: the connection closes",
     (Error, "text"): "not kept: the connection closes",
+    (Error, "leader"): "likewise",
     (Command, "name"): "one of a few words",
     (Nack, "reason"): "of a bounded length, which its port looks at",
     (Nack, "error"): "likewise",
@@ -110,6 +111,11 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "connection.list": (),
     "connection.close": (),
     "user.list": (),
+    "cluster.status": (),
+    "cluster.add": ("name", "address"),
+    "cluster.remove": ("name",),
+    "cluster.move": ("name", "address"),
+    "cluster.give_up": (),
 }
 """The texts that each command takes."""
 KNOWN: dict[str, Any] = {

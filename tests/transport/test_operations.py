@@ -20,7 +20,7 @@ from streams.testkit import settle
 from transport import Broker, BrokerConfig
 from transport.broker.broker_connection import PORTS
 from transport.broker.operations import COMMANDS, OPERATIONS, Operations
-from transport.errors import BackupRefusedError, ForbiddenError, InvalidNameError, RemoteProtocolError
+from transport.errors import BackupRefusedError, ForbiddenError, InvalidNameError, NoClusterError, RemoteProtocolError
 from transport.security.principal import ALL_RIGHTS, ANYONE, BROKER_RIGHTS, Grant, Grants, Principal, Right
 
 QUEUE = "orders"
@@ -42,6 +42,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "schedule.delete": {"name": QUEUE},
     "schedule.pause": {"name": QUEUE},
     "schedule.resume": {"name": QUEUE},
+    "cluster.add": {"name": "d", "address": "127.0.0.1:9184"},
+    "cluster.remove": {"name": "d"},
+    "cluster.move": {"name": "d"},
     "connection.close": {"user": "nobody"},
     "subscription.release": {"queue": QUEUE, "name": "s"},
     "subscription.delete": {"queue": QUEUE, "name": "s"},
@@ -101,7 +104,7 @@ async def attempt(operations: Operations, name: str) -> None:
         operations.transaction(QUEUE, 1)
     else:
         with suppress(
-            QueueError, BackupRefusedError
+            QueueError, BackupRefusedError, NoClusterError
         ):  # nothing is there to be released, aborted and so on: it was allowed to be tried
             await operations.command(name, ARGUMENTS.get(name, {}))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from transport.broker.reload import Reloads, texts
-from transport.cli._serving import Serving
+from transport.cli._reloading import Reloading
+from transport.cli._supervisor import Supervisor
 from transport.config.config import BrokerConfig
 from transport.config.settings_file import SettingsError
 from transport.config.settings_sources import Resolved, resolve
@@ -82,15 +82,20 @@ def test_whatever_goes_wrong_once_the_next_time_is_read_again_all_the_same(caplo
         return now
 
     async def main() -> None:
-        serving = Serving(now, again)
+        supervisor = Supervisor({})
+        reloading = Reloading(now, again, supervisor)
         reloads = Reloads()
         reloads.add("it", lambda _: read.set())
         ready = asyncio.Event()
-        serving._supervisor.ready = ready.set  # type: ignore[method-assign]
-        going_on = asyncio.create_task(serving._reload_whenever_asked(SimpleNamespace(reloads=reloads)))  # type: ignore[arg-type]
+        supervisor.ready = ready.set  # type: ignore[method-assign]
+
+        async def there() -> Reloads:
+            return reloads
+
+        going_on = asyncio.create_task(reloading.whenever_asked(there))
         for _ in range(4):
             ready.clear()
-            serving._asked.set()
+            reloading.ask()
             await ready.wait()
         assert read.is_set()
         going_on.cancel()

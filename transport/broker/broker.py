@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from actors import QueueDirectory, StorageError
-from actors.errors import LeadershipLostError
 from actors.storage import DurableMap, MemoryMap, Storage, storage_options
+from actors.storage.failures import LeadershipLostError
 from transport.broker import audit
 from transport.broker.acceptor import Listen, listen
 from transport.broker.backups import Backups
@@ -347,6 +347,7 @@ class Broker:
         self._metrics = Metrics(self.queues, self._connections, self._describe)
         unready = partial(why_unready, self._connections, self._storage, self._leadership)
         commands = Commands(listed, self._describe, self.id_prefix, backups, self._sampler, self._metrics, unready)
+        commands.cluster = self._metrics.cluster = None if self._leadership is None else self._leadership.cluster
         return Services(
             self.queues,
             self.enlisted,

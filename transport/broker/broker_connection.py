@@ -217,7 +217,7 @@ class BrokerConnection(Client):
         hello, self._hello, self._authentication = self._hello, None, None
         assert hello is not None, "it comes first"
         self.opened()
-        if self._entrance.bars(self):
+        if self._entrance.bars(self, hello):
             return
         if self.connection is not None:
             # The client has said what it has to: until WELCOME it is for the broker to be quick.

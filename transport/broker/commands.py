@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from actors.queue.schedule_directory import ScheduleDirectory
     from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.statistics import QueueStatistics
+    from transport.broker.cluster_commands import Cluster
 
 logger = logging.getLogger("penstock.broker")
 
@@ -67,6 +68,9 @@ class Asker(Protocol):
 class Commands:
     """What administrators can have a broker do.
 
+    Attributes:
+        cluster: the node that the broker is a part of; None of one that is alone.
+
     Args:
         of: its queues and connections.
         describe: its own figures.
@@ -76,6 +80,8 @@ class Commands:
         metrics: its figures as text.
         unready: code and text of why it is not ready to be used; None while it is.
     """
+
+    cluster: Cluster | None = None
 
     def __init__(
         self,
@@ -329,6 +335,8 @@ class Commands:
             "storage": self._of.queues.storage_statistics(),
             "exchanges": exchange_sums(self.exchanges),
         }
+        if self.cluster is not None:
+            facts["cluster"] = self.cluster.standing()
         if not flag_of(arguments, "lists", True):
             return _json(facts)
         queues = await listings.whole_list(self._of, listings.queue_rows)

@@ -15,17 +15,23 @@ from transport.broker.unhurried import Unhurried
 from transport.config.config import DEFAULT_MAX_UNAUTHENTICATED
 from transport.errors import LimitExceededError, LocalProtocolError
 from transport.security.users_file import UsersFileError, read_users
+from transport.wire.messages import ANY_NODE
 
 if TYPE_CHECKING:
     from transport.broker.leadership import Leadership
     from transport.broker.served import Connections, Served
     from transport.security.principal import Principal
     from transport.security.users import Users
+    from transport.wire.messages import Hello
 
 LONGEST_LOOK: Final = 3600.0
 """Seconds after which the clock is looked at anew where a token's time ends later: clocks are set, and the loop's is another."""
 SHRUNK: Final = ("forbidden", "the rights of this user have changed, and no longer allow what this connection does")
 GONE: Final = ("authentication-failed", "what this connection came in with is good no longer")
+
+
+def _of_any_node(hello: Hello) -> bool:
+    return hello.role == "admin" and hello.options.get(ANY_NODE) is True
 
 
 def _utc() -> datetime:
@@ -104,9 +110,12 @@ class Entrance:
         """Whether whoever comes can be let in: the broker leads its cluster, or is in none."""
         return self.leadership is None or self.leadership.leads
 
-    def bars(self, connection: Served[Any]) -> bool:
-        """Whether ``connection`` may not come in, for the broker does not lead its cluster; it was told so then, and ends."""
-        if self.leadership is None or self.leadership.leads:
+    def bars(self, connection: Served[Any], hello: Hello | None = None) -> bool:
+        """Whether ``connection`` may not come in, for the broker does not lead its cluster; it was told so then, and ends.
+
+        Who says in its ``hello`` that it wants any node of the cluster may come in: it is told how that stands, and no more.
+        """
+        if self.leadership is None or self.leadership.leads or (hello is not None and _of_any_node(hello)):
             return False
         self.leadership.refuse(connection)
         return True

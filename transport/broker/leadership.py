@@ -16,6 +16,7 @@ from transport.wire.contact_points import MAX_TOLD_ADDRESSES, written
 from transport.wire.messages import NOT_LEADER, SILENT, Options, Welcome
 
 if TYPE_CHECKING:
+    from transport.broker.cluster_commands import Cluster
     from transport.broker.port import Greeting
     from transport.broker.served import Connections, Served
 
@@ -34,12 +35,16 @@ class Leadership:
     Args:
         silence: seconds, as of `CLUSTER_SILENCE`.
 
+        cluster: the node that the broker is a part of, for administration; None where there is nothing to be seen of it.
+
     Attributes:
         leads: whether it leads.
+        cluster: as given.
     """
 
-    def __init__(self, silence: float = CLUSTER_SILENCE) -> None:
+    def __init__(self, silence: float = CLUSTER_SILENCE, cluster: Cluster | None = None) -> None:
         self.leads = False
+        self.cluster = cluster
         self._silence_ms = max(2, round(silence * 1000))
         self._leader: Mapping[str, tuple[str, ...]] = MappingProxyType({})
         self._connections: Connections | None = None

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from actors import QueueDirectory
 from actors.queue.vocabulary.settings import QueueSettings, dead_letter_name
-from transport.broker import exchange_commands, schedule_commands
+from transport.broker import cluster_commands, exchange_commands, schedule_commands
 from transport.broker.commands import Commands, lists
 from transport.broker.exchange_commands import alternate_of
 from transport.broker.listings import connection_rows, subscription_rows, transaction_rows, user_rows
@@ -209,6 +209,25 @@ OPERATIONS: Final[dict[str, Operation]] = {
         takes=("id", "user", "reason"),
         about=("id", "user"),
     ),
+    "cluster.status": Operation(Right.MONITOR, None, cluster_commands.cluster_status),
+    "cluster.add": Operation(
+        Right.ADMINISTER, None, cluster_commands.cluster_add, takes=cluster_commands.MEETS, about=cluster_commands.MEETS
+    ),
+    "cluster.remove": Operation(
+        Right.ADMINISTER,
+        None,
+        cluster_commands.cluster_remove,
+        takes=cluster_commands.NAMES,
+        about=cluster_commands.NAMES,
+    ),
+    "cluster.move": Operation(
+        Right.ADMINISTER,
+        None,
+        cluster_commands.cluster_move,
+        takes=cluster_commands.MEETS,
+        about=cluster_commands.MEETS,
+    ),
+    "cluster.give_up": Operation(Right.ADMINISTER, None, cluster_commands.cluster_give_up, takes=()),
     # A copy of everything that is stored: what it takes to begin one, it takes to go on.
     "journal.backup": Operation(Right.ADMINISTER, None, Commands.journal_backup, of_asker=True, takes=()),
     "journal.read": Operation(Right.ADMINISTER, None, Commands.journal_read, of_asker=True, told=False),

@@ -49,6 +49,10 @@ class Reloads:
         """Have ``reload`` called from now on; as of `Reloadable`."""
         self._things.append(Reloadable(name, reload, frozenset(settings)))
 
+    def has(self, name: str) -> bool:
+        """Whether there is a thing of that name."""
+        return any(thing.name == name for thing in self._things)
+
     async def reload(self, in_force: Mapping[str, str], now: Resolved) -> dict[str, str]:
         """Read everything anew, and log what came of it.
 

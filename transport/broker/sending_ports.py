@@ -9,13 +9,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from actors import LoopActorRef, OfferBatch, QueueError, StorageError
 from actors.limits import MAX_PRIORITY
 from actors.queue.vocabulary.commands import ExplainWait
 from actors.queue.vocabulary.distributed import StageTallied, TallyStage, Unroutable
 from actors.queue.vocabulary.replies import CapacityGranted, Reply, SenderAttached, SentMessages, WaitExplained
+from transport.broker.cluster_commands import STATUS
 from transport.broker.commands import refusal
 from transport.broker.operations import OPERATIONS, Operations
 from transport.broker.port import Client, Port
@@ -28,6 +29,8 @@ from transport.wire.queue_named import EXISTING_QUEUE
 from transport.wire.shown import shown
 from transport.wire.timing import MAX_PRIORITY_OPTION, NO_TIMING, Timing
 from transport.wire.transaction_options import read_stage, read_transaction
+
+OF_A_FOLLOWER: Final = f"this broker does not lead its cluster: it says how that stands ({STATUS}), and does no more"
 
 logger = logging.getLogger("penstock.broker")
 
@@ -201,6 +204,10 @@ class AdministrationPort(Port):
     async def _answer(self, frame: wire.Command) -> None:
         """Do what ``frame`` says, tell the client, and go on with what it says next."""
         try:
+            unready = self._operations.unready()
+            if unready is not None and unready[0] == wire.NOT_LEADER and frame.name != STATUS:
+                self._client.send(wire.Error(wire.NOT_LEADER, OF_A_FOLLOWER, close=False))
+                return
             self._client.send(wire.Result(frame.request, await self._operations.command(frame.name, frame.arguments)))
         except Exception as error:
             known = refusal(error)

@@ -1,4 +1,4 @@
-"""The process of ``penstock broker --cluster``: a node between its start and its end."""
+"""The process of ``penstock broker`` in a cluster: a node between its start and its end."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from transport.errors import LocalProtocolError
 from transport.node.cluster_node import ClusterNode
 
 if TYPE_CHECKING:
+    from transport.cli._reloading import Reloading
     from transport.cli._supervisor import Supervisor
     from transport.config.config import BrokerConfig
 
 VERB = "broker"
 
 
-async def serve_node(config: BrokerConfig, supervisor: Supervisor) -> int:
-    """All of it; returns the exit code."""
+async def serve_node(config: BrokerConfig, supervisor: Supervisor, reloading: Reloading, without: str | None) -> int:
+    """All of it; returns the exit code. ``without`` says what it does without, if anything."""
     raise_soft_limit(config.max_connections)
     stopped = asyncio.Event()
-    with broker_signals(VERB, stopped.set, lambda: None):
+    with broker_signals(VERB, stopped.set, reloading.ask):
         try:
             node = ClusterNode(config)
         except LocalProtocolError as error:
@@ -32,13 +33,12 @@ async def serve_node(config: BrokerConfig, supervisor: Supervisor) -> int:
             return EXIT_USAGE
         async with node:
             collect_rarely()
-            tell(
-                VERB,
-                f"node {config.cluster_node}: sending {node.plan.places[0]}, receiving {node.plan.places[1]}, other nodes "
-                f"{node.plan.links.address}, journal in {config.directory}",
-            )
+            tell(VERB, _where(node, config))
+            if without is not None:
+                tell(VERB, without)
             supervisor.ready()
             supervisor.watch(asyncio.get_running_loop())
+            rereading = asyncio.create_task(reloading.whenever_asked(node.reloads))
             serving = asyncio.create_task(node.serve_forever())
             ending = asyncio.create_task(stopped.wait())
             try:
@@ -46,8 +46,20 @@ async def serve_node(config: BrokerConfig, supervisor: Supervisor) -> int:
                 supervisor.stopping()
             finally:
                 ending.cancel()
+                rereading.cancel()
             if serving.done():
                 serving.result()
             serving.cancel()
         supervisor.leave()
     return 0
+
+
+def _where(node: ClusterNode, config: BrokerConfig) -> str:
+    """Where others reach it, for the line that says that it stands."""
+    send, receive, replication, http = node.plan.places
+    scheme = "http" if config.tls_certificate is None else "https"
+    console = "" if http is None else f", console {scheme}://{http}/"
+    return (
+        f"node {config.cluster_node}: sending {send}, receiving {receive}, other nodes {replication}{console}, "
+        f"journal in {config.directory}"
+    )

@@ -111,6 +111,30 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("penstock definitions import definitions.json", "Make what is not there yet."),
         Example("penstock definitions import shop.json --virtual-host shop", "From a file of one virtual host."),
     ),
+    "cluster": (
+        Example("penstock cluster status", "See who leads, and how far behind the others are."),
+        Example("penstock cluster add d=10.0.0.4", "Take in a node that was started and waits."),
+    ),
+    "cluster status": (
+        Example("penstock cluster status --address a:9182,b:9182,c:9182", "Ask whichever node answers."),
+        Example("penstock cluster status --json", "The same, for programs."),
+    ),
+    "cluster add": (
+        Example("penstock cluster add d=10.0.0.4", "Take it in, and wait until it counts."),
+        Example("penstock cluster add d=10.0.0.4:9184 --wait 1h", "Where there is much for it to read."),
+    ),
+    "cluster remove": (
+        Example("penstock cluster remove d", "Let it go; then stop its process."),
+        Example("penstock cluster remove d --address a:9182,b:9182", "Whichever of two nodes answers."),
+    ),
+    "cluster move": (
+        Example("penstock cluster move b", "Its directory was wiped: have it filled anew, and count again."),
+        Example("penstock cluster move b=10.0.0.7", "It is another machine now."),
+    ),
+    "cluster give-up": (
+        Example("penstock cluster give-up", "End a change that cannot be done."),
+        Example("penstock cluster give-up --context prod", "At the cluster of a context."),
+    ),
     "exchange": (
         Example("penstock exchange list", "List the exchanges."),
         Example("penstock exchange create orders --kind topic", "Declare one that goes by patterns."),

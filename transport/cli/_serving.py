@@ -7,26 +7,26 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from transport.broker.broker import Broker
 from transport.broker.check import SameAddressError, check_addresses
 from transport.broker.descriptors import raise_soft_limit
 from transport.broker.memory import collect_rarely
-from transport.broker.reload import texts
-from transport.broker.unhurried import Unhurried
 from transport.cli._default_http import with_http_if_possible
-from transport.cli._logs import set_level, start_logging
+from transport.cli._logs import start_logging
+from transport.cli._reloading import Reloading
 from transport.cli._run import tell
 from transport.cli._signals import broker_signals
 from transport.cli._supervisor import Supervisor
 from transport.cli.exit_codes import EXIT_USAGE
 from transport.config.listener_names import AMQP, AMQPS, HTTP, SMQ_SINK, SMQ_SOURCE
-from transport.config.settings_file import SettingsError
 from transport.errors import LocalProtocolError, TransportError
 from transport.gateways.listeners import configured_listeners
 
 if TYPE_CHECKING:
+    from transport.broker.reload import Reloads
     from transport.config.config import BrokerConfig
     from transport.config.settings_sources import Resolved
 
@@ -51,9 +51,8 @@ class Serving:
 
     def __init__(self, settings: Resolved, again: Callable[[], Resolved]) -> None:
         self._settings = settings
-        self._again = again
         self._supervisor = Supervisor()
-        self._asked = asyncio.Event()
+        self._reloading = Reloading(settings, again, self._supervisor)
 
     async def serve(self) -> int:
         """All of it; returns the exit code."""
@@ -62,11 +61,11 @@ class Serving:
         if config.cluster is not None:
             from transport.cli._cluster_serving import serve_node  # noqa: PLC0415 - for brokers of clusters only
 
-            return await serve_node(config, self._supervisor)
+            return await serve_node(config, self._supervisor, self._reloading, without)
         # This process is a broker and nothing else, so its limits are the broker's business; a program with a broker in it sets its own.
         raise_soft_limit(config.max_connections)
         stopped = asyncio.Event()
-        with broker_signals(VERB, stopped.set, self._asked.set):
+        with broker_signals(VERB, stopped.set, self._reloading.ask):
             async with AsyncExitStack() as stack:
                 try:
                     broker = await _started(config, stack)
@@ -74,7 +73,6 @@ class Serving:
                     # What the settings name cannot be used: nothing was started.
                     tell(VERB, str(error))
                     return EXIT_USAGE
-                broker.reloads.add("log level", lambda config: set_level(config.log_level), "broker.log_level")
                 collect_rarely()
                 tell(VERB, _where(broker, config))
                 if without is not None:
@@ -82,33 +80,14 @@ class Serving:
                 self._supervisor.ready()
                 self._supervisor.watch(asyncio.get_running_loop())
                 stack.callback(self._supervisor.leave)
-                stack.callback(asyncio.create_task(self._reload_whenever_asked(broker)).cancel)
+                reloading = asyncio.create_task(self._reloading.whenever_asked(partial(_reloads_of, broker)))
+                stack.callback(reloading.cancel)
                 await _until_stopped(broker, stopped, self._supervisor, config.drain)
         return 0
 
-    async def _reload_whenever_asked(self, broker: Broker) -> None:
-        """Read everything again that can be; one mistake in the settings leaves all of it as it is.
 
-        Who asks while it is being read has it read once more.
-        """
-        in_force = texts(self._settings)
-        settings = Unhurried(self._again, lambda why: SettingsError([f"the settings file: {why}"]))
-        while True:
-            await self._asked.wait()
-            self._asked.clear()
-            self._supervisor.reloading()
-            try:
-                in_force = await broker.reloads.reload(in_force, await settings.later())
-            except SettingsError as error:
-                for problem in error.problems:
-                    logger.error("nothing is read again, for the settings cannot be: %s", problem)
-            except Exception:
-                # Whatever it is: the next time is read again all the same.
-                logger.exception(
-                    "what was to be read again was not read whole, for a reason that nobody has thought of"
-                )
-            finally:
-                self._supervisor.ready()
+async def _reloads_of(broker: Broker) -> Reloads:
+    return broker.reloads
 
 
 async def _started(config: BrokerConfig, stack: AsyncExitStack) -> Broker:

@@ -53,6 +53,7 @@ VERBS: Final = {
     ),
     "queue": Row("Declare, alter, list, empty and delete queues.", is_group=True),
     "binding": Row("List, create and delete what leads from exchanges to queues.", is_group=True),
+    "cluster": Row("See how a cluster stands, and change its members.", is_group=True),
     "completion": Row(
         "Print what makes a shell complete verbs, options, files and names of queues and exchanges.", is_group=True
     ),

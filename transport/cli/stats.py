@@ -9,6 +9,7 @@ from transport.cli._administering import admin_command
 from transport.cli._looking import AsJson, Rates, Watch, Wide, WithRates, present
 from transport.cli._queue_figures import QUEUE_HOLDS, RATES, SHORT, queue_lines
 from transport.cli._tables import Column, cell, facts_table, table
+from transport.cli.cluster import summary as cluster_lines
 from transport.cli.connection import CONNECTIONS_SHORT, CONNECTIONS_WIDE
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def statistics_lines(figures: Facts, address: str, width: int | None, *, wide: b
     lines = [f"broker {address}", "  " + ", ".join(about)]
     if reason := broker.get("paused"):
         lines.append(f"  senders wait: {cell(reason)}")
+    if cluster := figures.get("cluster"):
+        lines += cluster_lines(cluster)
     if any((exchanges := figures.get("exchanges") or {}).values()):
         # Most brokers have none but their own, and nobody publishes there.
         about = [

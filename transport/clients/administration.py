@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Self, cast
 
 from transport.clients.authentication import Credentials
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT, Backoff
+from transport.clients.cluster_commands import ClusterCommands
 from transport.clients.exchange_commands import ExchangeCommands
 from transport.clients.link import BrokerLink
 from transport.clients.message_commands import Facts as Facts  # noqa: PLC0414 - given here too
@@ -26,7 +27,7 @@ from transport.errors import (
 from transport.security.access import Access
 from transport.wire.address import DEFAULT_SEND_ADDRESS
 from transport.wire.contact_points import parse_contact_points, written
-from transport.wire.messages import VERSION, Command, Error, Frame, Hello, Result, Welcome
+from transport.wire.messages import ANY_NODE, VERSION, Command, Error, Frame, Hello, Result, Welcome
 from transport.wire.names import check_name
 from transport.wire.receiving import Part
 
@@ -43,14 +44,22 @@ LIST_TIMEOUTS = 6
 FIRST_RETRY, LAST_RETRY = 0.05, 1.0
 """Seconds between attempts to connect. A person waits for these commands, so they come quicker than a stream's."""
 HELLO = Hello(VERSION, "admin", None, None, {})
+HELLO_ANY = Hello(VERSION, "admin", None, None, {ANY_NODE: True})
 CLOSED = "this administration client was closed"
 
 
-class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleCommands):
+class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleCommands, ClusterCommands):
     """A connection in the role ``admin``, with one command at a time; an async context manager.
 
     A refusal (ERROR that does not close) carries no request number, so it belongs to the command that waits. After a command that was not
     answered in time, or any error that closes, the connection is over and every later command raises `ConnectionLostError`.
+
+    Args:
+        address: the broker's sending address, or several of a cluster.
+        connect_timeout: seconds to find it.
+        timeout: seconds for each command.
+        access: who asks.
+        any_node: whether a broker of a cluster is to let it in that does not lead; `cluster` is all that it does there.
 
     Attributes:
         address: where the broker is: of several contact points the one that has let it in, or was tried last.
@@ -64,7 +73,9 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
         connect_timeout: float = DEFAULT_CONNECT_TIMEOUT,
         timeout: float = DEFAULT_TIMEOUT,
         access: Access | None = None,
+        any_node: bool = False,
     ) -> None:
+        self._hello = HELLO_ANY if any_node else HELLO
         self._addresses = parse_contact_points(address, "an administration client")
         self.address = self._addresses[0]
         self.epoch = 0
@@ -92,7 +103,7 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
             raise self._over
         backoff = Backoff(FIRST_RETRY, LAST_RETRY, give_up_after=self._connect_timeout)
         link = self._link = BrokerLink(
-            written(self._addresses), lambda: HELLO, self, backoff, credentials=self._credentials
+            written(self._addresses), lambda: self._hello, self, backoff, credentials=self._credentials
         )
         link.start()
         try:
@@ -117,7 +128,15 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
             connect_timeout=self._connect_timeout,
             timeout=self._timeout,
             access=self._access,
+            any_node=self._hello is HELLO_ANY,
         )
+
+    def elsewhere(self, address: str) -> Administration:
+        """`another`, of the broker at another address: another node of its cluster, say."""
+        other = self.another()
+        other._addresses = parse_contact_points(address, "an administration client")
+        other.address = other._addresses[0]
+        return other
 
     async def close(self) -> None:
         """End the connection, or the attempts to make one; a command under way fails."""
@@ -257,6 +276,9 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
     async def _command(self, name: str, arguments: Facts | None = None) -> Any:
         """Send one COMMAND and wait for its RESULT's JSON value."""
         return _parsed(name, await self._ask(name, arguments or {}, self._timeout))
+
+    async def _command_within(self, name: str, arguments: Facts, seconds: float) -> Any:
+        return _parsed(name, await self._ask(name, arguments, max(seconds, self._timeout)))
 
     async def _ask(self, name: str, arguments: Facts, seconds: float) -> Part:
         """The body of the RESULT.

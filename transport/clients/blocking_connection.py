@@ -116,7 +116,7 @@ class BlockingConnection:
         """
         waiting = deque(memoryview(part).cast("B") for frame in frames for part in encode(frame) if len(part))
         began = sign = self._clock()
-        quiet = max(SEND_TIMEOUT, self._liveness.interval * SILENT_INTERVALS)
+        quiet = min(self._liveness.patience, max(SEND_TIMEOUT, self._liveness.interval * SILENT_INTERVALS))
         heard = 0
         self._socket.settimeout(0)
         while waiting:

@@ -98,7 +98,7 @@ class Contacts:
         self._preferred = self.current
         hops = self._hops
         self.begin()
-        self._hops, self._inside = hops, True
+        self._hops, self._inside, self.elects = hops, True, False
 
     def rested(self) -> None:
         """The client has paused, or the connection has stood for a while: hops begin anew."""

@@ -101,6 +101,8 @@ class EtcdChild:
             )
         self._program = find_etcd(program)
         self._gateway = Gateway(own.tls)
+        # It runs in its folder, where a path that goes from here leads elsewhere.
+        folder = folder.absolute()
         self._settings = settings_of(own, folder, insecure=insecure)
         self._own = own
         self._folder = folder

@@ -109,6 +109,7 @@ class Node:
 
     Attributes:
         replica: what decides.
+        register_calls: what it asks of the register.
         diverged: the record from which on this node's log is not the leader's, though it was known as committed; None for none.
 
     Args:
@@ -133,7 +134,7 @@ class Node:
         self._links = links
         self._failed = failed
         self._loop = asyncio.get_running_loop()
-        self._register = RegisterCalls(register, replica, self.tell, self._loop.time)
+        self.register_calls = RegisterCalls(register, replica, self.tell, self._loop.time)
         self._calls: deque[Callable[[], Effects]] = deque()
         self._running = False
         self._ended = False
@@ -195,7 +196,7 @@ class Node:
     async def stop(self) -> None:
         """Carry out nothing more, and wait for what was begun on the disk."""
         self._end()
-        await self._register.stop()
+        await self.register_calls.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # The replica
@@ -381,10 +382,10 @@ class Node:
         )
 
     def _read_register(self, effect: say.ReadRegister) -> None:
-        self._register.read(effect)
+        self.register_calls.read(effect)
 
     def _swap_register(self, effect: say.SwapRegister) -> None:
-        self._register.swap(effect)
+        self.register_calls.swap(effect)
 
     def _leader_known(self, effect: say.LeaderKnown) -> None:
         self._store.leader_known(effect.leader, effect.epoch)

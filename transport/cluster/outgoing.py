@@ -212,8 +212,8 @@ class Outgoing:
         return True
 
     def _transfer_more(self) -> bool:
-        """One frame of a transfer; whether there was one, and it might."""
-        if not self._pieces or self._bulk or self.waiting > HIGH_BYTES or self._timer is not None:
+        """One frame of a transfer; whether there was one, and it might. Where records wait, more waits before the socket than that."""
+        if not self._pieces or self.waiting > HIGH_BYTES or self._timer is not None:
             return False
         now = self._loop.time()
         if (seconds := self._pace.wait(now)) > 0:

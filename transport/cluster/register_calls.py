@@ -24,6 +24,9 @@ logger = logging.getLogger("penstock.cluster")
 class RegisterCalls:
     """The calls of one node.
 
+    Attributes:
+        reachable: whether it answered when it was asked last.
+
     Args:
         register: where the document lies; each of its calls ends within its own deadline.
         replica: what is told of the outcomes.
@@ -43,7 +46,7 @@ class RegisterCalls:
         self._tell = tell
         self._now = now
         self._tasks: set[asyncio.Task[None]] = set()
-        self._reachable = True
+        self.reachable = True
 
     def read(self, effect: ReadRegister) -> None:
         """Read the document."""
@@ -95,12 +98,12 @@ class RegisterCalls:
         self._tell(lambda: self._replica.register_swapped(self._now(), number, swapped))
 
     def _reached(self) -> None:
-        if not self._reachable:
-            self._reachable = True
+        if not self.reachable:
+            self.reachable = True
             logger.warning("the register answers again")
 
     def _unreachable(self, error: Exception) -> None:
         """Said once, until it answers again."""
-        if self._reachable:
-            self._reachable = False
+        if self.reachable:
+            self.reachable = False
             logger.warning("the register does not answer; all goes on but take-over and membership: %s", error)

@@ -52,8 +52,17 @@ def parse_members(text: str) -> Mapping[str, Address]:
         _checked(name, "cluster_members: a node")
         if name in members:
             raise LocalProtocolError(f"cluster_members has the node {name!r} twice")
-        members[name] = parse_address(where if _has_port(where) else f"{where}:{CLUSTER_PORT}")
+        members[name] = parse_node_address(where)
     return members
+
+
+def parse_node_address(text: str) -> Address:
+    """Where a node is reached by the others, of ``HOST`` or ``HOST:PORT``.
+
+    Raises:
+        LocalProtocolError: it is none.
+    """
+    return parse_address(text if _has_port(text) else f"{text}:{CLUSTER_PORT}")
 
 
 def _checked(name: str, what: str) -> None:

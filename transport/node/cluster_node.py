@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -21,6 +20,7 @@ from actors.storage.node_shipping import NodeShipping
 from actors.storage.node_storage import NodeStorage
 from transport.broker.broker import Broker
 from transport.broker.leadership import Leadership
+from transport.broker.reload import Reloads
 from transport.cluster.etcd import EtcdRegister
 from transport.cluster.etcd_child import EtcdChild
 from transport.cluster.hello import START_BYTES, Identity
@@ -33,6 +33,7 @@ from transport.cluster.plan import plan_of
 from transport.config.cluster_together import without_cluster
 from transport.errors import LocalProtocolError, TransportError
 from transport.gateways.listeners import configured_listeners
+from transport.node.administered import NodeAdministration
 from transport.node.service import Service
 from transport.wire.address import parse_address
 
@@ -40,11 +41,10 @@ if TYPE_CHECKING:
     from actors.replication.document import ClusterDocument
     from actors.replication.register import Register
     from actors.storage.leader_storage import LeaderStorage
+    from transport.broker.cluster_commands import Cluster
     from transport.cluster.link_settings import LinkKeys
     from transport.config.config import BrokerConfig
 
-CLUSTER_HEARTBEAT: Final = 1.0
-"""Seconds between signs of life of a broker of a cluster, at most: its clients are to notice soon that it is gone."""
 DOOR_SECONDS: Final = 0.1
 """For those at a door to take their leave: who comes to lead waits for so long with opening its ports, be they silent or slow."""
 ETCD_FOLDER: Final = "etcd"
@@ -60,20 +60,25 @@ class FollowerDoor:
         # It keeps nothing, so it declares nothing.
         self._config = without_cluster(config, directory=None, queues={})
         self._leader: dict[str, list[str]] = {}
+        self._cluster: Cluster | None = None
         self._leadership = Leadership()
-        self._broker: Broker | None = None
+        self.broker: Broker | None = None
+
+    def shows(self, cluster: Cluster) -> None:
+        """What administrators are told of the cluster here, from the next `open` on."""
+        self._cluster = cluster
 
     async def open(self) -> None:
         """See `Door`."""
-        self._leadership = Leadership()
+        self._leadership = Leadership(cluster=self._cluster)
         self._leadership.follow(self._leader)
         broker = Broker(self._config, listeners=configured_listeners(self._config), leadership=self._leadership)
         await broker.__aenter__()
-        self._broker = broker
+        self.broker = broker
 
     async def close(self) -> None:
         """See `Door`."""
-        broker, self._broker = self._broker, None
+        broker, self.broker = self.broker, None
         if broker is not None:
             broker.leave_within(DOOR_SECONDS)
             await broker.__aexit__(None, None, None)
@@ -110,6 +115,8 @@ class ClusterNode:
         self._door = FollowerDoor(config)
         self.service = Service(self._make_broker, self._door)
         self.storage: NodeStorage
+        self.administration: NodeAdministration
+        self._links: ClusterLinks | None = None
         self.node: Node | None = None
         self._kept = AsyncExitStack()
         self._said = ""
@@ -145,6 +152,10 @@ class ClusterNode:
                 stack.push_async_callback(etcd.stop)
             if self._register is None:
                 self._register = EtcdRegister(self.plan.register)
+            self.administration = self._administration(self._register)
+            self._door.shows(self.administration)
+            self.administration.start()
+            stack.callback(self.administration.stop)
             await self.service.follow()
             self._member = asyncio.create_task(self._be_member())
             self._member.add_done_callback(self._member_ended)
@@ -169,9 +180,31 @@ class ClusterNode:
                 self._ended.set_result(None)
             await self._kept.aclose()
 
+    async def reloads(self) -> Reloads:
+        """What can be read anew, of what clients meet now. A broker that stands later reads all of it when it starts."""
+        await self.service.standing()
+        broker = self.service.broker or self._door.broker
+        return Reloads() if broker is None else broker.reloads
+
     async def serve_forever(self) -> None:
         """Wait until the node cannot go on, or this is cancelled; raises why."""
         await asyncio.shield(self._ended)
+
+    def _administration(self, register: Register) -> NodeAdministration:
+        me = stranger(self.plan.name, self.storage.directory_id, self.plan.places[2])
+
+        def connected() -> frozenset[str]:
+            return frozenset() if self._links is None else self._links.connected
+
+        return NodeAdministration(
+            self.plan.name,
+            me,
+            self._keys,
+            register,
+            lambda: self.node,
+            connected,
+            lambda: self.storage.journal.appended_bytes,
+        )
 
     # Becoming a member
 
@@ -201,7 +234,7 @@ class ClusterNode:
         self.storage.start(NodeHooks(node.appended, node.synced, self._fail))
         await links.start()
         self._kept.push_async_callback(self._end_member, node, work, links)
-        self.node = node
+        self.node, self._links = node, links
         node.start()
 
     async def _end_member(self, node: Node, work: NodeWork, links: ClusterLinks) -> None:
@@ -294,10 +327,10 @@ class ClusterNode:
     # While it is one
 
     def _make_broker(self, storage: LeaderStorage) -> Broker:
-        config = replace(self.config, heartbeat=min(self.config.heartbeat, CLUSTER_HEARTBEAT))
-        leadership = Leadership()
+        leadership = Leadership(cluster=self.administration)
         leadership.lead()
-        return Broker(config, storage=storage, listeners=configured_listeners(config), leadership=leadership)
+        listeners = configured_listeners(self.config)
+        return Broker(self.config, storage=storage, listeners=listeners, leadership=leadership)
 
     def _leader_known(self, directory: str) -> None:
         document = None if self.node is None else self.node.replica.document

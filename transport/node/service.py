@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from actors.errors import LeadershipLostError, StorageError
+from actors.errors import StorageError
+from actors.storage.failures import LeadershipLostError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -85,6 +86,11 @@ class Service:
                 return False
             self.broker = broker
             return True
+
+    async def standing(self) -> None:
+        """Wait until whatever changes now has changed: then a broker stands, or the door does."""
+        async with self._changing:
+            pass
 
     async def drain(self, seconds: float) -> None:
         """The process ends: bring the broker to an end in good order, within ``seconds``; neither it nor a door stands from then on."""

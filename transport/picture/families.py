@@ -138,6 +138,38 @@ JOURNAL: Final = {
 }
 """By their names in `Storage.statistics`; a broker in memory has none of these."""
 
+CLUSTER_ROLE: Final = _all("cluster_role", GAUGE, "1 for what this node of a cluster is at this moment; else 0.")
+CLUSTER: Final = {
+    "epoch": _all(
+        "cluster_epoch", GAUGE, "The epoch that this node is in: each leader of the cluster has a greater one."
+    ),
+    "end": _all("cluster_log_end", GAUGE, "One more than the number of the last record of this node's log."),
+    "committed": _all("cluster_committed", GAUGE, "Every record below it is committed, as far as this node knows."),
+}
+"""By their names in what a node says of its cluster; a broker that is alone has none of these."""
+CLUSTER_REGISTER: Final = _all(
+    "cluster_register_up", GAUGE, "1 where the register answered when it was asked last; else 0."
+)
+CLUSTER_MEMBERS: Final = _all("cluster_members", GAUGE, "Members of the cluster, learners included.")
+OF_A_MEMBER: Final = {
+    "connected": _all("cluster_member_connected", GAUGE, "1 where this node has a connection to that member; else 0."),
+    "in_step": _all(
+        "cluster_member_in_step", GAUGE, "1 where that member has what was committed a moment ago; else 0."
+    ),
+    "lag_records": _all("cluster_member_lag_records", GAUGE, "Records of the log that are not on that member's disk."),
+    "lag_bytes": _all(
+        "cluster_member_lag_bytes", GAUGE, "Bytes of the records that are not on that member's disk, about."
+    ),
+    "lag_s": _all(
+        "cluster_member_lag_seconds", GAUGE, "Age of the first record that is not on that member's disk, about."
+    ),
+    "heard_s": _all(
+        "cluster_member_heard_seconds", GAUGE, "Seconds since what that member has answered last was sent."
+    ),
+}
+"""Likewise, of each member; the leader knows all of it, and other nodes only whether they have a connection."""
+ROLES: Final = ("leader", "follower", "learner", "candidate", "closing", "waiting")
+
 BUILD: Final = _all("build_info", GAUGE, "Always 1; the labels say which version of what this is.")
 STARTED: Final = _all("start_time_seconds", GAUGE, "When the broker started, seconds since 1970.")
 PAUSED: Final = _all("senders_paused", GAUGE, "1 while the broker lets nobody send, for memory or the disk; else 0.")
@@ -206,6 +238,11 @@ EVERY: Final = (
     SYNC,
     WRITE,
     *JOURNAL.values(),
+    CLUSTER_ROLE,
+    *CLUSTER.values(),
+    CLUSTER_REGISTER,
+    CLUSTER_MEMBERS,
+    *OF_A_MEMBER.values(),
     BUILD,
     STARTED,
     PAUSED,

@@ -71,6 +71,13 @@ class Traffic(Protocol):
         """As above."""
 
 
+class Standing(Protocol):
+    """A node of a cluster."""
+
+    def standing(self) -> dict[str, Any]:
+        """How the cluster stands, as this node sees it."""
+
+
 @dataclass(frozen=True, slots=True)
 class AskedQueues:
     """Which queues, or exchanges, somebody wants the figures of.
@@ -145,7 +152,10 @@ class Metrics:
 
     Attributes:
         loop_delay: measures the loop while somebody asks.
+        cluster: the node that the broker is a part of; None of one that is alone.
     """
+
+    cluster: Standing | None = None
 
     def __init__(self, queues: QueueDirectory, traffic: Traffic, describe: Callable[[], dict[str, Any]]) -> None:
         self._queues = queues
@@ -173,6 +183,8 @@ class Metrics:
             await slices.pause()
             await self._of_connections(text, pieces, slices)
             self._of_time(text, pieces)
+            if self.cluster is not None:
+                _of_cluster(self.cluster.standing(), text, pieces)
             await self._of_broker(text, pieces, slices)
             pieces.add(text.end)
             pieces.cut()
@@ -333,6 +345,26 @@ class Metrics:
         for family, value in singles:
             if value is not None:
                 pieces.add(text.single(family, value))
+
+
+def _of_cluster(facts: Mapping[str, Any], text: Exposition, pieces: _Pieces) -> None:
+    """What a node knows of its cluster. What it does not know is left out."""
+    members = facts["members"]
+    own = next((each["role"] for each in members if each["name"] == facts["node"]), facts["role"])
+    pieces.add(text.family(families.CLUSTER_ROLE, [((("role", role),), int(role == own)) for role in families.ROLES]))
+    for name, family in families.CLUSTER.items():
+        if (value := facts[name]) is not None:
+            pieces.add(text.single(family, value))
+    pieces.add(text.single(families.CLUSTER_REGISTER, int(facts["register"] == "answers")))
+    pieces.add(text.single(families.CLUSTER_MEMBERS, len(members)))
+    for name, family in families.OF_A_MEMBER.items():
+        known = [((("member", each["name"]),), each[name]) for each in members if each[name] is not None]
+        if known:
+            pieces.add(
+                text.family(
+                    family, [(label, int(value) if value in (True, False) else value) for label, value in known]
+                )
+            )
 
 
 async def _chosen(names: Sequence[str], asked: AskedQueues, slices: Slices) -> tuple[Sequence[str], bool]:

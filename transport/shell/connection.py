@@ -382,8 +382,7 @@ class Connection(Connectable, Generic[E]):
         """The handshake may be over: from then on the heartbeat is kept."""
         if self._opening and self._protocol.is_open and not self._closing and self._transport is not None:
             self._opening = False
-            heartbeat = self._protocol.heartbeat
-            if heartbeat is None:
+            if (heartbeat := self._protocol.heartbeat) is None:
                 self._liveness.one_sided()
             else:
                 self._liveness.agree(heartbeat, self._protocol.silence, serves=self._protocol.serves)
@@ -424,7 +423,8 @@ class Connection(Connectable, Generic[E]):
         verdict = self._liveness.check(now)
         if verdict is Verdict.SILENT:
             why = f"silent for {now - self._liveness.heard:.1f} s, or a {self._protocol.noun} not complete in time"
-            self.fail(PeerTimeoutError(why))
+            # Who relies on signs has others to ask, and one who gives none reads no last words.
+            (self.abort if self._liveness.relies else self.fail)(PeerTimeoutError(why))
             return
         if verdict is Verdict.STUCK:
             # There is no point in telling one who does not read why.

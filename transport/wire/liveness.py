@@ -94,6 +94,11 @@ class Liveness:
         else:
             self.patience = silence
 
+    @property
+    def relies(self) -> bool:
+        """Whether the peer has promised signs."""
+        return self.patience < math.inf
+
     def begin_to_listen(self, now: float) -> None:
         """Nobody has listened before ``now``, so that the peer may have said what was not heard."""
         self._excused = now

@@ -30,6 +30,8 @@ NOT_LEADER = "not-leader"
 """ERROR's code of a broker that does not lead its cluster."""
 SILENT = "silent_ms"
 """WELCOME's option of a broker that says something at least every half of so many milliseconds, and is to be taken for gone without."""
+ANY_NODE = "any_node"
+"""HELLO's option of an administrator whom any broker of a cluster is to let in, whether it leads or not."""
 
 Name = str
 """A field that names something: checked where its frame is decoded, so that nobody behind has to."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from actors.replication.document import ClusterDocument, Member
+from actors.replication.document import MOVE, Change, ClusterDocument, Member
 from actors.replication.forming import FIRST_EPOCH, Form, Forming, Here, Join, Leave, Wait
 
 CLUSTER = "c" * 32
@@ -96,6 +96,13 @@ def test_a_wiped_directory_is_not_the_member_that_it_was() -> None:
     step = forming(here("b", directory="9" * 32)).read(3, formed())
     assert isinstance(step, Wait)
     assert "penstock cluster move b" in step.why
+
+
+def test_a_directory_that_a_member_is_to_live_in_follows_before_it_counts() -> None:
+    wiped = replace(here("b").member, directory="9" * 32)
+    moving = replace(formed(), change=Change(MOVE, "b", wiped))
+    assert forming(here("b", directory="9" * 32)).read(7, moving) == Join(7, moving)
+    assert isinstance(forming(here("b", directory="8" * 32)).read(7, moving), Wait)
 
 
 def test_a_node_that_is_not_named_waits_to_be_added() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.replication.document import ALL, ASYNC, ONE
 from actors.replication.leader import Leader
-from actors.replication.limits import HAND_OVER_SECONDS, MISS_SECONDS, OPEN_SECONDS, Limits
+from actors.replication.limits import HAND_OVER_SECONDS, MAX_EPOCH_STARTS, MISS_SECONDS, OPEN_SECONDS, Limits
 from actors.replication.modes import rule_of
 from actors.replication.positions import Position
 from actors.replication.vocabulary import (
@@ -214,3 +214,18 @@ def test_it_does_not_give_up_while_its_followers_take_a_transfer_and_gives_them_
         assert StepDown not in kinds(leader.tick(now + later))
     leader.received(now + OPEN_SECONDS, B, Stored(2, 0, now + OPEN_SECONDS))
     assert kinds(leader.tick(now + OPEN_SECONDS)) == [StepDown]
+
+
+def test_a_read_that_found_nothing_is_not_tried_again_at_once() -> None:
+    leader = leading(log(1, 1, 1, 1), 2, document())
+    (ship,) = follows(leader, B, log(1, name="b"))
+    assert leader.shipped(0.0, B, ship.lsn, ship.lsn, 0) == []
+    assert Follow(2) in sent(leader.tick(0.6), B)
+
+
+def test_it_looks_for_where_the_logs_part_in_all_of_its_own_epochs() -> None:
+    disk = log(*range(1, 2 * MAX_EPOCH_STARTS), committed=4)
+    disk.take_checkpoint(4, 3)
+    leader = leading(disk, 2 * MAX_EPOCH_STARTS, document())
+    (ship,) = follows(leader, B, log(1, 2, 3, 4, 5, 6, 7, name="b"))
+    assert ship.lsn == 8

@@ -7,10 +7,11 @@ import sys
 import time
 
 from tests.simulation.__main__ import seeds
-from tests.simulation.replication.defects import DEFECTS
+from tests.simulation.replication.defects import DEFECTS, RARE
 from tests.simulation.replication.program import Defects
 from tests.simulation.replication.runner import run
 
+ALL = DEFECTS | RARE
 MOST_FINDINGS = 5
 """Findings printed for a seed."""
 
@@ -20,10 +21,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.replication", description=__doc__)
     parser.add_argument("--seeds", type=seeds, default=seeds("0:100"), metavar="A:B", help="A <= seed < B, or one seed")
     parser.add_argument("--members", type=int, choices=(3, 5), help="as many members; else the seed says how many")
-    parser.add_argument("--defect", choices=sorted(DEFECTS), help="with this defect, until a seed finds it")
+    parser.add_argument("--defect", choices=sorted(ALL), help="with this defect, until a seed finds it")
     parser.add_argument("--verbose", action="store_true", help="print every event")
     options = parser.parse_args(arguments)
-    defects = Defects if options.defect is None else DEFECTS[options.defect]
+    defects = Defects if options.defect is None else ALL[options.defect]
     failed = confirmed = lost = epochs = transfers = cuts = 0
     began = time.process_time()
     done = 0

@@ -12,7 +12,7 @@ from actors.replication.membership import Membership
 from actors.replication.modes import Rule
 from actors.replication.replica import Replica
 from actors.replication.takeover import Takeover
-from actors.replication.vocabulary import Effects, Replicate
+from actors.replication.vocabulary import DropTransfer, Effects, Replicate
 from tests.simulation.replication.program import Defects
 
 
@@ -87,6 +87,41 @@ class LoneTakeover(Takeover):
         return self._adopt(now) if self._me in self.sealed else []
 
 
+class HastyTakeover(Takeover):
+    """Asks for records while what its log has beyond them is still being cut."""
+
+    def _adopt(self, now: float) -> Effects:
+        effects = super()._adopt(now)
+        if self.state == takeover.CUTTING:
+            self.state = takeover.ADOPTING
+        return effects
+
+    def truncated(self, now: float) -> Effects:
+        return self._fetch(now) if self.state == takeover.ADOPTING else []
+
+
+class OvertakenTakeover(Takeover):
+    """Goes on when the answer to its swap comes, though it has promised somebody else a greater epoch since."""
+
+    def _won(self, now: float, version: int) -> Effects:
+        assert self._next is not None
+        self.knows(version, self._next)
+        self.epoch = self._next.epoch
+        self.state, self._since = takeover.SEALING, now
+        self.sealed = {}
+        return [*self._follower.promise(self.epoch), *self._seal_all(now)]
+
+
+class DroppingFollower(Follower):
+    """Drops a transfer that is on its way into the place of its log."""
+
+    def promise(self, epoch: int) -> Effects:
+        effects: Effects = []
+        if epoch > self.epoch and self._source is not None and self._installing:
+            effects.append(DropTransfer(self._source))
+        return effects + super().promise(epoch)
+
+
 def replica(**classes: Any) -> type[Replica]:
     """A replica with some machines that have a defect."""
 
@@ -130,5 +165,12 @@ DEFECTS: dict[str, type[Defects]] = {
     "one majority while members change": defect(replica=replica(membership=OneMajorityMembership)),
     "own log in place of the greatest": defect(replica=replica(takeover=OwnLogTakeover)),
     "own seal is enough": defect(replica=replica(takeover=LoneTakeover)),
+    "log adopted while it is cut": defect(replica=replica(takeover=HastyTakeover)),
+    "transfer dropped while it is installed": defect(replica=replica(follower=DroppingFollower)),
 }
 """By name; the first eleven are those that issue 19 lists."""
+
+RARE: dict[str, type[Defects]] = {
+    "overtaken while it waited for the register": defect(replica=replica(takeover=OvertakenTakeover)),
+}
+"""What takes more than 2,000 seeds to be found."""

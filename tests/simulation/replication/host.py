@@ -84,7 +84,7 @@ class Host(Transfers):
 
     def _truncate(self, effect: say.Truncate) -> None:
         self.fix()
-        self._later(self.sync_seconds * 3, self._truncated, effect.lsn)
+        self._later(self.sync_seconds * 3 + self.cluster.plan.cut_seconds, self._truncated, effect.lsn)
 
     def _truncated(self, lsn: int) -> None:
         if not self._step_or_end("truncate"):

@@ -61,6 +61,7 @@ class Plan:
         checkpoint_every: records from one checkpoint to the next.
         log_budget: records that the log is kept for, for those that lag.
         pace: seconds from one piece of a transfer to the next.
+        cut_seconds: that it takes to cut a log, or to put a transfer into its place, besides the syncs.
         breaking: whether a transfer fails when the connection to who gives it ends; else it waits for it.
         faults: what goes wrong.
     """
@@ -81,6 +82,7 @@ class Plan:
     interval: float
     burst: int
     pace: float = 0.03
+    cut_seconds: float = 0.0
     breaking: bool = False
     drift: dict[str, float] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
@@ -129,6 +131,7 @@ def draw_more(plan: Plan, random: Random) -> None:
     if random.random() < 0.5:
         return
     plan.pace, plan.breaking = random.choice((0.03, 0.2, 0.8)), random.random() < 0.5
+    plan.cut_seconds = random.choice((0.0, 0.3, 1.0, 2.5))
     hosts = plan.members + plan.spares
     kinds = random.sample(list(MORE), random.choice((1, 2, 3)))
     for _ in range(random.choice((1, 3, 8))):
@@ -268,13 +271,17 @@ DRAWN = {
 
 
 def _slow(random: Random, time: float, kind: str, host: str, hosts: tuple[str, ...]) -> list[Fault]:
-    """The register is slow, and whoever leads is lost meanwhile: take-overs overtake one another."""
-    seconds = random.uniform(3.0, 12.0)
+    """The register is slow, whoever leads is lost, and some do not reach one another: take-overs overtake one another."""
+    seconds = random.uniform(4.0, 12.0)
     faults = [Fault(time, "register", host, ("slow", seconds))]
     for _ in range(random.randint(1, 3)):
-        shape = random.choice(("isolate", "mute", "deaf"))
-        values = (shape, random.uniform(1.0, 6.0), random.choice((0.02, 1.5)), 0.0)
-        faults.append(Fault(time + random.uniform(0.0, seconds), "partition", random.choice((LEADER, NEWEST)), values))
+        values = (random.choice(("isolate", "mute", "deaf")), random.uniform(2.0, 6.0), random.choice((0.02, 1.5)), 0.0)
+        faults.append(
+            Fault(time + random.uniform(0.0, seconds / 2), "partition", random.choice((LEADER, NEWEST)), values)
+        )
+    for _ in range(random.randint(0, 6)):
+        values = ("pair", random.uniform(0.3, 2.0), 6.0, 0.0)
+        faults.append(Fault(time + random.uniform(1.0, seconds), "partition", random.choice(hosts), values))
     return faults
 
 

@@ -81,7 +81,7 @@ class Transfers(Program):
 
     def _install(self, effect: say.Install) -> None:
         self.fix()
-        self._later(self.sync_seconds * 3, self._installed)
+        self._later(self.sync_seconds * 3 + self.cluster.plan.cut_seconds, self._installed)
 
     def _installed(self) -> None:
         if not self._step_or_end("install"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -54,46 +55,52 @@ class World:
 class Link:
     """A connection between two hosts: each direction keeps its order, as long as it lives."""
 
-    __slots__ = ("a", "alive", "b", "last", "network", "waiting")
+    __slots__ = ("a", "alive", "b", "last", "network", "sent", "waiting")
 
     def __init__(self, network: Network, a: Any, b: Any) -> None:
         self.network = network
         self.a, self.b = a, b
         self.alive = True
         self.last = {a.name: 0.0, b.name: 0.0}  # when the last message arrives at each
-        self.waiting: dict[str, list[Any]] = {a.name: [], b.name: []}  # what cannot get through to it
+        self.sent: dict[str, deque[tuple[str, Any]]] = {
+            a.name: deque(),
+            b.name: deque(),
+        }  # what has not arrived, in order
+        self.waiting = {a.name: 0, b.name: 0}  # how many of them cannot get through to it
 
     def send(self, sender: Any, message: Any) -> None:
         to = self.b if sender is self.a else self.a
         if not self.alive:
             return
-        network = self.network
-        if self.waiting[to.name] or (sender.name, to.name) in network.blocked:
-            self.waiting[to.name].append(message)
+        self.sent[to.name].append((sender.directory, message))
+        if self._stuck(sender, to):
+            self.waiting[to.name] += 1
             return
-        self._deliver_later(sender, to, message)
+        self._deliver_later(sender, to)
 
-    def _deliver_later(self, sender: Any, to: Any, message: Any) -> None:
+    def _stuck(self, sender: Any, to: Any) -> bool:
+        return self.waiting[to.name] > 0 or (sender.name, to.name) in self.network.blocked
+
+    def _deliver_later(self, sender: Any, to: Any) -> None:
         world = self.network.world
         time = max(self.last[to.name], world.now + self.network.latency())
         self.last[to.name] = time
-        world.at(time, self._arrive, sender, sender.directory, to, message)
+        world.at(time, self._arrive, sender, to)
 
-    def _arrive(self, sender: Any, directory: str, to: Any, message: Any) -> None:
-        if not self.alive:
-            # What was under way when a connection ended is lost, or is read all the same, if its reader lives.
-            if self.network.world.random.random() < self.network.late:
-                to.receive(self, directory, message)
+    def _arrive(self, sender: Any, to: Any) -> None:
+        """The first of those that have not arrived does."""
+        if self._stuck(sender, to):
+            self.waiting[to.name] += 1
             return
-        if (sender.name, to.name) in self.network.blocked or self.waiting[to.name]:
-            self.waiting[to.name].append(message)
-            return
-        to.receive(self, directory, message)
+        directory, message = self.sent[to.name].popleft()
+        # What was under way when a connection ended is lost, or is read all the same, if its reader lives.
+        if self.alive or self.network.world.random.random() < self.network.late:
+            to.receive(self, directory, message)
 
     def unblocked(self, sender: Any, to: Any) -> None:
-        waiting, self.waiting[to.name] = self.waiting[to.name], []
-        for message in waiting:
-            self._deliver_later(sender, to, message)
+        waiting, self.waiting[to.name] = self.waiting[to.name], 0
+        for _ in range(waiting):
+            self._deliver_later(sender, to)
 
     def end(self, seconds: float = 1.0) -> None:
         """The connection ends; each side notices, when it can be told, or after a while."""

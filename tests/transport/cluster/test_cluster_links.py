@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import logging
 import socket
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from actors.replication.positions import Position
 from tests.transport.cluster.link_messages import plain
 from tests.transport.cluster.link_nodes import LinkNode, nodes
 from transport.cluster import hello
+from transport.cluster.causes import cause_of, why
 from transport.cluster.frames import FRAME_BYTES
 from transport.cluster.link import SILENT_SECONDS
 from transport.cluster.link_settings import LinkKeys, LinkSettings, LinkTls, read_keys
@@ -302,6 +305,25 @@ def test_a_name_that_nobody_knows_is_told_as_lost(run: Run, caplog: pytest.LogCa
     assert len([each for each in caplog.messages if "no-such-host.invalid" in each]) == 1
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "Connection refused"),
+        (OSError(errno.EHOSTUNREACH, "Connect call failed ('10.0.0.1', 1)"), "No route to host"),
+        (TimeoutError(), "nothing answers"),
+        (hello.LinkRefusedError("x\x1b", "no", by_peer=True), r"it refuses this node (x\x1b): no"),
+        (ValueError(), "ValueError"),
+    ],
+)
+def test_what_went_wrong_is_said_as_the_system_says_it(error: Exception, text: str) -> None:
+    assert why(error) == text
+
+
+def test_reasons_that_a_peer_invents_are_one_cause() -> None:
+    assert {cause_of(hello.LinkRefusedError(str(n), "no", by_peer=True)) for n in range(9)} == {"LinkRefusedError"}
+    assert cause_of(hello.LinkRefusedError(hello.UNPROVED, "no", by_peer=True)) == hello.UNPROVED
+
+
 def test_an_address_that_is_taken_is_an_error(run: Run) -> None:
     async def main() -> None:
         async with nodes("a", join=False) as (a,):
@@ -395,7 +417,8 @@ def test_who_has_lost_its_link_and_dials_is_taken_in_the_place_of_it(run: Run) -
 
     async def main() -> None:
         async with nodes("a", "b") as (a, b):
-            (old,) = b.links._made
+            old = b.links._peers[a.directory].link
+            assert old is not None
             b.links.ended(old, ConnectionResetError("as if it were so"))
             await b.connects(a, times=2)
             await a.connects(b, times=2)
@@ -416,6 +439,29 @@ def test_both_dial_at_once_and_one_link_stays(run: Run) -> None:
                 assert await b.gets(1) == [("a", say.Follow(1))]
                 assert a.count("lost", b) == b.count("lost", a) == 0
                 assert a.count("connected", b) == b.count("connected", a) == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("begun", "start", "reason"),
+    [("before", b"b" * 8, hello.CROSSED), ("after", b"b" * 8, None), ("after", b"another.", hello.TAKEN)],
+)
+def test_who_dials_beside_a_link_that_stands_is_judged_by_when_it_began(
+    run: Run, begun: str, start: bytes, reason: str | None
+) -> None:
+    """Began before the other one stood, both have dialled; behind it, the other side has lost it, or is another one."""
+
+    async def main() -> None:
+        async with nodes("a", "b") as (a, b):
+            standing = a.links._peers[b.directory].link
+            assert standing is not None
+            beside = a.links._answering()
+            beside._side.peer = replace(b.links.me, start=start)
+            if begun == "before":
+                beside.begun = standing.opened - 1
+            judged = a.links.judge(beside)
+            assert (judged and judged.reason) == reason
 
     run(main)
 

@@ -396,6 +396,24 @@ def settings(text: str, node: str = "a", **options: Any) -> dict[str, Any]:
     return settings_of(own(text, node), Path("/data/etcd"), **({"insecure": False} | options))
 
 
+def test_a_folder_that_is_named_from_where_the_broker_runs_is_found_from_where_etcd_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: logging.Logger
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = fake(tmp_path, 'test -r "$2" && grep -q "$PWD/data" "$2" && echo found the settings >&2; sleep 100')
+
+    async def main() -> None:
+        async with listening(logged) as said:
+            child = EtcdChild(own(), Path("data", "etcd"), program=program)
+            await child.start()
+            try:
+                await said.until("found the settings")
+            finally:
+                await child.stop()
+
+    asyncio.run(main())
+
+
 def test_the_settings_are_those_of_the_list_of_machines() -> None:
     made = settings("a=10.0.0.1,b=10.0.0.2,c=[fe80::3]:3000/orders", "c", insecure=True)
     assert {

@@ -339,6 +339,8 @@ def test_what_takes_long_to_be_read_is_told_to_who_waits(run: Run, monkeypatch: 
         taker.transfers.take(A, target)
         await taker.until(lambda: taker.pieces >= 2)
         assert {*giver.said} == {Wait()}
+        for _ in range(3):
+            giver.transfers.received(B, AskRecords(0))
         source.gate.set()
         assert (await taker.ends()).what == "taken"
         assert source.begun == [0], "what is asked for twice is read once"

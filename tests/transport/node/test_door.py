@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.errors import LeadershipLostError
+from actors.storage.failures import LeadershipLostError
 from transport import Broker, BrokerConfig
 from transport.broker.leadership import Leadership
 from transport.node.cluster_node import FollowerDoor

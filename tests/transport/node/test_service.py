@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import pytest
 
-from actors.errors import LeadershipLostError, StorageError
+from actors.errors import StorageError
+from actors.storage.failures import LeadershipLostError
 from transport.node.service import STEP_DOWN_SECONDS, Service
 
 

@@ -9,6 +9,7 @@ from actors.queue.scheduled import STATES
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import OpenTransaction
 from actors.queue.vocabulary.statistics import QueueStatistics, SubscriptionStatistics
+from actors.replication.document import CHANGES, MODES
 from actors.scheduling.schedule import MISSED
 from transport.gateways.http.shapes import (
     BASE64,
@@ -169,20 +170,59 @@ JOURNAL: Final = record(
         )
     )
 )
-STATS: Final = record(
-    broker=record(
-        version=TEXT,
-        epoch=COUNT,
-        uptime_s=NUMBER,
-        rss_bytes=COUNT,
-        connections=COUNT,
-        memory_watermark_bytes=COUNT,
-        memory_pressure=FLAG,
-        paused=maybe(TEXT),
-    ),
-    storage=JOURNAL["properties"]["journal"],
-    exchanges=EXCHANGE_SUMS,
+_MEMBER: Final = record(
+    name=TEXT,
+    role={"enum": ["leader", "follower", "learner", "candidate", "closing", "away"]},
+    directory=ID,
+    send=TEXT,
+    receive=TEXT,
+    replication=TEXT,
+    http=maybe(TEXT),
+    counts=FLAG,
+    listed=maybe(FLAG),
+    in_step=maybe(FLAG),
+    connected=FLAG,
+    filling=FLAG,
+    stored=maybe(COUNT),
+    lag_records=maybe(COUNT),
+    lag_bytes=maybe(COUNT),
+    lag_s=maybe(NUMBER),
+    heard_s=maybe(NUMBER),
 )
+CLUSTER: Final = record(
+    node=TEXT,
+    role={"enum": ["leader", "follower", "candidate", "closing", "waiting"]},
+    cluster=maybe(ID),
+    epoch=COUNT,
+    leader=maybe(TEXT),
+    mode=maybe({"enum": list(MODES)}),
+    register=maybe(TEXT),
+    end=maybe(COUNT),
+    committed=maybe(COUNT),
+    confirmed=maybe(COUNT),
+    change=maybe(record(kind={"enum": list(CHANGES)}, name=TEXT)),
+    members=several(_MEMBER),
+)
+STATS: Final = optional(
+    record(
+        broker=record(
+            version=TEXT,
+            epoch=COUNT,
+            uptime_s=NUMBER,
+            rss_bytes=COUNT,
+            connections=COUNT,
+            memory_watermark_bytes=COUNT,
+            memory_pressure=FLAG,
+            paused=maybe(TEXT),
+        ),
+        storage=JOURNAL["properties"]["journal"],
+        exchanges=EXCHANGE_SUMS,
+    ),
+    cluster=CLUSTER,
+)
+"""A broker that is alone has no ``cluster``."""
+CHANGED_MEMBER: Final = record(name=TEXT, directory=ID)
+GIVEN_UP: Final = record(kind={"enum": list(CHANGES)}, name=TEXT)
 WHO: Final = record(
     user=TEXT,
     proof={"enum": [each.name.lower() for each in Proof]},

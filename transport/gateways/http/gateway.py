@@ -17,6 +17,7 @@ from transport.broker.served import SHUTTING_DOWN
 from transport.errors import forget_variables
 from transport.gateways.http import (
     administration,
+    clusters,
     exchange_messages,
     exchanges,
     exposed,
@@ -64,6 +65,7 @@ async def _described(_call: Call) -> Answer:
 
 ROUTES: Final = (
     *administration.ROUTES,
+    *clusters.ROUTES,
     *exchanges.ROUTES,
     *exchange_messages.ROUTES,
     *messages.ROUTES,

@@ -31,6 +31,7 @@ KINDS: Final = {
     "schedule": "schedule",
     "subscription": "subscription",
     "writer": "writer",
+    "member": "node",
     "id": "connection",
     "version": "version",
 }
@@ -94,6 +95,7 @@ class Route:
         media: further types of its body, each with its shape.
         whole: the shape of its body, where the fields do not say it.
         ends: whether its answer ends by itself: a stream of events does not.
+        of_any_node: whether it is about the cluster, and any node of it answers.
     """
 
     method: str
@@ -109,11 +111,12 @@ class Route:
     media: Mapping[str, Shape] = field(default_factory=dict)
     whole: Shape = field(default_factory=dict)
     ends: bool = True
+    of_any_node: bool = False
 
     @property
     def everywhere(self) -> bool:
         """Whether a broker answers it that does not lead its cluster: what is asked of the process itself."""
-        return self.open or self.path.startswith("/metrics")
+        return self.open or self.of_any_node or self.path.startswith("/metrics")
 
 
 class Table:

@@ -1,0 +1,244 @@
+"""``penstock cluster``: how a cluster stands, and changes of its members while it runs. docs/cluster.md."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from transport.cli import _written as written
+from transport.cli._administering import admin_command
+from transport.cli._looking import AsJson, Watch, Wide, present
+from transport.cli._options import time_option
+from transport.cli._run import tell
+from transport.cli._tables import Column, cell, table
+
+if TYPE_CHECKING:
+    from transport.clients.administration import Administration, Facts
+
+app = typer.Typer(no_args_is_help=True, help="See how a cluster stands, and change its members.")
+
+MEMBERS: tuple[Column, ...] = (
+    ("name", "name"),
+    ("role", "role"),
+    ("in_step", "in step"),
+    ("lag_records", "records behind", written.count),
+    ("lag_bytes", "bytes", written.size),
+    ("lag_s", "time", written.duration),
+    ("connected", "connected"),
+    ("heard_s", "heard", written.ago),
+)
+PLACES: tuple[Column, ...] = (
+    ("name", "name"),
+    ("send", "senders"),
+    ("receive", "receivers"),
+    ("replication", "nodes"),
+    ("http", "http"),
+    ("directory", "directory"),
+)
+LEADER = "leader"
+DEFAULT_WAIT = 600.0
+MAX_WAIT = 7 * 86_400.0
+Name = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.", show_default=False)]
+Node = Annotated[
+    str, typer.Argument(metavar="NODE=HOST[:PORT]", help="Its name, and where the others reach it.", show_default=False)
+]
+MovedNode = Annotated[
+    str,
+    typer.Argument(
+        metavar="NODE[=HOST[:PORT]]", help="Its name, and where the others reach it if elsewhere.", show_default=False
+    ),
+]
+Wait = Annotated[
+    float, time_option("--wait", "How long until it must be done.", default=DEFAULT_WAIT, least=0.0, most=MAX_WAIT)
+]
+
+
+@app.command("status")
+@admin_command("cluster status", any_node=True)
+async def status(
+    administration: Administration, wide: Wide = False, as_json: AsJson = False, watch: Watch = None
+) -> None:
+    """Show who leads, and of each member how far behind it is. Any node answers; only the leader knows all of it."""
+    await present(administration, look, status_lines, verb="cluster status", as_json=as_json, wide=wide, watch=watch)
+
+
+@app.command("add")
+@admin_command("cluster add")
+async def add(administration: Administration, node: Node, wait: Wait = DEFAULT_WAIT) -> None:
+    """Take a node in that was started and waits. It learns first, and counts once it has caught up; this waits for that."""
+    name, address = _named(node)
+    if address is None:
+        raise typer.BadParameter(f"where is the node? write {name}=HOST, or {name}=HOST:PORT")
+    begun = await administration.add_member(name, address)
+
+    def done(facts: Facts) -> bool:
+        member = _member(facts, name)
+        if member is None or member.get("directory") != begun.get("directory"):
+            _fail(f"the node {name} was taken out again before it had caught up")
+        return bool(member.get("counts")) and not _changing(facts, name)
+
+    await _until(administration, "cluster add", wait, done, lambda facts: _learning(facts, name))
+    typer.echo(f"node {name} is a member and counts, at {administration.address}")
+
+
+@app.command("remove")
+@admin_command("cluster remove")
+async def remove(administration: Administration, name: Name, wait: Wait = DEFAULT_WAIT) -> None:
+    """Let a member go, for good; one that leads has to be restarted first, so that another one leads."""
+    await administration.remove_member(name)
+    await _until(
+        administration,
+        "cluster remove",
+        wait,
+        lambda facts: _member(facts, name) is None,
+        lambda _: f"{name} is about to go",
+    )
+    typer.echo(f"node {name} is no member any more, at {administration.address}; stop its process")
+
+
+@app.command("move")
+@admin_command("cluster move")
+async def move(administration: Administration, node: MovedNode, wait: Wait = DEFAULT_WAIT) -> None:
+    """Have a member live in the directory that its node has now, wiped or restored, or at another address."""
+    name, address = _named(node)
+    begun = await administration.move_member(name, address)
+
+    def done(facts: Facts) -> bool:
+        member = _member(facts, name)
+        return member is not None and member.get("directory") == begun.get("directory") and not _changing(facts, name)
+
+    await _until(administration, "cluster move", wait, done, lambda facts: _learning(facts, name))
+    typer.echo(f"node {name} has moved, at {administration.address}")
+
+
+@app.command("give-up")
+@admin_command("cluster give-up")
+async def give_up(administration: Administration) -> None:
+    """Leave the members as they were before the change that is under way, and cannot be done."""
+    given = await administration.give_up_change()
+    typer.echo(f"the change to {given.get('kind')} {given.get('name')} is given up, at {administration.address}")
+
+
+async def look(client: Administration) -> Facts:
+    """How the cluster stands: as its leader says, or, where that cannot be asked, as this node does."""
+    from transport.errors import TransportError  # noqa: PLC0415 - not needed for --help
+
+    facts = await client.cluster()
+    leader = next((each for each in facts["members"] if each.get("name") == facts.get("leader")), None)
+    if facts.get("role") == LEADER or leader is None:
+        return facts
+    try:
+        async with client.elsewhere(leader["send"]) as other:
+            said = await other.cluster()
+    except (TransportError, KeyError):
+        return facts
+    return said if said.get("role") == LEADER else facts
+
+
+def status_lines(facts: Facts, width: int | None) -> list[str]:
+    """What ``cluster.status`` answers, as tables."""
+    members = facts["members"]
+    leader = facts.get("leader")
+    about = [
+        f"epoch {cell(str(facts.get('epoch')))}",
+        f"mode {cell(facts.get('mode'))}",
+        f"leader {cell(leader)}" if leader else "no leader",
+        f"register {cell(facts.get('register'))}",
+    ]
+    lines = [f"cluster {cell(facts.get('cluster'))}", "  " + ", ".join(about)]
+    if facts.get("role") == LEADER:
+        lines.append(f"  records to {_last(facts.get('end'))}, committed to {_last(facts.get('committed'))}")
+    else:
+        who = f"node {cell(facts.get('node'))} ({cell(facts.get('role'))})"
+        lines.append(f"  as {who} sees it: only the leader knows how far behind each is")
+    if change := facts.get("change"):
+        lines.append(f"  under way: {cell(change.get('kind'))} {cell(change.get('name'))}")
+    rows = [_row(each) for each in members]
+    lines += ["", written.counted(len(rows), "member"), *table(rows, MEMBERS, width), ""]
+    return [*lines, *table(rows, PLACES, width), ""]
+
+
+def summary(facts: Facts) -> list[str]:
+    """What ``stats`` says of it, in two lines."""
+    others = [each for each in facts.get("members") or [] if each.get("name") != facts.get("node")]
+    first = (
+        f"  node {cell(facts.get('node'))} of a cluster: {cell(facts.get('role'))}, epoch {cell(str(facts.get('epoch')))}, "
+        f"committed to record {_last(facts.get('committed'))} of {_last(facts.get('end'))}"
+    )
+    return [first, *(f"  {_behind(each)}" for each in others)]
+
+
+def _behind(member: Facts) -> str:
+    """How far behind a member is, in words."""
+    what = f"{cell(member.get('name'))} ({cell(member.get('role'))})"
+    records = member.get("lag_records")
+    if not isinstance(records, int):
+        return f"{what}: nothing is known of its records"
+    size, time = written.size(member.get("lag_bytes") or 0), written.duration(member.get("lag_s") or 0)
+    return f"{what}: {written.counted(records, 'record')}, {size}, {time} behind"
+
+
+def _last(end: object) -> str:
+    """The number of the last record, of one more than that."""
+    return cell(end - 1) if isinstance(end, int) else cell(None)
+
+
+def _row(member: Facts) -> Facts:
+    """What the table shows of a member."""
+    role = member.get("role")
+    if member.get("filling"):
+        role = f"{role}, filling"
+    return member | {"role": role}
+
+
+def _named(node: str) -> tuple[str, str | None]:
+    """The name and the address of NODE=HOST:PORT."""
+    name, equals, address = node.partition("=")
+    if not name or (equals and not address):
+        raise typer.BadParameter(f"{node!r} is not NODE=HOST or NODE=HOST:PORT")
+    return name, address or None
+
+
+def _member(facts: Facts, name: str) -> Facts | None:
+    return next((each for each in facts["members"] if each.get("name") == name), None)
+
+
+def _changing(facts: Facts, name: str) -> bool:
+    change = facts.get("change")
+    return isinstance(change, dict) and change.get("name") == name
+
+
+def _learning(facts: Facts, name: str) -> str:
+    member = _member(facts, name) or {}
+    if not isinstance(behind := member.get("lag_records"), int):
+        return f"{name} has not said yet what it has"
+    return f"{name} is {written.counted(behind, 'record')} ({written.size(member.get('lag_bytes') or 0)}) behind"
+
+
+def _fail(text: str) -> NoReturn:
+    from transport.errors import TransportError  # noqa: PLC0415 - for an error alone
+
+    raise TransportError(text)
+
+
+async def _until(
+    administration: Administration,
+    verb: str,
+    wait: float,
+    done: Callable[[Facts], bool],
+    state: Callable[[Facts], str],
+) -> None:
+    """Wait until the change is done, whoever leads meanwhile; say what it waits for.
+
+    Raises:
+        TransportError: it is not in time; the change goes on all the same.
+    """
+    from transport.cli._cluster_waiting import until  # noqa: PLC0415 - not needed for --help
+
+    async def seen(client: Administration) -> Facts:
+        return await client.cluster()
+
+    asked: Callable[[Administration], Awaitable[Facts]] = seen
+    await until(administration, asked, wait, done, state, lambda text: tell(verb, text))

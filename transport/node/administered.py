@@ -1,0 +1,263 @@
+"""How a node's cluster stands, and changes of its members: what an administrator sees of it, and has it do.
+
+A change is begun here, by who leads, and is done by ``actors/replication/membership.py``. What is answered is that the register has it; a
+new member has caught up later, which whoever waits for it sees by `NodeAdministration.standing`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from actors.replication.document import DocumentError, Member, check_member_name
+from actors.replication.limits import BEAT_SECONDS, PREPARE_SECONDS
+from actors.replication.register import RegisterError
+from actors.replication.standing import Marks, standing
+from transport.cluster.meeting import ask
+from transport.config.clustered import parse_node_address
+from transport.errors import ClusterChangeError, TransportError
+from transport.wire.address import Address, parse_address
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from actors.replication.document import ClusterDocument
+    from actors.replication.forming import Here
+    from actors.replication.membership import Membership
+    from actors.replication.register import Register
+    from actors.replication.replica import Replica
+    from transport.cluster.hello import Identity
+    from transport.cluster.link_settings import LinkKeys
+    from transport.cluster.register_calls import RegisterCalls
+
+CHANGE_SECONDS: Final = PREPARE_SECONDS + 10.0
+"""For the register to have a change: what it needs first, and a swap whose answer was lost once."""
+LOOK_SECONDS: Final = 0.05
+"""From one look at whether it has to the next."""
+
+
+class AdministeredNode(Protocol):
+    """What is asked of a node that is a member."""
+
+    replica: Replica
+    register_calls: RegisterCalls
+
+
+class NodeAdministration:
+    """One node's.
+
+    Args:
+        name: the node's.
+        me: who it says it is, to one that is of no cluster yet.
+        keys: of its links.
+        register: where the document lies.
+        node: what carries out; None before it is a member.
+        connected: to whom it has a connection.
+        appended: bytes appended to its log.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        me: Identity,
+        keys: LinkKeys,
+        register: Register,
+        node: Callable[[], AdministeredNode | None],
+        connected: Callable[[], Collection[str]],
+        appended: Callable[[], int],
+    ) -> None:
+        self._name = name
+        self._me = me
+        self._keys = keys
+        self._register = register
+        self._node = node
+        self._connected = connected
+        self._appended = appended
+        self._loop = asyncio.get_running_loop()
+        self._marks = Marks()
+        self._marked = 0  # the epoch that they are of
+        self._timer: asyncio.TimerHandle | None = None
+        self._changing = asyncio.Lock()
+
+    def start(self) -> None:
+        """Take marks from now on, by which lag is told."""
+        self._mark()
+
+    def stop(self) -> None:
+        """Take none any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _mark(self) -> None:
+        self._timer = self._loop.call_later(BEAT_SECONDS, self._mark)
+        node = self._node()
+        leader = None if node is None else node.replica.leader
+        if leader is None:
+            return
+        if leader.epoch != self._marked:
+            self._marks, self._marked = Marks(), leader.epoch
+        self._marks.add(self._loop.time(), leader.log.end, self._appended())
+
+    # What there is to see
+
+    def standing(self) -> dict[str, Any]:
+        """See `Cluster` of transport/broker/cluster_commands.py."""
+        node = self._node()
+        if node is None:
+            facts: dict[str, Any] = dict.fromkeys(
+                ("cluster", "leader", "mode", "end", "committed", "confirmed", "change")
+            )
+            return {"node": self._name, "role": "waiting", "epoch": 0, **facts, "register": None, "members": []}
+        facts = standing(node.replica, self._name, self._loop.time(), self._connected(), self._marks, self._appended())
+        return facts | {"register": "answers" if node.register_calls.reachable else "does not answer"}
+
+    async def looked(self) -> dict[str, Any]:
+        """As above."""
+        try:
+            await self._register.read()
+            register = "answers"
+        except (RegisterError, DocumentError) as error:
+            register = f"does not answer: {error}"
+        return self.standing() | {"register": register}
+
+    # What there is to change
+
+    async def add(self, name: str, address: str) -> dict[str, Any]:
+        """As above."""
+        self._check_name(name)
+        where = parse_node_address(address)
+        async with self._changing:
+            if name in self._membership().document.members:
+                raise ClusterChangeError(
+                    f"there is a member {name!r} already: one that lives elsewhere now is moved (penstock cluster move)"
+                )
+            member = (await self._meet(name, where)).member
+            await self._change(
+                lambda membership: membership.add(name, member), lambda document: name in document.members
+            )
+        return {"name": name, "directory": member.directory}
+
+    async def remove(self, name: str) -> dict[str, Any]:
+        """As above."""
+        self._check_name(name)
+        async with self._changing:
+            directory = self._member(name).directory
+
+            def begun(document: ClusterDocument) -> bool:
+                change = document.change
+                return name not in document.members or (change is not None and change.name == name)
+
+            await self._change(lambda membership: membership.remove(name), begun)
+        return {"name": name, "directory": directory}
+
+    async def move(self, name: str, address: str | None) -> dict[str, Any]:
+        """As above."""
+        self._check_name(name)
+        async with self._changing:
+            old = self._member(name)
+            where = parse_address(old.replication) if address is None else parse_node_address(address)
+            there = old.directory in self._connected()
+            member = _at(old, where) if there else (await self._meet(name, where)).member
+            if _places(member) == _places(old):
+                raise ClusterChangeError(
+                    f"the member {name!r} has that directory and those addresses already: there is nothing to move"
+                )
+
+            def begun(document: ClusterDocument) -> bool:
+                # What it is to be may be there already: the change was begun, and is done.
+                now, change = document.members.get(name), document.change
+                done = now is not None and _places(now) == _places(member)
+                return done or (change is not None and change.name == name)
+
+            await self._change(lambda membership: membership.move(name, member), begun)
+        return {"name": name, "directory": member.directory}
+
+    async def give_up(self) -> dict[str, Any]:
+        """As above."""
+        async with self._changing:
+            change = self._membership().document.change
+            if change is None:
+                raise ClusterChangeError("no change of the members is under way")
+            await self._change(lambda membership: membership.give_up(), lambda document: document.change != change)
+        return {"kind": change.kind, "name": change.name}
+
+    # Inside
+
+    async def _change(
+        self, begin: Callable[[Membership], str | None], begun: Callable[[ClusterDocument], bool]
+    ) -> None:
+        """Have a change begin, and wait until the document has it."""
+        membership = self._membership()
+        if (why := begin(membership)) is not None:
+            raise ClusterChangeError(why)
+        until = self._loop.time() + CHANGE_SECONDS
+        while not begun(membership.document):
+            self._membership(membership)
+            if self._loop.time() >= until:
+                raise ClusterChangeError(
+                    f"the register did not have the change within {CHANGE_SECONDS:g} s: it does not answer, or those whom the change "
+                    "needs have not stored enough. It may still be done: see penstock cluster status"
+                )
+            looked = asyncio.Event()
+            self._loop.call_later(LOOK_SECONDS, looked.set)
+            await looked.wait()
+
+    def _membership(self, before: Membership | None = None) -> Membership:
+        """The document in the hands of this node, which leads; ``before`` where it is to be the same lead still."""
+        node = self._node()
+        membership = None if node is None else node.replica.membership
+        if membership is None or before not in (None, membership):
+            raise ClusterChangeError(
+                "this node leads no more: see penstock cluster status whether the change was begun"
+            )
+        return membership
+
+    def _member(self, name: str) -> Member:
+        member = self._membership().document.members.get(name)
+        if member is None:
+            there = ", ".join(self._membership().document.members)
+            raise ClusterChangeError(f"there is no member {name!r}: there are {there}")
+        return member
+
+    def _check_name(self, name: str) -> None:
+        try:
+            check_member_name(name)
+        except DocumentError as error:
+            raise ClusterChangeError(str(error)) from None
+
+    async def _meet(self, name: str, where: Address) -> Here:
+        """Ask the node at an address who it is."""
+        try:
+            here = await ask(self._me, where, self._keys)
+        except TransportError as error:
+            raise ClusterChangeError(
+                f"no node can be met at {where}: {error}. Start it there first, with --node {name}: it waits until it is a member"
+            ) from None
+        if here.name != name:
+            raise ClusterChangeError(f"at {where} there is the node {here.name!r}, and not {name!r}")
+        document = self._membership().document
+        if here.cluster not in ("", document.cluster):
+            raise ClusterChangeError(
+                f"the directory of the node at {where} is of another cluster, {here.cluster}: give it an empty one"
+            )
+        if here.end > 1 and not here.cluster:
+            raise ClusterChangeError(
+                f"the directory of the node at {where} holds messages of a broker that was alone: give it an empty one"
+            )
+        return here
+
+
+def _at(member: Member, where: Address) -> Member:
+    """A member that was met at another address in the directory that it had: its host is another one, its ports for clients stay."""
+
+    def there(text: str) -> str:
+        return str(Address(where.host, parse_address(text).port))
+
+    http = None if member.http is None else there(member.http)
+    return replace(member, send=there(member.send), receive=there(member.receive), replication=str(where), http=http)
+
+
+def _places(member: Member) -> tuple[str | None, ...]:
+    return member.directory, member.send, member.receive, member.replication, member.http
