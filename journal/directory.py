@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from journal.durable import make_directory
@@ -65,10 +66,8 @@ def refuse_backup(directory: Path, files: Files, *, mended: bool = False) -> Non
         raise JournalFailedError(error) from error
     if TRANSFER in names:
         raise TransferUnfinishedError(directory)
-    if INSTALLING in names and mended:
-        raise ReplicaError(
-            f"a transfer is being put into the place of the journal in {directory}: start its node, which finishes that"
-        )
+    if mended:
+        refuse_installing(directory, names)
     is_backup = BACKUP in names
     if is_backup and mended:
         raise BackupError(
@@ -78,6 +77,14 @@ def refuse_backup(directory: Path, files: Files, *, mended: bool = False) -> Non
         raise BackupError(
             f"{directory} holds a backup: `penstock journal restore {directory} DIR` makes a data directory of it. (Or a restore into it "
             "was not finished: then run that again)"
+        )
+
+
+def refuse_installing(directory: Path, names: Collection[str]) -> None:
+    """See that a directory, which has these names, is not half of one journal and half of another; ReplicaError where it may be."""
+    if INSTALLING in names:
+        raise ReplicaError(
+            f"a transfer is being put into the place of the journal in {directory}: start its node, which finishes that"
         )
 
 

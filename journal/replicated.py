@@ -335,8 +335,9 @@ class ReplicatedJournal(LogReading, Journal):
         self._prepared_lsn = state
         while self._wanted:
             transfer = self._wanted.pop()
-            yield from transfer.choose(live)
-            self._chosen.append(transfer)
+            if not transfer.released:  # else whoever wanted it has gone, and may have come and gone many times
+                yield from transfer.choose(live)
+                self._chosen.append(transfer)
 
     def _kept(self) -> set[Segment]:
         """The segments that are kept for who lags."""

@@ -19,7 +19,7 @@ from journal.backup import (
     read_manifest,
 )
 from journal.checkpoint_format import Checkpoint, pack_checkpoint, unpack_checkpoint
-from journal.directory import lock, refuse_backup, require_journal
+from journal.directory import lock, refuse_backup, refuse_installing, require_journal
 from journal.durable import read_whole, write_aside
 from journal.errors import BackupError, FormatError, JournalDamagedError
 from journal.files import Files
@@ -154,12 +154,14 @@ def back_up_directory(directory: Path, target: Path, manifest: Manifest, files: 
         BackupError: the target is there, or the journal is damaged.
         JournalMissingError: there is no journal.
         JournalLockedError: a broker is at work in it.
+        ReplicaError: another journal is being put into its place.
         OSError: the file system refuses.
     """
     require_journal(directory, files)
     refuse_backup(directory, files)
     held = lock(directory, files, make=False)
     try:
+        refuse_installing(directory, files.names(directory))
         writer = BackupWriter(target, files)
         try:
             survey = look(directory, files)

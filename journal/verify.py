@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from journal.directory import lock, may_be_made, refuse_backup, require_journal
+from journal.directory import lock, may_be_made, refuse_backup, refuse_installing, require_journal
 from journal.encountered import read_encountered
 from journal.errors import FormatError, TransferUnfinishedError
 from journal.files import Files, OsFiles
@@ -25,13 +25,16 @@ def verify(directory: Path, files: Files | None = None) -> list[Finding]:
         JournalMissingError: there is no journal.
         JournalLockedError: a broker is at work in the directory.
         TransferUnfinishedError: it is no whole journal yet.
+        ReplicaError: another journal is being put into its place.
     """
     files = OsFiles() if files is None else files
     require_journal(directory, files)
     held = lock(directory, files, make=False)
     try:
-        if TRANSFER in files.names(directory):
+        names = files.names(directory)
+        if TRANSFER in names:
             raise TransferUnfinishedError(directory)
+        refuse_installing(directory, names)
         return list(findings(directory, files))
     except OSError as error:
         return [Finding(directory, 0, f"it cannot be read: {error}", fatal=True)]

@@ -86,11 +86,10 @@ class Forming:
         if peer.name != self._me.name:
             self._heard[peer.name] = peer
 
-    def lost(self, directory: str) -> None:
+    def lost(self, name: str) -> None:
         """Another one is not reached any more."""
-        for name, peer in list(self._heard.items()):
-            if name != self._me.name and peer.member.directory == directory:
-                del self._heard[name]
+        if name != self._me.name:
+            self._heard.pop(name, None)
 
     def read(self, version: int, document: ClusterDocument | None) -> Step:
         """What follows from what the register holds."""

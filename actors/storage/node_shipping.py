@@ -7,7 +7,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from actors.errors import ActorError
-from journal import LogGoneError, OsFiles, TransferTarget
+from actors.storage.failures import storage_error
+from journal import JournalError, LogGoneError, OsFiles, TransferTarget
 from journal import ShippedRecord as ShippedRecord  # noqa: PLC0414 - given here too
 from journal.installing import install
 from journal.names import INCOMING
@@ -42,12 +43,14 @@ class Records:
 
         Raises:
             RecordsGoneError: their room was given back meanwhile.
-            JournalError: they are damaged, or cannot be read.
+            StorageError: they are damaged, or cannot be read.
         """
         try:
             return self._piece.read()
         except LogGoneError as error:
             raise RecordsGoneError(str(error)) from error
+        except (JournalError, OSError) as error:
+            raise storage_error(error) from error
 
 
 class NodeShipping:
@@ -77,12 +80,19 @@ class NodeShipping:
 
     def same_log(self) -> object:
         """Something that is the same object as long as the log is not cut or replaced, nor opened anew."""
-        return self._storage.journal
+        return self._storage.same_log
 
     async def join(self, cluster: str) -> None:
-        """Be of a cluster, for good."""
+        """Be of a cluster, for good.
+
+        Raises:
+            StorageError: the disk fails.
+        """
         journal = self._storage.journal
-        await asyncio.to_thread(journal.join, cluster)
+        try:
+            await asyncio.to_thread(journal.join, cluster)
+        except JournalError as error:
+            raise storage_error(error) from error
 
     def target(self) -> TransferTarget:
         """Where a transfer is taken into, beside the journal; it blocks for as long as what came before takes to read."""

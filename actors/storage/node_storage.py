@@ -6,6 +6,7 @@ what blocks for long is done apart (``apart``). What the node does, and when:
 =================== ===================================================================================================================
 at the start        ``node = NodeStorage.open(directory, ...)``, which blocks; ``node.start(NodeHooks(...))`` on the loop; ``Replica`` gets
                     ``node.log``. The journal is started by the first that is appended, so that a log that has parted is cut without more.
+                    ``node.journal.join(cluster)`` makes it one of a cluster; that blocks for two syncs, as ``join`` says.
 ``Append``          ``node.append(records)``; the hook ``synced`` is called when they are on the disk.
 ``Truncate``        ``await node.truncate(lsn)``, then ``replica.truncated``. Nothing else of the directory is asked for meanwhile.
 ``Promise``         ``await node.promise(epoch)``, then ``replica.promised``.
@@ -34,6 +35,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -53,6 +55,9 @@ from journal import Files, JournalError, JournalOptions, OsFiles, ReplicatedJour
 if TYPE_CHECKING:
     from journal import Committer, ShippedRecord, TransferSource, Truncated
 
+THREADS: Final = 2
+"""For what blocks: a promise may come while another one waits for the disk."""
+
 logger = logging.getLogger("penstock.storage")
 
 KEPT_SECONDS: Final = 60.0
@@ -70,6 +75,7 @@ class NodeStorage:
     Attributes:
         directory: where it is.
         log: what the machines read; the same one all the time.
+        same_log: the same object as long as the log is not cut or replaced, nor opened anew.
     """
 
     def __init__(
@@ -79,16 +85,19 @@ class NodeStorage:
         files: Files,
         cache_bytes: int,
         committer: Callable[[], Committer] | None,
-        apart: Apart,
+        apart: Apart | None,
     ) -> None:
         self.directory = directory
+        # Not those of the loop: names that nobody answers for may hold all of these up, and a promise cannot wait for that.
+        self._threads = None if apart is not None else ThreadPoolExecutor(THREADS, "penstock node")
         self._measures = JournalMeasures()
         self._options = self._measures.told(replace(options, replicated=True))
         self._files = files
         self._cache_bytes = cache_bytes
         self._committer = committer
-        self._apart = apart
+        self._apart = apart or self._on_thread
         self._closed = False
+        self._promising = asyncio.Lock()
         self._news = NodeNews(None, None, self._more_synced)
         self._take(self._open())
         self.log = JournalLog(self._journal)
@@ -102,7 +111,7 @@ class NodeStorage:
         files: Files | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         committer: Callable[[], Committer] | None = None,
-        apart: Apart = asyncio.to_thread,
+        apart: Apart | None = None,
     ) -> NodeStorage:
         """Open a directory, or make it, and have what its checkpoint has; blocks for as long as the end of its log takes to read.
 
@@ -112,7 +121,7 @@ class NodeStorage:
             files: the file system; the process's own by default.
             cache_bytes: of the leader's cache.
             committer: makes what runs the journal's writer, each time that the journal is started.
-            apart: has what blocks done on a thread; a simulation does it at once.
+            apart: has what blocks done on a thread, one of its own by default; a simulation does it at once.
 
         Raises:
             NoStorageError: it is a file.
@@ -148,6 +157,7 @@ class NodeStorage:
 
     def _take(self, opened: tuple[ReplicatedJournal, LeaderStorage, FollowedContents]) -> None:
         self._journal, self._storage, self._followed = opened
+        self.same_log = object()
         self._news = NodeNews(self._news.loop, self._news.hooks, self._more_synced)
         self._started = self._leading = self._folding = self._cutting = False
         # When how much was committed.
@@ -205,8 +215,11 @@ class NodeStorage:
             if storage.failure is not None:
                 raise storage.failure
             await self._news.wait()
-        with _Failing(self):
-            await self._apart(lambda: journal.promise(epoch))
+        async with self._promising:
+            # Two may be under way, and one that is greater promises the other.
+            if journal.promised < epoch:
+                with _Failing(self):
+                    await self._apart(lambda: journal.promise(epoch))
 
     def commit(self, lsn: int) -> None:
         """Every record below ``lsn`` is committed, and on this disk: it is folded, and a checkpoint may have it."""
@@ -233,6 +246,7 @@ class NodeStorage:
         journal, committed = self._journal, self._journal.committed_lsn
         self.log.freeze()
         self._cutting = True
+        self.same_log = object()
         with _Failing(self):
             truncated: Truncated = await self._apart(lambda: journal.truncate(lsn))
             # What is known of that is not in the directory.
@@ -314,6 +328,7 @@ class NodeStorage:
             StorageError: the disk fails.
         """
         self.log.freeze()
+        self.same_log = object()
         self._stop()
         journal = self._journal
 
@@ -350,8 +365,14 @@ class NodeStorage:
             await self._apart(journal.close)
         except (JournalError, OSError) as error:
             raise storage_error(error, "the journal could not be closed in good order") from error
+        finally:
+            if self._threads is not None:
+                self._threads.shutdown(wait=False)
 
     # --- inside
+
+    async def _on_thread(self, function: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
     def _stop(self) -> None:
         """Nothing more is recorded, folded or told of this journal."""

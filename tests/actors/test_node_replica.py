@@ -327,7 +327,7 @@ async def happen(seed: int) -> None:
     assert not missing, f"{missing} were confirmed, and are not there"
     assert len(held) == len(set(held))
     assert held == sorted(held, key=int)
-    assert len(cluster.confirmed) > 40
+    assert len(cluster.confirmed) > 10
     living = [host for host in cluster.hosts.values() if host.alive]
     assert len(living) == 3
     for host in living:
@@ -340,6 +340,6 @@ async def happen(seed: int) -> None:
     await turns()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 def test_all_that_was_confirmed_is_with_whoever_leads_and_all_nodes_come_to_one_state(seed: int) -> None:
     run_in_virtual_time(happen(seed))

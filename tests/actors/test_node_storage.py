@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -22,6 +24,7 @@ from actors.storage.after_repair import set_mark
 from actors.storage.failures import LeadershipLostError
 from actors.storage.leader_storage import LeaderStorage
 from actors.storage.node_news import NodeHooks
+from actors.storage.node_shipping import NodeShipping
 from actors.storage.node_storage import NodeStorage
 from journal import JournalDamagedError, JournalOptions, ManualCommitter, TransferSource, TransferTarget
 from streams.testkit import elapse, run_in_virtual_time
@@ -857,5 +860,68 @@ def test_a_node_works_with_threads_and_a_real_disk(tmp_path: Any) -> None:
         assert node._storage.contents.queues[0].log.stored_messages == 200
         await node.close()
         assert failures == []
+
+    asyncio.run(main())
+
+
+@on_loop
+async def test_a_promise_that_a_greater_one_has_overtaken_is_kept_by_that() -> None:
+    """Each waits for a thread of its own, and those come to the file in any order."""
+    turn = asyncio.Event()
+    calls: list[Callable[[], Any]] = []
+
+    async def apart(function: Callable[[], Any]) -> Any:
+        calls.append(function)
+        if len(calls) == 1:
+            await turn.wait()
+        return function()
+
+    node = NodeStorage.open(DATA, SMALL, files=SimulatedDisk(), committer=ManualCommitter, apart=apart)
+    failures: list[StorageError] = []
+    node.start(NodeHooks(lambda: None, lambda: None, failures.append))
+    first = asyncio.ensure_future(node.promise(5))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(node.promise(6))
+    await asyncio.sleep(0)
+    turn.set()
+    await asyncio.gather(first, second)
+    assert node.log.promised == 6
+    assert not failures
+
+
+@on_loop
+async def test_what_is_read_of_a_log_that_is_cut_meanwhile_is_of_another_one() -> None:
+    trio, storage = await leading()
+    add(storage, 0, 2)
+    await trio.round()
+    behind = follower(trio)
+    add(storage, 0, 5)
+    await trio.ship(trio.members.index(behind))
+    behind.run()
+    disk = behind.disk.restart()
+    behind.gone()
+    member = Member(disk)  # its journal is not started, so it is cut as it stands
+    shipping = NodeShipping(member.node, SMALL)
+    before = shipping.same_log()
+    await member.node.truncate(member.node.log.end - 1)
+    assert shipping.same_log() is not before
+
+
+def test_a_promise_does_not_wait_for_the_threads_of_the_loop(tmp_path: Path) -> None:
+    """They look up names, for one, which takes as long as nobody answers."""
+    held = threading.Event()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(64):
+            loop.run_in_executor(None, held.wait)
+        node = NodeStorage.open(tmp_path / "data")
+        node.start(NodeHooks(lambda: None, lambda: None, lambda _: None))
+        try:
+            await asyncio.wait_for(node.promise(3), 10)
+            await asyncio.wait_for(node.close(), 10)
+        finally:
+            held.set()
+        assert node.log.promised == 3
 
     asyncio.run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -19,9 +20,11 @@ from journal import (
     repair,
     verify,
 )
+from journal.backup import Manifest
 from journal.installing import install
 from journal.names import INCOMING, INSTALLING
-from tests.fault.disk import SimulatedDisk
+from journal.restore import back_up_directory
+from tests.fault.disk import ROOT, SimulatedDisk
 from tests.fault.faulty_files import Fault, FaultyFiles, Kind, Panic
 from tests.journal.replicas import DIRECTORY, SMALL, Node, log_of, logs, plain, ship
 from tests.journal.test_transfer import fill, filled, more, source_of, wanted
@@ -55,6 +58,10 @@ def received() -> tuple[SimulatedDisk, int, str]:
 
 def put(files: Any) -> None:
     install(files, DIRECTORY, received()[1], 4, lambda _: None)
+
+
+def backup(directory: Path, disk: SimulatedDisk) -> None:
+    back_up_directory(directory, ROOT / "backup", Manifest(0, 0, 0, "", {}), disk)
 
 
 def opened(disk: SimulatedDisk) -> Node:
@@ -124,14 +131,15 @@ def test_nothing_comes_in_that_is_not_whole_and_nothing_into_what_is_open() -> N
     assert opened(disk).journal.next_lsn == 1
 
 
-def test_what_was_begun_is_not_repaired() -> None:
+@pytest.mark.parametrize("look", [verify, repair, backup])
+def test_what_was_begun_is_neither_repaired_nor_taken_for_damage_nor_backed_up(look: Any) -> None:
     disk = received()[0].restart()
     with pytest.raises(Panic):
         put(FaultyFiles(disk, Fault(calls() // 2, Kind.PANIC_AFTER)))
     disk = disk.restart()
     assert INSTALLING in disk.names(DIRECTORY)
     with pytest.raises(ReplicaError, match="start its node"):
-        repair(DIRECTORY, disk)
+        look(DIRECTORY, disk)
     is_new(opened(disk))
 
 

@@ -169,6 +169,26 @@ def test_what_the_transfer_reads_stays_until_it_is_released() -> None:
             reads()
 
 
+def test_transfers_that_are_released_before_they_are_prepared_cost_no_questions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[TransferSource] = []
+    choose = TransferSource.choose
+
+    def counted(source: TransferSource, live: Any) -> Any:
+        asked.append(source)
+        return choose(source, live)
+
+    monkeypatch.setattr(TransferSource, "choose", counted)
+    leader = filled()
+    for _ in range(3):
+        leader.journal.begin_transfer(lambda _: None).release()
+    wants = leader.journal.begin_transfer(lambda _: None)
+    list(leader.journal.prepare_checkpoint(live))
+    assert asked == [wants]
+    assert leader.journal._wanted == []
+
+
 def test_a_transfer_that_is_released_while_it_is_read_says_so() -> None:
     leader = filled()
     source = source_of(leader)

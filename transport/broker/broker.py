@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from actors import QueueDirectory, StorageError
 from actors.storage import DurableMap, MemoryMap, Storage, storage_options
+from actors.storage.failures import LeadershipLostError
 from transport.broker import audit
 from transport.broker.acceptor import Listen, listen
 from transport.broker.backups import Backups
@@ -254,6 +255,16 @@ class Broker:
         await asyncio.gather(*(listener.drain(deadline) for listener in self._listeners))
         await self._tasks.finished(deadline - self.now())
 
+    def lead_no_more(self) -> None:
+        """Its node leads the cluster no more: those inside are told so, each in the words of its protocol, and go."""
+        if self._leadership is not None:
+            self._leadership.follow()
+
+    def leave_within(self, seconds: float) -> None:
+        """However slowly its clients take their leave, whoever ends it does not wait for them for longer than so many seconds from now."""
+        ends_at = self.now() + seconds
+        self._ends_at = ends_at if self._ends_at is None else min(ends_at, self._ends_at)
+
     async def reload_users(self) -> bool:
         """Read the users file anew; whether that was possible. Where it was not, the users stay as they were, and the log says why.
 
@@ -320,7 +331,7 @@ class Broker:
 
     def _storage_failed(self, error: StorageError) -> None:
         """Nothing is confirmed any more: accept nothing, tell everybody, and have whoever serves end the process."""
-        if not self._served:
+        if not self._served and not isinstance(error, LeadershipLostError):
             logger.critical("the broker stops: %s", error)
         self._close_listeners()
         for connection in list(self.connections.values()):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import OrderedDict
 from typing import Final
 
+from transport.cluster.hello import CODES, LinkRefusedError
 from transport.wire.shown import MAX_LINE_BYTES, shown
 
 MAX_CAUSES: Final = 256
@@ -36,3 +38,21 @@ class Causes:
         """It is well with them: what goes wrong from now on is said anew."""
         for key in [key for key in self._said if key[0] == who]:
             del self._said[key]
+
+
+def cause_of(error: Exception) -> str:
+    """What kind of thing went wrong: it is said once. There are few, whatever a peer gives for a reason."""
+    return error.reason if isinstance(error, LinkRefusedError) and error.reason in CODES else type(error).__name__
+
+
+def why(error: Exception) -> str:
+    """What went wrong, in words: the system's where it has any."""
+    if isinstance(error, LinkRefusedError) and error.by_peer:
+        return f"it refuses this node ({shown(error.reason)}): {error}"
+    if isinstance(error, TimeoutError) and not str(error):
+        return "nothing answers"
+    number = getattr(error, "errno", None)
+    # The number of an error of TLS is none of the system's.
+    if type(number) is int and number > 0 and (isinstance(error, ConnectionError) or type(error) is OSError):
+        return os.strerror(number)
+    return str(error) or type(error).__name__

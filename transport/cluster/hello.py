@@ -58,6 +58,8 @@ CROSSED: Final = "crossed"
 """both have dialled, and the other connection is the one that stays;"""
 CLOSING: Final = "closing"
 """the node ends."""
+CODES: Final = frozenset({VERSIONS, CLUSTER, DIRECTORY, UNPROVED, UNKNOWN, NAMES, TAKEN, CROSSED, CLOSING})
+"""All of them. A peer may say others."""
 
 _HEAD: Final = struct.Struct("<4sBH")
 _HELLO: Final = struct.Struct(f"<HHB16s16s16s{START_BYTES}s{NONCE_BYTES}s")

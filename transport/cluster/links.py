@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
 import random
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from actors.replication.limits import BEAT_SECONDS, MISS_SECONDS
 from transport.cluster import hello
-from transport.cluster.causes import Causes
+from transport.cluster.causes import Causes, cause_of, why
 from transport.cluster.dialing import FIRST_REDIAL_SECONDS, MOST_REDIAL_SECONDS, Names, dial
 from transport.cluster.door import Door
 from transport.cluster.frames import PROMPT, TRANSFER
@@ -41,6 +42,8 @@ WELL_SECONDS: Final = 2 * BEAT_SECONDS
 CLOSE_SECONDS: Final = LINGER_SECONDS + 1.0
 """For all links to end."""
 
+
+logger = logging.getLogger("penstock.cluster")
 
 _USUAL: Final = (hello.CROSSED, hello.CLOSING)
 
@@ -268,6 +271,7 @@ class ClusterLinks:
         self._abandon(peer)
         if old is not None:
             old.abort(ConnectionLostError("there is a new one in its place"))
+        logger.info("a link to the node %s (%s) at %s stands", directory, shown(link.agreed.peer.name), link.peer)
         self._node.connected(directory)
 
     def received(self, link: Link, message: Any) -> None:
@@ -391,8 +395,8 @@ class ClusterLinks:
         what = "the link to" if was_open else "no link to"
         self._causes.tell(
             directory,
-            _cause(error),
-            f"{what} the node {directory} at {peer.address}: {_why(error)}; this node tries on",
+            cause_of(error),
+            f"{what} the node {directory} at {peer.address}: {why(error)}; this node tries on",
         )
         self._node.lost(directory)
 
@@ -402,10 +406,10 @@ class ClusterLinks:
             return
         host = link.peer.rpartition(":")[0]
         who = "" if link.said is None else f" ({shown(link.said.name)})"
-        self._causes.tell(host, _cause(error), f"a node that connects from {host}{who} is not taken: {_why(error)}")
+        self._causes.tell(host, cause_of(error), f"a node that connects from {host}{who} is not taken: {why(error)}")
 
     def _not_secured(self, host: str, error: Exception) -> None:
-        self._causes.tell(host, _cause(error), f"a node that connects from {host} is not taken: {_why(error)}")
+        self._causes.tell(host, cause_of(error), f"a node that connects from {host} is not taken: {why(error)}")
 
     def _look_later(self) -> None:
         self._looking = self._loop.call_later(BEAT_SECONDS, self._look, self._loop.time() + BEAT_SECONDS)
@@ -423,19 +427,3 @@ class ClusterLinks:
 
 def _nobody() -> None:
     """Who sends and does not ask when it has left."""
-
-
-def _cause(error: Exception) -> str:
-    return error.reason if isinstance(error, LinkRefusedError) else type(error).__name__
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, LinkRefusedError) and error.by_peer:
-        return f"it refuses this node ({shown(error.reason)}): {error}"
-    if isinstance(error, TimeoutError) and not str(error):
-        return "nothing answers"
-    number = getattr(error, "errno", None)
-    # The number of an error of TLS is none of the system's.
-    if type(number) is int and number > 0 and isinstance(error, ConnectionError):
-        return os.strerror(number)
-    return str(error) or type(error).__name__

@@ -76,8 +76,8 @@ class NodeStore(Protocol):
     def lead(self, epoch: int) -> None:
         """Write this epoch from now on, and append the first record of it."""
 
-    async def open(self, epoch: int, *, whole: bool) -> None:
-        """Have the broker open its ports."""
+    def open(self, epoch: int, *, whole: bool) -> Coroutine[Any, Any, None]:
+        """Have the broker open its ports. If it is not whole, that is said in this call, before anything is awaited."""
 
     def lead_no_more(self, reason: str) -> None:
         """Confirm and deliver nothing any more, from now on."""
@@ -214,13 +214,13 @@ class Node:
             while calls:
                 for effect in calls.popleft()():
                     _CARRY_OUT[type(effect)](self, effect)
+            if not self._ended:
+                self._follow_document()
+                self._set_timer()
         except Exception as error:  # noqa: BLE001 - whatever it is, the node must not go on as if it had been done
             self._fail(error)
         finally:
             self._running = False
-        if not self._ended:
-            self._follow_document()
-            self._set_timer()
 
     def _follow_document(self) -> None:
         """Have links to whom the document names by now."""
@@ -299,6 +299,10 @@ class Node:
             found = await asyncio.to_thread(records.read)
         except RecordsGoneError:
             logger.debug("records that were to be shipped are in a checkpoint by now")
+        except Exception:
+            if self._store.same_log() is log:
+                raise
+            return  # its files were cut, or went, while they were read
         if self._store.same_log() is log:
             self._shipped(effect, found[: effect.records])
 

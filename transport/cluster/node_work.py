@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from transport.cluster.transfers import Transfers
+from transport.cluster.transfers import STILL_SECONDS, Transfers
 
 if TYPE_CHECKING:
     from actors.replication.vocabulary import ShippedRecord
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
         async def lead(self, opened: Callable[[], Awaitable[LeaderStorage]]) -> bool:
             """Have a broker stand over a storage; whether it does."""
 
+        def lead_no_more(self) -> None:
+            """Tell those at the one that stands to go elsewhere."""
+
         async def follow(self) -> None:
             """Have none stand."""
 
@@ -33,7 +36,19 @@ if TYPE_CHECKING:
             """Nobody reads it any more."""
 
 
+AGAIN_SECONDS: Final = 2.0
+"""A transfer that failed is asked for again so much later: whoever gives it makes a checkpoint each time."""
+
 logger = logging.getLogger("penstock.cluster")
+
+
+class _Take:
+    """A transfer that is wanted, from when it is until it is in place, has failed or is dropped."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: str) -> None:
+        self.source = source
 
 
 class NodeWork:
@@ -48,7 +63,7 @@ class NodeWork:
         service: what clients meet.
         links: carry the messages of transfers.
         shipping: what leaves the directory, and what is taken into it.
-        leader: told who leads: the id of a directory.
+        leader: told who leads: the id of a directory, or "" where that is not known.
     """
 
     node: Node
@@ -67,13 +82,15 @@ class NodeWork:
         self._shipping = shipping
         self._leader = leader
         self._given: dict[str, GivenSource] = {}
-        self._taking: str | None = None
+        self._taking: _Take | None = None
+        self._opening = asyncio.Lock()  # the folder that is taken into
+        self._again: asyncio.TimerHandle | None = None
         self._head: Head | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """Give and take nothing any more."""
-        self._taking = None
+        self._forget_taking()
         for peer in list(self._given):
             self.unpin(peer)
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -119,22 +136,29 @@ class NodeWork:
         """See `NodeStore`."""
         self._storage.lead(epoch)
 
-    async def open(self, epoch: int, *, whole: bool) -> None:
-        """See `NodeStore`."""
+    def open(self, epoch: int, *, whole: bool) -> Coroutine[Any, Any, None]:
+        """See `NodeStore`. What may be missing is said at once: whoever leads next takes this one to have said it."""
         if not whole:
             logger.error(
                 "this node leads with epoch %d, and messages that the leader before it has confirmed may be missing: not enough nodes "
                 "could be asked. What they have is kept in their directories as diverged-... when they come back",
                 epoch,
             )
+        return self._open(epoch)
+
+    async def _open(self, epoch: int) -> None:
         if await self._service.lead(self._storage.opened):
             logger.warning("this node leads its cluster, with epoch %d", epoch)
 
     def lead_no_more(self, reason: str) -> None:
         """See `NodeStore`."""
+        self._leader("")
         for peer in list(self._given):
             self.unpin(peer)
-        self._storage.step_down(reason)
+        try:
+            self._service.lead_no_more()
+        finally:
+            self._storage.step_down(reason)
 
     async def step_down(self) -> None:
         """See `NodeStore`."""
@@ -170,33 +194,51 @@ class NodeWork:
     def take(self, source: str) -> None:
         """See `NodeStore`."""
         logger.warning("this node is too far behind for the log of %s, and takes a transfer from it", source)
-        self._taking = source
-        self._begin(self._take(source))
+        self._forget_taking()
+        self._taking = _Take(source)
+        self._begin(self._take(self._taking))
 
     def drop_transfer(self, source: str) -> None:
-        """See `NodeStore`."""
-        self._taking = None
-        self.transfers.drop(source)
+        """See `NodeStore`. What has come stays aside: the next one goes on behind it."""
+        if self._taking is not None and self._taking.source == source:
+            self._forget_taking()
 
     async def install(self, source: str) -> None:
         """See `NodeStore`."""
         head = self._head
         assert head is not None, "one that is whole is installed"
         await self._shipping.install(head.lsn)
-        self._taking = self._head = None
+        self._forget_taking()
+        self._head = None
         logger.warning("the transfer from %s is in place: this node goes on at record %d", source, head.lsn)
 
-    async def _take(self, source: str) -> None:
+    def _forget_taking(self) -> None:
+        take, self._taking = self._taking, None
+        if take is not None:
+            self.transfers.drop(take.source)
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+
+    async def _take(self, take: _Take) -> None:
         """Open what is taken into, which reads what a transfer before has left, and ask for the rest."""
-        try:
-            target = await asyncio.to_thread(self._shipping.target)
-        except Exception as error:  # noqa: BLE001 - whatever the disk says, it is tried again
-            self.take_failed(source, error)
-            return
-        if self._taking == source:
-            self.transfers.take(source, target)
-        else:
-            await asyncio.to_thread(target.close)
+        async with self._opening:
+            await self.transfers.let_go()
+            if self._taking is not take:
+                return
+            try:
+                opening = asyncio.ensure_future(asyncio.to_thread(self._shipping.target))
+                while not (await asyncio.wait({opening}, timeout=STILL_SECONDS))[0]:
+                    if self._taking is take:
+                        self.node.taking()  # there may be much of it, and it is not lost time
+                target = opening.result()
+            except Exception as error:  # noqa: BLE001 - whatever the disk says, it is tried again
+                self._take_failed(take, error)
+                return
+            if self._taking is take:
+                self.transfers.take(take.source, target)
+            else:
+                await asyncio.to_thread(target.close)
 
     def taking(self, peer: str) -> None:  # noqa: ARG002 - of `TransferNode`
         """See `TransferNode`."""
@@ -204,16 +246,23 @@ class NodeWork:
 
     def taken(self, peer: str, head: Head) -> None:
         """See `TransferNode`."""
-        if self._taking == peer:
+        if self._taking is not None and self._taking.source == peer:
             self._head = head
             self.node.transferred()
 
     def take_failed(self, peer: str, error: Exception) -> None:
         """See `TransferNode`."""
-        if self._taking == peer:
-            self._taking = None
-            logger.warning("the transfer from %s cannot go on, and is asked for again: %s", peer, error)
-            self.node.transfer_failed()
+        if self._taking is not None and self._taking.source == peer:
+            self._take_failed(self._taking, error)
+
+    def _take_failed(self, take: _Take, error: Exception) -> None:
+        if self._taking is take:
+            logger.warning("the transfer from %s cannot go on, and is asked for again: %s", take.source, error)
+            self._again = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._ask_again)
+
+    def _ask_again(self) -> None:
+        self._forget_taking()
+        self.node.transfer_failed()
 
     def give_failed(self, peer: str, error: Exception) -> None:
         """See `TransferNode`."""

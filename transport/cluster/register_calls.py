@@ -65,7 +65,13 @@ class RegisterCalls:
     def _begin(self, call: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(call)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Who waits for an answer that a defect has kept from it takes it for lost, in its own time."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a call of the register has ended on a defect", exc_info=error)
 
     async def _read(self, number: int) -> None:
         try:

@@ -196,7 +196,9 @@ class Transfers:
         self._threads = ThreadPoolExecutor(THREADS, "penstock transfer")
         self._giving: dict[str, _Giving] = {}
         self._taking: _Taking | None = None
+        self._told: _Taking | None = None  # whose end will be told: not that of one that was dropped
         self._under_way: set[asyncio.Task[None]] = set()
+        self._at_target: set[asyncio.Task[None]] = set()
 
     # Giving
 
@@ -214,16 +216,23 @@ class Transfers:
         """Take one from a peer, and nothing of another any more."""
         if self._taking is not None:
             self.drop(self._taking.peer)
-        self._taking = _Taking(peer, target)
+        self._taking = self._told = _Taking(peer, target)
         self._ask(self._taking, AskRecords(target.next_lsn))
 
     def drop(self, peer: str) -> None:
-        """Take no more from this peer; the target is closed as it is."""
+        """Take no more from this peer; the target is closed as it is, and nothing more is told of it."""
+        if self._told is not None and self._told.peer == peer:
+            self._told = None
         taking = self._taking
         if taking is not None and taking.peer == peer:
             self._end(taking)
             if not taking.busy:
-                self._run(self._close(taking))
+                self._run(self._close(taking), self._at_target)
+
+    async def let_go(self) -> None:
+        """Wait until the targets of transfers that are over are closed."""
+        while self._at_target:
+            await asyncio.wait(self._at_target)
 
     def received(self, peer: str, message: Any) -> bool:
         """Handle a message of a transfer; False for any other, which is for others to handle."""
@@ -328,15 +337,15 @@ class Transfers:
     def _store(self, taking: _Taking, store: Callable[[], None]) -> None:
         taking.asked, taking.busy = None, True
         self._node.taking(taking.peer)
-        self._run(self._stored(taking, store))
+        self._run(self._stored(taking, store), self._at_target)
 
     async def _stored(self, taking: _Taking, store: Callable[[], None]) -> None:
         try:
-            await self._on_thread(store)
+            await self._stored_on_thread(taking, store)
             head = taking.head
             whole = head is not None and taking.offset >= head.state_bytes
             if whole and not taking.over:
-                await self._on_thread(taking.target.finish, head)
+                await self._stored_on_thread(taking, taking.target.finish, head)
         except Exception as error:  # noqa: BLE001 - whatever the disk says, or what was sent makes of it
             taking.busy = False
             if not taking.over:
@@ -354,13 +363,23 @@ class Transfers:
             self._end(taking)
             self._node.taken(taking.peer, head)
 
+    async def _stored_on_thread(self, taking: _Taking, call: Callable[..., None], *given: Any) -> None:
+        """A disk that takes its time is no transfer of which nothing comes."""
+        storing = self._loop.run_in_executor(self._threads, call, *given)
+        while not (await asyncio.wait({storing}, timeout=STILL_SECONDS))[0]:
+            if not taking.over:
+                self._node.taking(taking.peer)
+        storing.result()
+
     def _fail(self, taking: _Taking, error: Exception) -> None:
         self._end(taking)
-        self._run(self._closed(taking, error))
+        self._run(self._closed(taking, error), self._at_target)
 
     async def _closed(self, taking: _Taking, error: Exception) -> None:
         await self._close(taking)
-        self._node.take_failed(taking.peer, error)
+        if self._told is taking:
+            self._told = None
+            self._node.take_failed(taking.peer, error)
 
     async def _close(self, taking: _Taking) -> None:
         await self._on_thread(taking.target.close)
@@ -375,10 +394,11 @@ class Transfers:
 
     # Threads
 
-    def _run(self, work: Any) -> None:
+    def _run(self, work: Any, *among: set[asyncio.Task[None]]) -> None:
         task = self._loop.create_task(work, name="a transfer")
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        for tasks in (self._under_way, *among):
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
     async def _on_thread(self, call: Callable[..., T], *given: Any) -> T:
         return await self._loop.run_in_executor(self._threads, call, *given)

@@ -6,11 +6,10 @@ import asyncio
 import logging
 import os
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from actors.replication.document import ASYNC
+from actors.replication.document import ASYNC, DocumentError
 from actors.replication.forming import Form, Forming, Here, Join, Leave
 from actors.replication.limits import LOOK_SECONDS
 from actors.replication.register import RegisterError
@@ -46,8 +45,8 @@ if TYPE_CHECKING:
     from transport.cluster.link_settings import LinkKeys
     from transport.config.config import BrokerConfig
 
-CLUSTER_HEARTBEAT: Final = 1.0
-"""Seconds between signs of life of a broker of a cluster, at most: its clients are to notice soon that it is gone."""
+DOOR_SECONDS: Final = 0.1
+"""For those at a door to take their leave: who comes to lead waits for so long with opening its ports, be they silent or slow."""
 ETCD_FOLDER: Final = "etcd"
 """In the data directory."""
 
@@ -81,6 +80,7 @@ class FollowerDoor:
         """See `Door`."""
         broker, self.broker = self.broker, None
         if broker is not None:
+            broker.leave_within(DOOR_SECONDS)
             await broker.__aexit__(None, None, None)
 
     def leader(self, addresses: dict[str, list[str]]) -> None:
@@ -167,12 +167,18 @@ class ClusterNode:
         if self._member is not None and not self._member.done():
             self._member.cancel()
             await asyncio.gather(self._member, return_exceptions=True)
-        await self.service.drain(self.config.drain)
-        if self.node is not None:
-            await self.node.hand_over()
-        if not self._ended.done():
-            self._ended.set_result(None)
-        await self._kept.aclose()
+        failed = self._ended.done()
+        try:
+            if self.node is not None and failed:
+                # Whoever leads next is not to wait for what cannot be kept any more.
+                await self.node.stop()
+            await self.service.drain(0.0 if failed else self.config.drain)
+            if self.node is not None:
+                await self.node.hand_over()
+        finally:
+            if not self._ended.done():
+                self._ended.set_result(None)
+            await self._kept.aclose()
 
     async def reloads(self) -> Reloads:
         """What can be read anew, of what clients meet now. A broker that stands later reads all of it when it starts."""
@@ -277,6 +283,9 @@ class ClusterNode:
         except RegisterError as error:
             self._say(f"the register cannot be asked: {error}")
             return None
+        except DocumentError as error:
+            self._say(f"what the register holds is no document that this program knows: {error}")
+            return None
         if not isinstance(step, Join | Form | Leave):
             self._say(step.why)
         return step
@@ -292,7 +301,9 @@ class ClusterNode:
         for name, here in zip(others, found, strict=True):
             if isinstance(here, Here) and here.name == name:
                 forming.heard(here)
-            elif isinstance(here, Here):
+                continue
+            forming.lost(name)  # what it said before may be of a directory that is gone
+            if isinstance(here, Here):
                 self._say(f"at {others[name]} there is the node {here.name!r}, and {name!r} was to be there")
             elif isinstance(here, TransportError):
                 logger.info("the node %s: %s", name, here)
@@ -316,19 +327,20 @@ class ClusterNode:
     # While it is one
 
     def _make_broker(self, storage: LeaderStorage) -> Broker:
-        config = replace(self.config, heartbeat=min(self.config.heartbeat, CLUSTER_HEARTBEAT))
         leadership = Leadership(cluster=self.administration)
         leadership.lead()
-        return Broker(config, storage=storage, listeners=configured_listeners(config), leadership=leadership)
+        listeners = configured_listeners(self.config)
+        return Broker(self.config, storage=storage, listeners=listeners, leadership=leadership)
 
     def _leader_known(self, directory: str) -> None:
         document = None if self.node is None else self.node.replica.document
-        if document is None:
-            return
-        for member in document.members.values():
+        found: dict[str, list[str]] = {}
+        for member in () if document is None else document.members.values():
             if member.directory == directory:
                 found = {"send": [member.send], "receive": [member.receive]}
-                self._door.leader(found | ({"http": [member.http]} if member.http else {}))
+                found |= {"http": [member.http]} if member.http else {}
+        # Where it is not known who leads, a former leader's address would have clients go there in vain.
+        self._door.leader(found)
 
     def _fail(self, error: Exception) -> None:
         if not self._ended.done():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from actors.errors import StorageError
 from actors.storage.failures import LeadershipLostError
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from actors.storage.leader_storage import LeaderStorage
     from transport.broker.broker import Broker
+
+STEP_DOWN_SECONDS: Final = 1.0
+"""For the clients of a lead that is over to take their leave: until then this node cannot say what it has to who leads next."""
 
 logger = logging.getLogger("penstock.cluster")
 
@@ -48,9 +51,16 @@ class Service:
         self._changing = asyncio.Lock()
         self._draining = False
 
+    def lead_no_more(self) -> None:
+        """Tell the clients of a broker that stands, from now on, that they have to go elsewhere; `follow` ends it."""
+        if self.broker is not None:
+            self.broker.lead_no_more()
+
     async def follow(self) -> None:
         """Have the door stand, and no broker: its clients have been told to go elsewhere, or are told now."""
         async with self._changing:
+            if self.broker is not None:
+                self.broker.leave_within(STEP_DOWN_SECONDS)
             await self._end_broker()
             if not self._door_open and not self._draining:
                 await self._door.open()
@@ -88,6 +98,8 @@ class Service:
         broker = self.broker
         if broker is not None and seconds > 0:
             await broker.drain(seconds)
+        elif broker is not None:
+            broker.leave_within(STEP_DOWN_SECONDS)
         async with self._changing:
             await self._end_broker()
             await self._close_door()

@@ -16,6 +16,7 @@ import pytest
 from actors.replication import vocabulary as say
 from actors.replication.limits import BEAT_SECONDS, LIMITS, MISS_SECONDS
 from actors.replication.positions import Position
+from streams.testkit import settle
 from tests.fault.machines.machines import Machine, Machines
 from tests.transport.cluster.link_nodes import LinkNode
 from transport.cluster.link import SILENT_SECONDS
@@ -123,7 +124,7 @@ def test_signs_of_life_come_in_time_over_a_slow_cable_that_ships_all_it_can(
         next_one()
         while len(waits) < BEATS:
             node.links.send(to, say.Stored(3, 1, time.monotonic()))
-            await asyncio.sleep(BEAT_OF_THE_TEST)
+            await settle(BEAT_OF_THE_TEST)
 
     other.node.on_message = heard
     one.do(ship)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import logging
 import socket
@@ -19,6 +20,7 @@ from actors.replication.positions import Position
 from tests.transport.cluster.link_messages import plain
 from tests.transport.cluster.link_nodes import LinkNode, nodes
 from transport.cluster import hello
+from transport.cluster.causes import cause_of, why
 from transport.cluster.frames import FRAME_BYTES
 from transport.cluster.link import SILENT_SECONDS
 from transport.cluster.link_settings import LinkKeys, LinkSettings, LinkTls, read_keys
@@ -301,6 +303,25 @@ def test_a_name_that_nobody_knows_is_told_as_lost(run: Run, caplog: pytest.LogCa
 
     run(main)
     assert len([each for each in caplog.messages if "no-such-host.invalid" in each]) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "Connection refused"),
+        (OSError(errno.EHOSTUNREACH, "Connect call failed ('10.0.0.1', 1)"), "No route to host"),
+        (TimeoutError(), "nothing answers"),
+        (hello.LinkRefusedError("x\x1b", "no", by_peer=True), r"it refuses this node (x\x1b): no"),
+        (ValueError(), "ValueError"),
+    ],
+)
+def test_what_went_wrong_is_said_as_the_system_says_it(error: Exception, text: str) -> None:
+    assert why(error) == text
+
+
+def test_reasons_that_a_peer_invents_are_one_cause() -> None:
+    assert {cause_of(hello.LinkRefusedError(str(n), "no", by_peer=True)) for n in range(9)} == {"LinkRefusedError"}
+    assert cause_of(hello.LinkRefusedError(hello.UNPROVED, "no", by_peer=True)) == hello.UNPROVED
 
 
 def test_an_address_that_is_taken_is_an_error(run: Run) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from actors.replication import vocabulary as say
+from streams.testkit import settle
 from tests.transport.cluster.link_nodes import LinkNode, nodes
 
 pytestmark = pytest.mark.event_loop
@@ -112,7 +113,7 @@ def test_wherever_a_connection_is_cut_a_part_of_what_was_sent_has_come(
             while proxy.connections <= len(places):
                 numbering.send()
                 back.send()
-                await asyncio.sleep(0.0005)
+                await settle(0.0005)
             await b.until(lambda: bool(b.links.connected))
             got = len(a.got)
             numbering.send()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from actors.replication.register import (
 )
 from actors.storage import ShippedRecord
 from actors.storage.node_shipping import RecordsGoneError
+from journal import JournalDamagedError
 from transport.cluster.node import Node
 
 DOCUMENT = ClusterDocument("c" * 32, 1, "a", {"a": Member("a" * 32, "h:1", "h:2", "h:3")})
@@ -264,6 +266,26 @@ def test_what_was_read_from_a_log_that_is_another_one_by_now_is_not_sent() -> No
     run(body)
 
 
+@pytest.mark.parametrize("another", [True, False])
+def test_damage_that_is_read_ends_the_node_unless_the_log_was_replaced_meanwhile(*, another: bool) -> None:
+    class Damaged(Records):
+        def read(self) -> list[ShippedRecord]:
+            raise JournalDamagedError(Path("segment"), 7, "a half of it is gone")
+
+    async def body() -> None:
+        bench = Bench()
+        bench.store.records = lambda _lsn, _most: Damaged([], in_memory=False)  # type: ignore[method-assign]
+        bench.want(ship())
+        await asyncio.sleep(0)
+        if another:
+            bench.store.log = object()
+        await asyncio.gather(*bench.node._tasks)
+        assert bench.failed.done() is not another
+        assert bench.links.sent == []
+
+    run(body)
+
+
 def test_records_that_are_gone_are_said_to_be() -> None:
     async def body() -> None:
         bench = Bench()
@@ -316,6 +338,34 @@ def test_links_follow_the_document() -> None:
         bench.replica.document = DOCUMENT
         bench.node.start()
         assert bench.links.peers == {"a" * 32: "h:3"}
+
+    run(body)
+
+
+def test_a_defect_at_the_register_is_logged_and_harms_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        bench = Bench(KeyError("a defect"))
+        bench.want(say.ReadRegister(7))
+        await asyncio.gather(*bench.node._register._tasks, return_exceptions=True)
+        await asyncio.sleep(0)
+        assert not bench.failed.done()
+        assert "has ended on a defect" in caplog.text
+
+    run(body)
+
+
+def test_links_that_cannot_go_where_the_document_says_end_the_node() -> None:
+    async def body() -> None:
+        bench = Bench()
+        bench.replica.document = DOCUMENT
+        fails = OSError("no such place")
+
+        def set_peers(_: Any) -> None:
+            raise fails
+
+        bench.links.set_peers = set_peers  # type: ignore[method-assign]
+        bench.node.synced()
+        assert await asyncio.wait_for(bench.failed, 10) is fails
 
     run(body)
 

@@ -9,7 +9,7 @@ import pytest
 
 from actors.errors import StorageError
 from actors.storage.failures import LeadershipLostError
-from transport.node.service import Service
+from transport.node.service import STEP_DOWN_SECONDS, Service
 
 
 class Record:
@@ -18,6 +18,7 @@ class Record:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.standing: set[str] = set()
+        self.left: list[float] = []
         self.fails: Exception | None = None
         self.ends_with: Exception | None = None
 
@@ -50,6 +51,12 @@ class FakeBroker:
 
     async def drain(self, seconds: float) -> None:
         self.record.said.append(f"drained within {seconds:g}")
+
+    def lead_no_more(self) -> None:
+        self.record.said.append("leads no more")
+
+    def leave_within(self, seconds: float) -> None:
+        self.record.left.append(seconds)
 
 
 class FakeDoor:
@@ -90,6 +97,19 @@ def test_the_door_makes_room_for_the_broker_and_comes_back_behind_it() -> None:
         assert made.broker is None
 
     assert run(body).said == ["door", "no door", "broker", "no broker", "door"]
+
+
+def test_those_inside_hear_at_once_that_a_lead_is_over_and_have_a_while_to_go() -> None:
+    async def body(made: Service, record: Record) -> None:
+        made.lead_no_more()
+        assert await made.lead(opened)
+        made.lead_no_more()
+        await made.follow()
+        made.lead_no_more()
+
+    record = run(body)
+    assert record.said == ["broker", "leads no more", "no broker", "door"]
+    assert record.left == [STEP_DOWN_SECONDS]
 
 
 def test_a_lead_that_is_lost_before_the_broker_stands_leaves_the_door() -> None:

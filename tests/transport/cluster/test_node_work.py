@@ -1,0 +1,234 @@
+"""What a node does for the transfers that its replica wants, and at the end of a lead."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from journal import TransferHead
+from transport.cluster import node_work as module
+from transport.cluster import transfers
+from transport.cluster.node_work import NodeWork
+from transport.cluster.transfer_messages import AskRecords, GivenHead, GivenState, NoTransfer
+
+A, B = "a" * 32, "b" * 32
+
+
+class Target:
+    """Keeps nothing."""
+
+    next_lsn = 5
+
+    def __init__(self, shipping: Shipping) -> None:
+        self._shipping = shipping
+
+    def begin_state(self) -> None:
+        assert self._shipping.may.wait(30)
+
+    def add_state(self, piece: Any) -> None:
+        pass
+
+    def finish(self, head: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        self._shipping.open -= 1
+
+
+class Shipping:
+    """Opens one target at a time, when it may."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.open = 0
+        self.most = 0
+        self.may = threading.Event()
+        self.may.set()
+        self.failure: Exception | None = None
+        self.installed: list[int] = []
+
+    def target(self) -> Target:
+        assert self.may.wait(30)
+        self.opened += 1
+        if self.failure is not None:
+            raise self.failure
+        self.open += 1
+        self.most = max(self.most, self.open)
+        return Target(self)
+
+    async def install(self, lsn: int) -> None:
+        self.installed.append(lsn)
+
+
+class Bench:
+    """The work of a node, with all around it replaced."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Any]] = []
+        self.told: list[str] = []
+        self.shipping = Shipping()
+        self.changed = asyncio.Event()
+        nothing: Any = None
+        shipping: Any = self.shipping
+        self.work = NodeWork(nothing, nothing, self, shipping, lambda _: None)
+        node: Any = self
+        self.work.node = node
+
+    def send(self, peer: str, message: Any) -> bool:
+        self.sent.append((peer, message))
+        self.changed.set()
+        return True
+
+    def taking(self) -> None:
+        self._tell("taking")
+
+    def transferred(self) -> None:
+        self._tell("transferred")
+
+    def transfer_failed(self) -> None:
+        self._tell("transfer failed")
+
+    def _tell(self, what: str) -> None:
+        self.told.append(what)
+        self.changed.set()
+
+    @property
+    def said(self) -> list[str]:
+        """But for signs of life."""
+        return [each for each in self.told if each != "taking"]
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+def with_bench(main: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        bench = Bench()
+        try:
+            await main(bench)
+        finally:
+            bench.shipping.may.set()
+            await bench.work.close()
+        assert bench.shipping.open == 0, "every target is closed"
+
+    asyncio.run(run())
+
+
+def test_a_transfer_that_is_wanted_again_while_its_folder_is_still_being_opened_is_taken_once() -> None:
+    async def main(bench: Bench) -> None:
+        bench.shipping.may.clear()
+        bench.work.take(A)
+        await asyncio.sleep(0.01)  # a thread is about to open it
+        bench.work.drop_transfer(A)
+        bench.work.take(A)
+        bench.shipping.may.set()
+        await bench.until(lambda: bench.sent)
+        assert bench.sent == [(A, AskRecords(5))]
+        assert bench.shipping.most == 1, "two would stand in one another's way"
+        assert bench.said == []
+
+    with_bench(main)
+
+
+def test_another_transfer_waits_until_the_folder_of_the_one_before_is_closed() -> None:
+    async def main(bench: Bench) -> None:
+        bench.work.take(A)
+        await bench.until(lambda: bench.sent)
+        bench.work.drop_transfer(A)
+        bench.work.take(B)
+        await bench.until(lambda: len(bench.sent) == 2)
+        assert bench.sent[1] == (B, AskRecords(5))
+        assert bench.shipping.most == 1
+        assert bench.said == []
+
+    with_bench(main)
+
+
+@pytest.mark.parametrize("where", ["at the folder", "on the way"])
+def test_a_transfer_that_fails_is_asked_for_again_after_a_while(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.05)
+
+    async def main(bench: Bench) -> None:
+        if where == "at the folder":
+            bench.shipping.failure = OSError(28, "no room")
+        began = asyncio.get_running_loop().time()
+        bench.work.take(A)
+        if where == "on the way":
+            await bench.until(lambda: bench.sent)
+            bench.work.transfers.received(A, NoTransfer("gone"))
+        await bench.until(lambda: bench.said)
+        assert bench.said == ["transfer failed"]
+        assert asyncio.get_running_loop().time() - began >= 0.05
+
+    with_bench(main)
+
+
+def test_a_transfer_that_failed_and_is_dropped_before_that_is_told_is_not_told_to_have_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.02)
+
+    async def main(bench: Bench) -> None:
+        bench.work.take(A)
+        await bench.until(lambda: bench.sent)
+        bench.work.transfers.received(A, NoTransfer("gone"))
+        bench.work.drop_transfer(A)
+        bench.work.take(A)
+        await bench.until(lambda: len(bench.sent) == 2)
+        await asyncio.sleep(0.05)
+        assert bench.said == []
+
+    with_bench(main)
+
+
+def test_one_that_is_whole_is_told_and_installed() -> None:
+    async def main(bench: Bench) -> None:
+        bench.work.take(A)
+        await bench.until(lambda: bench.sent)
+        bench.shipping.open -= 1  # who finishes a target closes it
+        bench.work.transfers.received(A, GivenHead(*TransferHead(9, 1, 1, 1), 5))
+        await bench.until(lambda: len(bench.sent) == 2)
+        bench.work.transfers.received(A, GivenState(9, 0, b"x"))
+        await bench.until(lambda: bench.said)
+        assert bench.said == ["transferred"]
+        await bench.work.install(A)
+        assert bench.shipping.installed == [9]
+
+    with_bench(main)
+
+
+@pytest.mark.parametrize("where", ["the folder", "a piece"])
+def test_a_disk_that_takes_its_time_is_no_transfer_of_which_nothing_comes(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STILL_SECONDS", 0.01)
+    monkeypatch.setattr(transfers, "STILL_SECONDS", 0.01)
+
+    async def main(bench: Bench) -> None:
+        if where == "the folder":
+            bench.shipping.may.clear()
+            bench.work.take(A)
+        else:
+            bench.work.take(A)
+            await bench.until(lambda: bench.sent)
+            bench.shipping.may.clear()
+            bench.work.transfers.received(A, GivenHead(*TransferHead(9, 1, 1, 1), 5))
+        await bench.until(lambda: bench.told.count("taking") > 3)
+
+    with_bench(main)
+
+
+def test_what_may_be_missing_is_said_before_anything_else_is_done(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(bench: Bench) -> None:
+        opening = bench.work.open(4, whole=False)
+        assert "messages that the leader before it has confirmed may be missing" in caplog.text
+        opening.close()
+
+    with_bench(main)

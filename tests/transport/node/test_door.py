@@ -1,0 +1,69 @@
+"""What stands at a node that does not lead: whoever comes hears who does, and nobody holds up the broker that comes in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from actors.storage.failures import LeadershipLostError
+from transport import Broker, BrokerConfig
+from transport.broker.leadership import Leadership
+from transport.node.cluster_node import FollowerDoor
+from transport.wire.messages import Demand, Hello
+
+FREE = {"send_address": "127.0.0.1:0", "receive_address": "127.0.0.1:0"}
+
+
+@pytest.mark.parametrize("said", [b"", b"\0\0\0"])
+def test_a_connection_that_stays_does_not_hold_up_who_comes_to_lead(run: Any, said: bytes) -> None:
+    async def main() -> None:
+        door = FollowerDoor(BrokerConfig(**FREE))
+        await door.open()
+        assert door._broker is not None
+        host, port = door._broker.send_address.rsplit(":", 1)
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(said)
+        await asyncio.sleep(0.05)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await door.close()
+        assert loop.time() - began < 1.0, "a take-over is to take no longer"
+        writer.close()
+
+    run(main)
+
+
+def test_it_says_who_leads_and_forgets_it_when_that_is_not_known_any_more(run: Any, peers: Any) -> None:
+    async def main() -> None:
+        door = FollowerDoor(BrokerConfig(**FREE))
+        await door.open()
+        assert door._broker is not None
+        async with peers() as opened:
+            for leader in ("h:7", ""):
+                door.leader({"send": [leader]} if leader else {})
+                peer = await opened.connect(door._broker.send_address)
+                peer.send(Hello(1, "sender", "orders", "c", {}))
+                assert (await peer.refusal()).leader == leader
+        await door.close()
+
+    run(main)
+
+
+def test_those_inside_a_broker_whose_node_leads_no_more_are_told_that_and_no_failure(
+    run: Any, peers: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        leadership = Leadership()
+        leadership.lead()
+        async with Broker(BrokerConfig(**FREE), leadership=leadership) as broker, peers() as opened:
+            inside = await opened.open(broker.send_address, "sender", "orders", "c")
+            await inside.expect(Demand)
+            broker.lead_no_more()
+            broker._storage_failed(LeadershipLostError("this node leads its cluster no more"))
+            assert (await inside.refusal()).code == "not-leader"
+        assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+    run(main)
