@@ -76,9 +76,7 @@ class NoClusterError(TransportError):
     code = "no-cluster"
 
     def __init__(self) -> None:
-        super().__init__(
-            "this broker is alone: it is a node of no cluster; one that is was started with --cluster (docs/cluster.md)"
-        )
+        super().__init__("this broker is alone, and of no cluster: docs/cluster.md says how three act as one")
 
 
 class TruncatedFrameError(RemoteProtocolError, ConnectionError):

@@ -132,6 +132,13 @@ async def _changed(nodes: Nodes, folder: Path) -> None:
         facts = await nodes.stands(lambda facts: bool(member(facts, "d").get("counts")) and not facts["change"], leader)
         assert member(facts, "d")["replication"] == nodes.links("d")
         assert "there is a member 'd' already" in await refused(administration.add_member("d", nodes.links("d")))
+        # The same directory at another address: the ports of its clients stay.
+        elsewhere = nodes.links(first).replace("127.0.0.1", "localhost")
+        await administration.move_member(first, elsewhere)
+        facts = await nodes.stands(
+            lambda facts: member(facts, first).get("replication") == elsewhere and not facts["change"], leader
+        )
+        assert member(facts, first)["send"] == nodes.send(first).replace("127.0.0.1", "localhost")
         # A directory that was wiped.
         await nodes.stop(second)
         shutil.rmtree(folder / second)
