@@ -161,6 +161,8 @@ def _carry_out(files: Files, directory: Path, note: _Note, lock: int, report: Ca
             files.unlink(incoming / name)
         files.sync_directory(incoming)
         files.remove_directory(incoming)
+        # Without the note nobody would remove it any more.
+        files.sync_directory(directory)
     files.unlink(directory / INSTALLING)
     files.sync_directory(directory)
     if note.kept:

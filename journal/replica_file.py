@@ -93,7 +93,8 @@ def unpack_replica(data: bytes) -> Replica:
         if not isinstance(directory, bytes) or len(directory) != ID_BYTES:
             raise ValueError(f"a directory's id has {ID_BYTES} bytes")
         numbers = [_number(body[name]) for name in ("promised", "durable", "lock")]
-        return Replica(directory.hex(), _cluster(body["cluster"]), *numbers, _number(body.get("own", 0)))
+        own = _number(body.get("own", 0))
+        return Replica(directory.hex(), _cluster(body["cluster"]), *numbers)._replace(own=own)
     except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
         raise FormatError(f"a replica's file whose checksum holds and whose body does not: {error!r}") from error
 

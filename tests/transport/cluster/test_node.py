@@ -346,7 +346,7 @@ def test_a_defect_at_the_register_is_logged_and_harms_nothing_else(caplog: pytes
     async def body() -> None:
         bench = Bench(KeyError("a defect"))
         bench.want(say.ReadRegister(7))
-        await asyncio.gather(*bench.node._register._tasks, return_exceptions=True)
+        await asyncio.gather(*bench.node.register_calls._tasks, return_exceptions=True)
         await asyncio.sleep(0)
         assert not bench.failed.done()
         assert "has ended on a defect" in caplog.text
