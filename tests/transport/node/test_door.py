@@ -22,8 +22,8 @@ def test_a_connection_that_stays_does_not_hold_up_who_comes_to_lead(run: Any, sa
     async def main() -> None:
         door = FollowerDoor(BrokerConfig(**FREE))
         await door.open()
-        assert door._broker is not None
-        host, port = door._broker.send_address.rsplit(":", 1)
+        assert door.broker is not None
+        host, port = door.broker.send_address.rsplit(":", 1)
         _, writer = await asyncio.open_connection(host, int(port))
         writer.write(said)
         await asyncio.sleep(0.05)
@@ -40,11 +40,11 @@ def test_it_says_who_leads_and_forgets_it_when_that_is_not_known_any_more(run: A
     async def main() -> None:
         door = FollowerDoor(BrokerConfig(**FREE))
         await door.open()
-        assert door._broker is not None
+        assert door.broker is not None
         async with peers() as opened:
             for leader in ("h:7", ""):
                 door.leader({"send": [leader]} if leader else {})
-                peer = await opened.connect(door._broker.send_address)
+                peer = await opened.connect(door.broker.send_address)
                 peer.send(Hello(1, "sender", "orders", "c", {}))
                 assert (await peer.refusal()).leader == leader
         await door.close()
