@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import struct
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -23,6 +25,10 @@ READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 """What opening a file for writing gives where it may only be read."""
 MAX_PARTS = 1024
 """Buffers that one call of ``write`` may have: the operating system's IOV_MAX."""
+_LONG = struct.Struct("@l")
+_GET_GENERATION = 2 << 30 | _LONG.size << 16 | ord("v") << 8 | 1
+"""FS_IOC_GETVERSION, of Linux: _IOR('v', 1, long), though what comes is an int."""
+_NUMBER_MASK = (1 << 64) - 1
 
 
 class Files(Protocol):
@@ -62,7 +68,7 @@ class Files(Protocol):
         """Whether the file still has a name: what is written to one without is gone when it is closed."""
 
     def number(self, file: int) -> int:
-        """The file's number in its file system: a copy of it has another."""
+        """What tells the file from every other one of its file system, also from one that is gone: a copy of it has another number."""
 
     def rename(self, source: Path, target: Path) -> None:
         """Give a file or a directory another name, replacing what has it; atomic, and durable once the directory above is synced."""
@@ -141,8 +147,18 @@ class OsFiles:
         return os.fstat(file).st_nlink > 0
 
     def number(self, file: int) -> int:
-        """See ``Files``."""
-        return os.fstat(file).st_ino
+        """See ``Files``.
+
+        The number of a file that is gone is soon another one's: a directory that is removed and copied back has them all again. So the
+        generation counts too, which ext4, XFS, Btrfs and F2FS draw or count for each. Where there is none (NFS, overlayfs; tmpfs uses no
+        number twice), it is the number alone.
+        """
+        number = os.fstat(file).st_ino
+        try:
+            generation = fcntl.ioctl(file, _GET_GENERATION, bytes(_LONG.size))
+        except OSError:
+            return number
+        return (number ^ int.from_bytes(generation[:4], sys.byteorder) << 32) & _NUMBER_MASK
 
     def rename(self, source: Path, target: Path) -> None:
         """See ``Files``."""

@@ -7,14 +7,15 @@ The file ``replica``, integers little-endian::
     reserved   u16  0
     length     u32  bytes of body
     body            msgpack map: directory (16 random bytes), cluster (text, "" for none yet), promised (epoch), durable (lsn),
-                    lock (number of the file ``lock`` in its file system)
+                    lock (what tells the file ``lock`` from every other one: `Files.number`), own (what tells this very file; 0 or
+                    left out where that was not noted)
     crc        u32  CRC-32C of everything before it
 
 ``promised`` is the greatest epoch that the replica has promised to: it takes nothing of an older leader. Every record below ``durable`` was
 durable when the file was written, and has not been cut off since: where one is missing at a start, that is damage and no torn tail.
 
-A directory that was copied is not the one that was promised by: its file ``lock`` has another number, so it gets an id of its own. A backup
-has no such file.
+A directory that was copied is not the one that was promised by: its file ``lock`` has another number, so it gets an id of its own. Where an
+older copy was put over it, which leaves ``lock`` as it is, this file has another number than it says. A backup has no such file.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from typing import Any, NamedTuple
 import msgpack
 from crc32c import crc32c
 
-from journal.durable import read_whole, write_aside
+from journal.durable import create_anew, read_whole, write_all
 from journal.errors import FormatError, JournalDamagedError, JournalUsageError
 from journal.files import Files
 from journal.format import FIRST_LSN
-from journal.names import REPLICA
+from journal.names import ASIDE, REPLICA
 
 MAGIC = b"PENSTREP"
 VERSION = 1
@@ -52,7 +53,8 @@ class Replica(NamedTuple):
         cluster: the cluster's; "" as long as it is in none.
         promised: the epoch below which nothing is taken; 0 for none.
         durable: every record below it was durable.
-        lock: the number of the directory's lock in its file system.
+        lock: what tells the directory's lock from every other file.
+        own: what tells the file that says this; 0 where that is not known.
     """
 
     directory: str
@@ -60,6 +62,7 @@ class Replica(NamedTuple):
     promised: int
     durable: int
     lock: int
+    own: int = 0
 
 
 def pack_replica(replica: Replica) -> bytes:
@@ -90,7 +93,7 @@ def unpack_replica(data: bytes) -> Replica:
         if not isinstance(directory, bytes) or len(directory) != ID_BYTES:
             raise ValueError(f"a directory's id has {ID_BYTES} bytes")
         numbers = [_number(body[name]) for name in ("promised", "durable", "lock")]
-        return Replica(directory.hex(), _cluster(body["cluster"]), *numbers)
+        return Replica(directory.hex(), _cluster(body["cluster"]), *numbers, _number(body.get("own", 0)))
     except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
         raise FormatError(f"a replica's file whose checksum holds and whose body does not: {error!r}") from error
 
@@ -135,10 +138,12 @@ class ReplicaFile:
             found = read_replica(files, directory)
         except FormatError as error:
             raise JournalDamagedError(directory / REPLICA, 0, str(error)) from error
-        if found is not None and found.lock == number:
+        if found is not None and found.lock == number and found.own in (0, _number_of(files, directory / REPLICA)):
             return cls(files, directory, found, fresh=False)
         if found is not None:
-            report(f"{directory}: it was copied from elsewhere, so it is another replica than {found.directory}")
+            report(
+                f"{directory}: it was copied from elsewhere, or a copy was put over it, so it is another replica than {found.directory}"
+            )
         now = Replica(os.urandom(ID_BYTES).hex(), "", 0, FIRST_LSN, number)
         made = cls(files, directory, now, fresh=True)
         made._write(now)
@@ -187,9 +192,26 @@ class ReplicaFile:
                 self._write(self.now._replace(durable=lsn))
 
     def _write(self, replica: Replica) -> None:
-        write_aside(self._files, self._directory / REPLICA, [pack_replica(replica)])
-        self._files.sync_directory(self._directory)
+        files, path = self._files, self._directory / REPLICA
+        aside = path.with_name(path.name + ASIDE)
+        file = create_anew(files, aside)
+        try:
+            replica = replica._replace(own=files.number(file))
+            write_all(files, file, [pack_replica(replica)], 0)
+            files.sync(file)
+        finally:
+            files.close(file)
+        files.rename(aside, path)
+        files.sync_directory(self._directory)
         self.now = replica
+
+
+def _number_of(files: Files, path: Path) -> int:
+    file = files.open(path)
+    try:
+        return files.number(file)
+    finally:
+        files.close(file)
 
 
 def _number(value: Any) -> int:

@@ -39,7 +39,8 @@ REPLICAS = st.builds(
     st.text(max_size=60),
     st.integers(0, 2**63),
     st.integers(0, 2**63),
-    st.integers(0, 2**63),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**64 - 1),
 )
 
 
@@ -73,6 +74,7 @@ def test_any_bytes_are_a_replica_s_file_or_a_format_error(data: bytes) -> None:
         Replica("ab" * 16, "x" * 256, 0, 1, 1),
         Replica("ab" * 16, "", -1, 1, 1),
         Replica("ab" * 16, "", 0, True, 1),
+        Replica("ab" * 16, "", 0, 1, 1, -1),
         Replica("ab" * 16, 5, 0, 1, 1),  # type: ignore[arg-type]
     ],
 )
@@ -291,3 +293,44 @@ def test_segments_that_a_program_of_before_knows_nothing_of_are_refused_by_it() 
     (checkpoint,) = [name for name in node.disk.names(DIRECTORY) if name.startswith("checkpoint-")]
     assert node.disk.content(DIRECTORY / checkpoint)[8:10] == b"\2\0"
     assert log_of(node) == [(1, 1, 1, 0, b"event")]
+
+
+def test_a_directory_that_is_removed_and_copied_back_is_another_replica(tmp_path: Path) -> None:
+    """Its files may have the numbers that they had: a file system gives those of what is gone to what comes."""
+    for number in range(10):
+        directory, copy = tmp_path / f"data{number}", tmp_path / f"copy{number}"
+        journal = ReplicatedJournal.open(directory, SMALL)
+        first = journal.directory_id
+        journal.close()
+        shutil.copytree(directory, copy)
+        journal = ReplicatedJournal.open(directory, SMALL)
+        assert journal.directory_id == first
+        journal.promise(9)
+        journal.close()
+        shutil.rmtree(directory)
+        shutil.copytree(copy, directory)
+        journal = ReplicatedJournal.open(directory, SMALL, report=lambda _: None)
+        assert (journal.directory_id == first, journal.promised) == (False, 0)
+        journal.close()
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_an_older_copy_that_is_put_over_a_directory_makes_it_another_replica(tmp_path: Path, *, over: bool) -> None:
+    """Its lock is the same file as before. So is this one, where it is written over; where it is replaced, it is another."""
+    directory, copy = tmp_path / "data", tmp_path / "copy"
+    journal = ReplicatedJournal.open(directory, SMALL)
+    first = journal.directory_id
+    journal.promise(1)
+    journal.close()
+    shutil.copytree(directory, copy)
+    journal = ReplicatedJournal.open(directory, SMALL)
+    journal.promise(9)
+    journal.close()
+    if over:
+        shutil.copytree(copy, directory, dirs_exist_ok=True)
+    else:
+        shutil.copy2(copy / REPLICA, directory / "aside")
+        (directory / "aside").rename(directory / REPLICA)
+    journal = ReplicatedJournal.open(directory, SMALL, report=lambda _: None)
+    assert (journal.directory_id == first, journal.promised) == (False, 0)
+    journal.close()
