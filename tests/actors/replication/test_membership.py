@@ -97,7 +97,7 @@ def test_a_document_of_another_epoch_or_of_somebody_else_ends_the_lead() -> None
 
 def test_the_leader_and_strangers_are_not_removed() -> None:
     membership, _ = opened(document(epoch=2), B, C)
-    assert membership.remove("a") == "'a' leads: hand over first"
+    assert membership.remove("a") == "'a' leads: restart its node first, so that another one leads"
     assert membership.remove("x") == "there is no member 'x'"
     assert membership.add("b", member("b")) == "there is a member 'b' already"
     assert membership.give_up() == "no change is under way"
