@@ -29,7 +29,7 @@ SOURCES = [file for room in ("transport", "actors", "journal", "spark_bridge") f
 SPAN = re.compile(r"`(penstock [^`]+)`")
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 SHELLS = {"", "sh", "bash", "console"}
-PRINTED = re.compile(r"^penstock [a-z]+( [a-z]+| --check)*: ")
+PRINTED = re.compile(r"^penstock [a-z]+( [a-z-]+| --check)*: ")
 """What a verb prints begins with its name and a colon."""
 CONTINUED = re.compile(r"\\\n\s*|\n\s+(?=\[)")
 """A command goes on behind a backslash, and a synopsis where the next line begins with a bracket."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from transport.errors import NoClusterError
 from transport.wire.arguments import string_of
 
 if TYPE_CHECKING:
+    from transport.broker.cluster_port import Cluster
     from transport.broker.commands import Commands
     from transport.wire.messages import Options
 
@@ -18,28 +19,6 @@ NAMES: Final = ("name",)
 """Those of ``cluster.remove``."""
 STATUS: Final = "cluster.status"
 """The command that a broker carries out whether it leads or not."""
-
-
-class Cluster(Protocol):
-    """The node that a broker is a part of, as administration sees it."""
-
-    def standing(self) -> dict[str, Any]:
-        """How its cluster stands, as far as this node knows at this moment."""
-
-    async def looked(self) -> dict[str, Any]:
-        """`standing`, with what the register says now."""
-
-    async def add(self, name: str, address: str) -> dict[str, Any]:
-        """Meet the node at ``address`` and have it be a member; returns once the register has it, as a learner."""
-
-    async def remove(self, name: str) -> dict[str, Any]:
-        """Have a member go; returns once the register has the change."""
-
-    async def move(self, name: str, address: str | None) -> dict[str, Any]:
-        """A member lives in another directory, or at other addresses; returns once the register has the change."""
-
-    async def give_up(self) -> dict[str, Any]:
-        """Leave the members as they were before the change that is under way."""
 
 
 async def cluster_status(commands: Commands, _arguments: Options) -> bytes:

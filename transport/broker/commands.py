@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from actors.queue.schedule_directory import ScheduleDirectory
     from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.statistics import QueueStatistics
-    from transport.broker.cluster_commands import Cluster
+    from transport.broker.cluster_port import Cluster
 
 logger = logging.getLogger("penstock.broker")
 

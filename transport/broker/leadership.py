@@ -16,7 +16,7 @@ from transport.wire.contact_points import MAX_TOLD_ADDRESSES, written
 from transport.wire.messages import NOT_LEADER, SILENT, Options, Welcome
 
 if TYPE_CHECKING:
-    from transport.broker.cluster_commands import Cluster
+    from transport.broker.cluster_port import Cluster
     from transport.broker.port import Greeting
     from transport.broker.served import Connections, Served
 

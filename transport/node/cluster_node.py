@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from actors.replication.document import ClusterDocument
     from actors.replication.register import Register
     from actors.storage.leader_storage import LeaderStorage
-    from transport.broker.cluster_commands import Cluster
+    from transport.broker.cluster_port import Cluster
     from transport.cluster.link_settings import LinkKeys
     from transport.config.config import BrokerConfig
 

@@ -310,6 +310,7 @@ def test_what_a_read_comes_to_is_told(outcome: Any, told: Any) -> None:
         bench = Bench(outcome)
         bench.want(say.ReadRegister(7))
         await bench.replica.until(*told)
+        assert bench.replica.heard == [("synced",), told]
 
     run(body)
 
@@ -328,6 +329,7 @@ def test_what_a_swap_comes_to_is_told(outcome: Any, told: Any) -> None:
         bench = Bench(outcome)
         bench.want(say.SwapRegister(8, 3, DOCUMENT))
         await bench.replica.until(*told)
+        assert bench.replica.heard == [("synced",), told]
 
     run(body)
 
@@ -376,7 +378,9 @@ def test_time_is_told_when_it_is_due_and_no_sooner() -> None:
         bench.replica.due = 0.01
         bench.node.start()
         bench.replica.heard.clear()
+        began = asyncio.get_running_loop().time()
         await bench.replica.until("tick")
+        assert asyncio.get_running_loop().time() - began >= bench.replica.due
         await bench.node.stop()
 
     run(body)

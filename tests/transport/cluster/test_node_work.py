@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from journal import TransferHead
+from streams.testkit import settle
 from transport.cluster import node_work as module
 from transport.cluster import transfers
 from transport.cluster.node_work import NodeWork
@@ -48,10 +49,12 @@ class Shipping:
         self.most = 0
         self.may = threading.Event()
         self.may.set()
+        self.asked = threading.Event()
         self.failure: Exception | None = None
         self.installed: list[int] = []
 
     def target(self) -> Target:
+        self.asked.set()
         assert self.may.wait(30)
         self.opened += 1
         if self.failure is not None:
@@ -125,7 +128,7 @@ def test_a_transfer_that_is_wanted_again_while_its_folder_is_still_being_opened_
     async def main(bench: Bench) -> None:
         bench.shipping.may.clear()
         bench.work.take(A)
-        await asyncio.sleep(0.01)  # a thread is about to open it
+        assert await asyncio.to_thread(bench.shipping.asked.wait, 10)  # a thread is about to open it
         bench.work.drop_transfer(A)
         bench.work.take(A)
         bench.shipping.may.set()
@@ -182,7 +185,7 @@ def test_a_transfer_that_failed_and_is_dropped_before_that_is_told_is_not_told_t
         bench.work.drop_transfer(A)
         bench.work.take(A)
         await bench.until(lambda: len(bench.sent) == 2)
-        await asyncio.sleep(0.05)
+        await settle(0.05)
         assert bench.said == []
 
     with_bench(main)

@@ -16,6 +16,7 @@ from actors.errors import StorageError
 from actors.replication.document import ClusterDocument, DocumentError
 from actors.replication.register import NOTHING, RegisterMovedError, Versioned
 from streams import Source
+from streams.testkit import settle
 from transport import BrokerConfig, Receiver, Sender
 from transport.node.cluster_node import ClusterNode
 
@@ -70,10 +71,13 @@ def settings(tmp_path: Path, **more: Any) -> BrokerConfig:
     )
 
 
+LOOK_SECONDS = 0.02
+
+
 async def until(condition: Any) -> None:
     async with asyncio.timeout(SECONDS):
-        while not condition():  # noqa: ASYNC110 - what changes tells nobody
-            await asyncio.sleep(0.02)
+        while not condition():
+            await settle(LOOK_SECONDS)  # what changes tells nobody
 
 
 @asynccontextmanager

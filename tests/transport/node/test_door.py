@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from actors.storage.failures import LeadershipLostError
+from tests.transport.conftest import until
 from transport import Broker, BrokerConfig
 from transport.broker.leadership import Leadership
 from transport.node.cluster_node import FollowerDoor
@@ -26,7 +27,8 @@ def test_a_connection_that_stays_does_not_hold_up_who_comes_to_lead(run: Any, sa
         host, port = door.broker.send_address.rsplit(":", 1)
         _, writer = await asyncio.open_connection(host, int(port))
         writer.write(said)
-        await asyncio.sleep(0.05)
+        standing = door.broker
+        await until(lambda: len(standing.connections) > 0)
         loop = asyncio.get_running_loop()
         began = loop.time()
         await door.close()
