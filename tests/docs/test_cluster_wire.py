@@ -10,6 +10,7 @@ from actors.replication.limits import BEAT_SECONDS
 from tests.streams.pages import DOCS
 from transport.cluster import dialing, door, frames, hello, link, link_codec, link_settings, outgoing, records
 from transport.cluster.hello import Answering, Dialing, HandshakeReader, Identity
+from transport.config import clustered
 
 PAGE = (DOCS / "cluster-wire.md").read_text()
 SECRET = b"a secret of sixteen bytes"
@@ -97,7 +98,7 @@ def test_the_figures_of_the_page_are_those_in_force() -> None:
     )
     text = " ".join(PAGE.split())
     for said in (
-        f"port **{link_settings.LINK_PORT}** by default",
+        f"port **{clustered.CLUSTER_PORT}** by default",
         f"one line of {link_settings.LEAST_SECRET_BYTES} bytes or more",
         f"a body of at most {hello.MAX_BODY_BYTES:,} bytes",
         f"that of the body, {frames.FRAME_BYTES >> 10} KiB at most",

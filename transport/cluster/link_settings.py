@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from transport.config.clustered import CLUSTER_PORT
 from transport.errors import LocalProtocolError
 from transport.security.secret_files import SecretFileError, read_line
 from transport.security.tls_files import check_there, load_own, trusting
@@ -15,8 +16,7 @@ from transport.wire.address import parse_address
 if TYPE_CHECKING:
     import ssl
 
-LINK_PORT: Final = 9184
-DEFAULT_LINK_ADDRESS: Final = f"127.0.0.1:{LINK_PORT}"
+DEFAULT_LINK_ADDRESS: Final = f"127.0.0.1:{CLUSTER_PORT}"
 LEAST_SECRET_BYTES: Final = 16
 """A shorter one can be guessed by whoever has seen one proof."""
 TRANSFER_BYTES_A_SECOND: Final = 32 * 1024 * 1024
