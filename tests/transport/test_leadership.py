@@ -2,47 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
-import kombu
-import pika
-import pika.exceptions
 import pytest
 
+from tests.transport.followers import ELSEWHERE, follower, member
 from tests.transport.gateways.smq_client import Source
-from transport import Administration, Broker, BrokerConfig
+from transport import Administration
 from transport.broker.leadership import CLUSTER_SILENCE, Leadership
-from transport.gateways.listeners import configured_listeners
 from transport.wire.messages import Demand, Hello, Ping
 
 pytestmark = pytest.mark.event_loop
-FREE = "127.0.0.1:0"
-ELSEWHERE = {
-    "send": ["10.0.0.7:9182", "leader.example:9182"],
-    "receive": ["10.0.0.7:9183"],
-    "http": ["10.0.0.7:9180"],
-    "amqp": ["10.0.0.7:5672"],
-}
-"""A leader, by listener; nobody goes there in these tests."""
-
-
-@asynccontextmanager
-async def member(leadership: Leadership, **options: Any) -> AsyncIterator[Broker]:
-    names = ("send_address", "receive_address", "http", "amqp", "smq_source", "smq_sink")
-    config = BrokerConfig(**(dict.fromkeys(names, FREE) | options))
-    async with Broker(config, listeners=configured_listeners(config), leadership=leadership) as broker:
-        yield broker
-
-
-def follower() -> Leadership:
-    leadership = Leadership()
-    leadership.follow(ELSEWHERE)
-    return leadership
 
 
 @pytest.mark.parametrize(
@@ -165,34 +137,6 @@ def test_over_http_a_follower_answers_503_with_its_leader_and_says_that_it_lives
     run(main)
 
 
-def test_over_amqp_a_follower_refuses_a_connection_by_what_clients_take_for_a_broker_that_comes_back(run: Any) -> None:
-    async def main() -> None:
-        leadership = follower()
-        async with member(leadership) as broker:
-            port = broker.addresses("amqp")[0].port
-            parameters = pika.ConnectionParameters("127.0.0.1", port)
-
-            def connect() -> pika.BlockingConnection:
-                return pika.BlockingConnection(parameters)
-
-            # pika has one error for whatever ends a connection at this stage. Where it is given several hosts it tries the next.
-            with pytest.raises(pika.exceptions.AMQPConnectionError) as refused:
-                await asyncio.to_thread(connect)
-            assert str(refused.value) == (
-                "ConnectionClosedByBroker: (320) 'CONNECTION_FORCED - this broker does not lead its cluster; its leader is at "
-                "10.0.0.7:5672'"
-            )
-            leadership.lead()
-            inside = await asyncio.to_thread(connect)
-            leadership.follow()
-            with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as failure:
-                await asyncio.to_thread(inside.process_data_events, 30)
-            assert failure.value.reply_code == 320
-            assert failure.value.reply_text.endswith("its leader is not known yet: try again soon")
-
-    run(main)
-
-
 def test_the_simple_queue_of_a_follower_takes_nothing_and_closes_as_its_protocol_says_no(run: Any) -> None:
     async def main() -> None:
         leadership = follower()
@@ -209,29 +153,5 @@ def test_the_simple_queue_of_a_follower_takes_nothing_and_closes_as_its_protocol
             leadership.follow(ELSEWHERE)
             assert await source.rest() == b""
             await source.close()
-
-    run(main)
-
-
-def test_clients_of_amqp_that_have_several_hosts_go_on_from_a_follower_to_the_next(run: Any) -> None:
-    async def main() -> None:
-        leader = Leadership()
-        leader.lead()
-        async with member(follower()) as here, member(leader) as there:
-            ports = [broker.addresses("amqp")[0].port for broker in (here, there)]
-
-            def by_kombu() -> bool:
-                with kombu.Connection([f"amqp://127.0.0.1:{port}//" for port in ports]) as connection:
-                    connection.ensure_connection(max_retries=2, interval_start=0.01)
-                    return bool(connection.connected)
-
-            def by_pika() -> bool:
-                with pika.BlockingConnection(
-                    [pika.ConnectionParameters("127.0.0.1", port) for port in ports]
-                ) as connection:
-                    return bool(connection.is_open)
-
-            assert await asyncio.to_thread(by_kombu)
-            assert await asyncio.to_thread(by_pika)
 
     run(main)
