@@ -227,6 +227,7 @@ class Asker:
             "subscription": "s",
             "writer": "w",
             "schedule": "s",
+            "member": "a",
         }
         place = self._url + operation.path.format(**names)
 

@@ -50,7 +50,8 @@ def wrong_options(documented: list[list[str]], table_of: Any, defaults: Any) -> 
         code = re.fullmatch(r"`([^`]+)`", cell)
         if code is None and actual in NO_VALUE:
             continue  # words that say what is done without one
-        if code is None or known[names].parse(code[1]) != actual:
+        parsed = None if code is None else known[names].parse(code[1])
+        if (tuple(parsed) if isinstance(parsed, dict) else parsed) != actual:
             found.append(f"{names[0]} is documented to default to {cell}, and does to {actual!r}")
     return found
 

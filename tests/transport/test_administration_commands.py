@@ -133,7 +133,7 @@ def test_an_argument_that_cannot_be_is_refused_and_no_queue_is_made(
     run(main)
 
 
-LOOKING = {"queue.peek", "exchange.route", "picture", "stats", "journal.read"}
+LOOKING = {"cluster.status", "queue.peek", "exchange.route", "picture", "stats", "journal.read"}
 """Commands that change nothing, beside the lists."""
 
 

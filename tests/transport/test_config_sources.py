@@ -75,7 +75,20 @@ SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
     "max_priority": ("5", 5, "9", 9, "none", None),
     "deduplication_window": ('"10m"', 600.0, "1h", 3600.0, "never", None),
     "max_deduplication_ids": ("5", 5, "6", 6, "7", 7),
+    "cluster": ('"etcd://h/a"', "etcd://h/a", "etcd://h/b", "etcd://h/b", "etcd://h/c", "etcd://h/c"),
+    "node": ('"a"', "a", "b", "b", "c", "c"),
+    "cluster_members": ('"a=h"', "a=h", "a=i", "a=i", "a=j", "a=j"),
+    "cluster_address": ('"[::1]:1"', "[::1]:1", "[::1]:2", "[::1]:2", "[::1]:3", "[::1]:3"),
+    "advertise": ('"a"', "a", "b", "b", "c", "c"),
+    "cluster_mode": ('"all"', "all", "one", "one", "majority", "majority"),
+    "cluster_secret_file": ('"a"', "folder/a", "b", "b", "/c", "/c"),
+    "cluster_certificate": ('"a"', "folder/a", "b", "b", "/c", "/c"),
+    "cluster_key": ('"a"', "folder/a", "b", "b", "/c", "/c"),
+    "cluster_ca": ('"a"', "folder/a", "b", "b", "/c", "/c"),
+    "cluster_log_bytes": ('"1GiB"', 2**30, "2GiB", 2**31, "1MiB", 2**20),
 }
+
+WITH_SECRET = '[cluster]\nregister = "etcd://h/o"\nsecret_file = "s"\n'
 
 BASES = {
     # A dead-letter queue needs something that sends there.
@@ -86,6 +99,10 @@ BASES = {
     "tls_key": '[security]\ntls_certificate = "c"\n',
     "tls_client_ca": '[security]\ntls_certificate = "c"\n',
     "tls_client_certificates": '[security]\ntls_certificate = "c"\ntls_client_ca = "d"\n',
+    **dict.fromkeys(("node", "cluster_members", "cluster_address", "advertise", "cluster_certificate"), WITH_SECRET),
+    "cluster_secret_file": '[cluster]\nregister = "etcd://h/o"\ncertificate = "c"\nca = "d"\n',
+    "cluster_key": f'{WITH_SECRET}certificate = "c"\n',
+    "cluster_ca": f'{WITH_SECRET}certificate = "c"\n',
 }
 """What some need that cannot be alone."""
 
@@ -250,7 +267,7 @@ def test_queues_are_declared_in_the_environment_and_on_the_command_line_too_sett
         ("[jurnal]\nsync = 1", "1: unknown section jurnal; did you mean journal?"),
         (
             "[zzz.y]",
-            "1: unknown section zzz; there are broker, security, http, amqp, smq, limits, journal, queue_defaults, queues",
+            "1: unknown section zzz; there are broker, security, http, amqp, smq, limits, journal, cluster, queue_defaults, queues",
         ),
         ("journal = 3", "1: journal is a section: write [journal] and its settings below it"),
         ("queues = 3", "1: queues is a section: write [queues.NAME] for each queue"),

@@ -144,8 +144,12 @@ def _read_secret(file: str) -> bytes:
 
 
 def _client(tls: LinkTls) -> ssl.SSLContext:
+    import ssl  # noqa: PLC0415 - as below
+
     check_there(tls.ca, tls.certificate, tls.key)
     context = trusting(tls.ca)
+    # Of some distributions it is none, unless their system's settings say so.
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     load_own(context, tls.certificate, tls.key, "the links' key")
     return context
 

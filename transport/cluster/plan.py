@@ -59,8 +59,11 @@ def plan_of(config: BrokerConfig) -> Plan:
     assert config.cluster is not None, "it is of a cluster"
     for _, problem in problems_together(config):
         raise LocalProtocolError(problem)
-    assert config.cluster_node is not None, "that was a problem"
     cluster, node = parse_cluster(config.cluster, config.cluster_node), config.cluster_node
+    if node is None:
+        raise LocalProtocolError("a broker of a cluster has a name among its nodes: give cluster_node")
+    if config.cluster_certificate is not None and config.cluster_ca is None:
+        raise LocalProtocolError("cluster_certificate and cluster_ca go together: give both, or neither")
     own = cluster if isinstance(cluster, OwnEtcd) else None
     host = _advertised(config, own)
     address = config.cluster_address or str(Address(_bound(host), CLUSTER_PORT))

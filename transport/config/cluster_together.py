@@ -36,8 +36,6 @@ def cluster_problems(config: BrokerConfig) -> Iterator[tuple[str, str]]:
             if getattr(config, name) is not None:
                 yield name, f"{name} is of no use without cluster, which names the cluster"
         return
-    if config.cluster_node is None:
-        yield "cluster_node", "a broker of a cluster has a name among its nodes: give cluster_node"
     if config.directory is None:
         yield "cluster", "a broker of a cluster keeps a journal: give a directory"
     if config.sync != "always" and config.cluster_mode != ASYNC:
@@ -46,14 +44,7 @@ def cluster_problems(config: BrokerConfig) -> Iterator[tuple[str, str]]:
             f"{config.cluster_mode!r} promises: use 'always', or the mode {ASYNC!r}"
         )
         yield "sync", text
-    # Whoever reaches a node may have it take any log: nodes have to know each other.
-    if config.cluster_secret_file is None and None in (config.cluster_certificate, config.cluster_ca):
-        text = (
-            "the nodes of a cluster have to know each other: give cluster_secret_file, the same on each, or cluster_certificate, "
-            "cluster_key and cluster_ca"
-        )
-        yield "cluster", text
-    if (config.cluster_certificate is None) != (config.cluster_ca is None):
-        yield "cluster_ca", "cluster_certificate and cluster_ca go together: give both, or neither"
-    if config.cluster_key is not None and config.cluster_certificate is None:
-        yield "cluster_key", "cluster_key is of no use without cluster_certificate"
+    if config.cluster_certificate is None:
+        for name in ("cluster_key", "cluster_ca"):
+            if getattr(config, name) is not None:
+                yield name, f"{name} is of no use without cluster_certificate"

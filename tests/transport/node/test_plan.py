@@ -76,13 +76,14 @@ def test_files_of_tls_take_the_place_of_a_secret() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"cluster_node": None}, "give cluster_node"),
+        ({"cluster_node": None}, "say by --node which this one is"),
+        ({"cluster_node": None, "cluster": "etcd://h/o", "cluster_advertise": "h"}, "give cluster_node"),
         ({"cluster_node": "d"}, "'d' is not in --cluster"),
         ({"directory": None}, "give a directory"),
         ({"sync": "never"}, "breaks what cluster_mode 'majority' promises"),
-        ({"cluster_secret_file": None}, "have to know each other"),
+        ({"cluster_secret_file": None}, "none without a secret or TLS"),
         ({"cluster_certificate": "c.pem"}, "go together"),
-        ({"cluster_ca": "ca.pem"}, "go together"),
+        ({"cluster_ca": "ca.pem"}, "no use without cluster_certificate"),
         ({"cluster_key": "k.pem"}, "no use without cluster_certificate"),
         ({"send_address": "10.0.0.2:0"}, "port 0"),
         ({"cluster": "etcd://10.9.0.1/orders"}, "say by cluster_advertise"),
