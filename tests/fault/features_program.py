@@ -260,6 +260,12 @@ class FeaturesProgram:
         await self._sync()
         return await self._answer(task)
 
+    async def _durable(self) -> None:
+        """What was done is on the disk; raises where the broker has failed, and nobody knows."""
+        await self._sync()
+        if self.bench.failures:
+            raise self.bench.failures[0]
+
     async def _answer(self, task: asyncio.Future[Any]) -> Any:
         """What a queue says; a broker that has failed ends its connections, and answers nobody who waits for the disk."""
         if self.bench.failures and not task.done():
@@ -425,7 +431,7 @@ class FeaturesProgram:
         """What was acknowledged is durable."""
         payloads, self.unsure = self.unsure, []
         self.bench.storage._gathered.write()
-        await self._sync()
+        await self._durable()
         self.facts.append(("gone", payloads))
 
     async def _sync(self) -> None:
@@ -474,7 +480,7 @@ class FeaturesProgram:
         if (client := self.clients.pop(name, None)) is not None:
             client.ref.stop(block=False)
         bench.queues.delete(name)
-        await self._sync()
+        await self._durable()
         self.facts.append(("gone", there))
         self.seen["deleted with a calendar"] += bool(there)
         bench.queues.declare(name, self.settings[name])
