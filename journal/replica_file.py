@@ -33,7 +33,7 @@ from crc32c import crc32c
 from journal.durable import create_anew, read_whole, write_all
 from journal.errors import FormatError, JournalDamagedError, JournalUsageError
 from journal.files import Files
-from journal.format import FIRST_LSN
+from journal.format import FIRST_LSN, check_crc
 from journal.names import ASIDE, REPLICA
 
 MAGIC = b"PENSTREP"
@@ -81,8 +81,7 @@ def unpack_replica(data: bytes) -> Replica:
     end = _HEAD.size + length
     if end + _CRC.size != len(data):
         raise FormatError(f"a replica's file of {len(data)} bytes, its header says {end + _CRC.size}")
-    if _CRC.unpack_from(data, end)[0] != crc32c(data[:end]):
-        raise FormatError("the checksum of the replica's file does not hold")
+    check_crc(data, end, "the replica's file")
     if magic != MAGIC or version != VERSION:
         raise FormatError(
             f"a replica's file that begins with {magic!r}, version {version}; this program knows {VERSION}"

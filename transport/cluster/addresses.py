@@ -16,9 +16,9 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
-from actors.replication.document import DocumentError, check_member_name
+from transport.config.clustered import checked_node_name, parse_place
 from transport.errors import LocalProtocolError
-from transport.wire.address import MAX_PORT, Address, parse_address
+from transport.wire.address import MAX_PORT, Address
 
 PLAIN_SCHEME: Final = "etcd"
 TLS_SCHEME: Final = "etcds"
@@ -134,7 +134,7 @@ def parse_cluster(text: str, node: str | None = None) -> EtcdAddress | OwnEtcd:
             f"--cluster begins with {scheme!r:.40}, and has to be {PLAIN_SCHEME}:// or {TLS_SCHEME}://"
         )
     if node is not None:
-        _checked_name(node, "--node")
+        checked_node_name(node, "--node")
     return _etcd(scheme, rest)
 
 
@@ -180,7 +180,7 @@ def _own(text: str, node: str | None) -> OwnEtcd:
             raise LocalProtocolError(
                 f"--cluster {each!r:.80} is neither {PLAIN_SCHEME}://HOST:PORT,.../NAME nor a list of NODE=HOST"
             )
-        _checked_name(member, "--cluster: a node")
+        checked_node_name(member, "--cluster: a node")
         if member in machines:
             raise LocalProtocolError(f"--cluster has the node {member!r} twice")
         machines[member] = _machine(where)
@@ -212,7 +212,7 @@ def _parts(text: str) -> tuple[str, str, dict[str, str]]:
         raise LocalProtocolError(f"--cluster has the name {name!r:.80}, and a name has no '/'")
     name = name.removesuffix("/")
     if name:
-        _checked_name(name, "--cluster: the cluster's name")
+        checked_node_name(name, "--cluster: the cluster's name")
     if not listed:
         raise LocalProtocolError(
             "--cluster lists no host: write etcd://a:2379,b:2379,c:2379/orders, or a=HOST,b=HOST,c=HOST"
@@ -256,7 +256,7 @@ def _endpoint(text: str) -> Address:
     if not text:
         raise LocalProtocolError("--cluster has an empty place between its commas")
     try:
-        address = parse_address(text if _has_port(text) else f"{text}:{ETCD_PORT}")
+        address = parse_place(text, ETCD_PORT)
     except LocalProtocolError as error:
         raise LocalProtocolError(f"--cluster: {error}") from None
     if _HOST.fullmatch(address.host) is None:
@@ -277,10 +277,6 @@ def _machine(text: str) -> Machine:
     return Machine(clients, Address(clients.host, clients.port + 1))
 
 
-def _has_port(text: str) -> bool:
-    return ":" in text and not text.endswith("]")
-
-
 def _refuse_user(listed: str) -> None:
     if "@" in listed:
         # What stands before it may be a password, so it is not shown.
@@ -288,10 +284,3 @@ def _refuse_user(listed: str) -> None:
             "--cluster has an '@': everybody who lists processes would read a password there. Write ?user=NAME&password-file=FILE "
             "behind the cluster's name"
         )
-
-
-def _checked_name(name: str, what: str) -> str:
-    try:
-        return check_member_name(name, what)
-    except DocumentError as error:
-        raise LocalProtocolError(str(error)) from None

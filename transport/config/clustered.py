@@ -29,7 +29,7 @@ def check_cluster(mode: str, log_bytes: int, node: str | None, address: str | No
     if log_bytes < MIN_CLUSTER_LOG_BYTES:
         raise LocalProtocolError(f"cluster_log_bytes is {log_bytes}; it must be at least {MIN_CLUSTER_LOG_BYTES}")
     if node is not None:
-        _checked(node, "cluster_node")
+        checked_node_name(node, "cluster_node")
     if address is not None:
         parse_address(address)
     if members is not None:
@@ -49,7 +49,7 @@ def parse_members(text: str) -> Mapping[str, Address]:
         name, equals, where = each.strip().partition("=")
         if not equals or not where:
             raise LocalProtocolError(f"cluster_members has {each!r:.80}, and is a list of NODE=HOST")
-        _checked(name, "cluster_members: a node")
+        checked_node_name(name, "cluster_members: a node")
         if name in members:
             raise LocalProtocolError(f"cluster_members has the node {name!r} twice")
         members[name] = parse_node_address(where)
@@ -62,15 +62,18 @@ def parse_node_address(text: str) -> Address:
     Raises:
         LocalProtocolError: it is none.
     """
-    return parse_address(text if _has_port(text) else f"{text}:{CLUSTER_PORT}")
+    return parse_place(text, CLUSTER_PORT)
 
 
-def _checked(name: str, what: str) -> None:
+def parse_place(text: str, port: int) -> Address:
+    """The address of ``HOST:PORT``, or of ``HOST`` with this port; LocalProtocolError where it is none."""
+    has_port = ":" in text and not text.endswith("]")
+    return parse_address(text if has_port else f"{text}:{port}")
+
+
+def checked_node_name(name: str, what: str) -> str:
+    """``name``, if a node can have it; LocalProtocolError where it cannot, which names ``what`` it is."""
     try:
-        check_member_name(name, what)
+        return check_member_name(name, what)
     except DocumentError as error:
         raise LocalProtocolError(str(error)) from None
-
-
-def _has_port(where: str) -> bool:
-    return ":" in where and not where.endswith("]")
