@@ -47,7 +47,7 @@ class ConnectionActor(LoopActor):
         self._queue = queue
         self._port = port
         self._ended = False
-        self._failed = True
+        self._left = Left()
 
     def attaching(self) -> Command:
         """What makes the connection known to the queue."""
@@ -63,7 +63,7 @@ class ConnectionActor(LoopActor):
     def on_stop(self) -> None:
         """The connection is gone: the queue takes back what it is to have back at once."""
         if self._queue.is_alive():
-            self._queue.tell(Left(self._failed, self.actor_ref))
+            self.pass_on(self._left)
 
     def on_failure(self, *_args: object) -> None:
         """A defect of ours ends this connection only."""

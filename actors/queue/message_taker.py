@@ -49,7 +49,7 @@ class MessageTaker(ConnectionActor):
             self._port.tell(message)
         elif kind is Left:
             # The queue hears of it when this has ended.
-            self._failed = message.failed
+            self._left = message
         elif kind is NothingHeld:
             if self._port.may_end(message.heard):
                 self._ended = True

@@ -152,7 +152,7 @@ def _attach_sender(core: QueueCore, command: commands.AttachSender, now: float) 
 
 def _leave(core: QueueCore, command: commands.Left, now: float) -> None:
     staging.detach_stage(core, command.connection, now)
-    receiving.detach_receiver(core, command.connection, now, command.failed)
+    receiving.detach_receiver(core, command, now)
     subscribing.detach_subscriber(core, command.connection, now)
 
 

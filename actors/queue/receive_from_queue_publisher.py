@@ -102,7 +102,7 @@ class ReceiveFromQueuePublisher(ConnectionActor):
         """What is heard once, and what all connections hear."""
         if kind is Left:
             # The queue hears of it when the connection is over.
-            self._failed = message.failed
+            self._left = message
         elif kind is HearTurns:
             self.pass_on(message)
         elif kind is TurnChanged:

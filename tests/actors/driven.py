@@ -270,8 +270,16 @@ class QueueState(queue_state.QueueState):
     def stop_consuming(self, connection: Connection, now: float) -> None:
         self.execute(DemandWithdrawn(cast("Any", connection), ends=True), now, self.clocks.time_us(now))
 
-    def detach(self, connection: Connection, now: float, failed: bool = True) -> None:
-        self.execute(commands.Left(failed, cast("Any", connection)), now, self.clocks.time_us(now))
+    def detach(
+        self,
+        connection: Connection,
+        now: float,
+        failed: bool = True,
+        unseen: Sequence[tuple[int, int]] = (),
+        together: bool = False,
+    ) -> None:
+        left = commands.Left(failed, cast("Any", connection), unseen, together)
+        self.execute(left, now, self.clocks.time_us(now))
 
     # --- subscriptions
 

@@ -741,6 +741,21 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.detach(name, self.now, failed)
         self.settle()
 
+    @operation(1, lambda self: len(self.receivers) > 1, failed=st.booleans())
+    def leave_together(self, data: st.DataObject, failed: bool) -> None:
+        """What they held is delivered as if one had held it, and not before the tick that is due at once."""
+        names = data.draw(st.lists(st.sampled_from(sorted(self.receivers)), min_size=2, unique=True))
+        for name in names:
+            unseen = self.pick(data, name, late=False)
+            never_had = {number for first, count in unseen for number in range(first, first + count)}
+            for number in self.held_by(name):
+                self.give_back(number, failed=failed and number not in never_had)
+            del self.receivers[name]
+            self.queue.detach(name, self.now, failed, unseen, together=True)
+        assert self.queue.next_deadline() == self.now
+        self.queue.tick(self.now)
+        self.settle()
+
     # --- rules: the subscription
 
     @operation(

@@ -19,6 +19,19 @@ from tests.actors.receiving import LARGE, delivered, queue_with, receive, store
 # --- demand
 
 
+def test_what_several_held_that_leave_together_is_delivered_in_order() -> None:
+    queue = queue_with(4, receivers="abw")
+    for taker, number in ("a", 0), ("b", 1), ("b", 2), ("a", 3):
+        assert receive(queue, taker, 1) == [range(number, number + 1)]
+    queue.receive("w", LARGE, LARGE, 0.0)
+    queue.detach("b", 0.0, together=True)
+    queue.detach("a", 0.0, together=True)
+    assert delivered(queue) == []
+    assert queue.next_deadline() == 0.0
+    queue.tick(0.0)
+    assert [number for _, numbers in delivered(queue) for number in numbers] == [0, 1, 2, 3]
+
+
 def test_a_receiver_never_gets_more_than_its_demand() -> None:
     queue = queue_with(10)
     assert receive(queue, "r", 3) == [range(3)]

@@ -306,6 +306,14 @@ def test_a_receiver_may_leave_it_to_the_queue_whether_what_it_gives_back_has_fai
     assert returned == ([((0, 1, 1),), ((1, 2, 1),)] if failed else [])
 
 
+def test_of_what_one_held_that_leaves_that_has_not_failed_which_its_client_never_had() -> None:
+    q = Recorded(THRICE)
+    q.send(3)
+    assert numbers(q, 0.0) == [0, 1, 2]
+    q.state.execute(Left(None, "r", unseen=[(1, 2)]), 0.0, 0)  # type: ignore[arg-type]
+    assert [event.returns for event in q.events if isinstance(event, MessagesReturned)] == [((0, 1, 1),)]
+
+
 # --- what receivers are told
 
 

@@ -7,7 +7,7 @@ active consumer: reserving is taking messages out of turn.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
@@ -194,17 +194,20 @@ def limit_demand(core: QueueCore, command: LimitDemand, now: float) -> None:
         dispatch(core, now)
 
 
-def detach_receiver(core: QueueCore, connection: Connection, now: float, failed: bool | None = True) -> None:
-    """Forget a receiver, if it is one; what it holds is ready again, in its old place, and has ``failed`` as of ``give_back``."""
-    receiver = core.receivers.pop(connection, None)
+def detach_receiver(core: QueueCore, command: commands.Left, now: float) -> None:
+    """Forget a receiver, if it is one; what it holds is ready again, in its old place. Where others leave too, that waits for a tick."""
+    receiver = core.receivers.pop(cast("Connection", command.connection), None)
     if receiver is None:
         return
     core.ring.leave(receiver)
     for take in list((receiver.takes or {}).values()):
         end_wait(core, take)
     in_line.forget_priority(core, receiver)
+    if command.together:
+        core.unfinished_at = now
     # Before it is another's turn: what it held is the first that this one gets.
-    give_back(core, core.leases.take_all(receiver), now, failed=failed)
+    give_back(core, _taken_back(core, receiver, checked_ranges(command.unseen)), now, failed=False)
+    give_back(core, core.leases.take_all(receiver), now, failed=command.failed)
     consume_no_more(core, receiver, now)
     in_line.leave_line(core, receiver)
     dispatch(core, now)
@@ -227,7 +230,7 @@ def expire_leases(core: QueueCore, now: float) -> None:
         tell_if_idle(core, receiver)
     for receiver in excessive:
         if receiver.connection in core.receivers:
-            detach_receiver(core, receiver.connection, now)
+            detach_receiver(core, commands.Left(connection=receiver.connection), now)
             error = QueueLimitError(
                 "MAX_EXPIRED_RANGES", MAX_EXPIRED_RANGES, "acknowledge or return deliveries before they expire"
             )

@@ -174,10 +174,16 @@ class Left:
     """A connection ends, with its actor at the latest; known or not, it is forgotten.
 
     What it held is receivable again, and has ``failed`` as of ``Rejected``; its permits return, its reservations stay.
+
+    Attributes:
+        unseen: of what it held, that which its client never had: nothing of it has failed.
+        together: it leaves with others. What all of them held is delivered in a turn to come, so that the oldest of it goes first.
     """
 
     failed: bool | None = True
     connection: Ref | None = None
+    unseen: Pairs = ()
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)

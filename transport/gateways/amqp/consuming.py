@@ -217,12 +217,18 @@ class Consumer:
         """The socket takes more, or not."""
         self._tell(Writable(writable))
 
-    def leave(self, *, failed: bool | None = False) -> None:
-        """It receives no more; what it holds goes back to its queue, and has failed as of `give_back`."""
+    def leave(self, *, failed: bool | None = False, unseen: Ranges = (), together: bool = False) -> None:
+        """It receives no more; what it holds goes back to its queue, and has failed as of `give_back`.
+
+        Args:
+            failed: as of `give_back`.
+            unseen: of what it holds, that which its client never had: nothing of it has failed.
+            together: others of its queue leave at the same time; what all hold is delivered again once they have left.
+        """
         self.ended = True
         if self.actor is not None and self.actor.is_alive():
             inbox = self.actor.actor_inbox
-            if not inbox.handled(left := Left(failed=failed)):
+            if not inbox.handled(left := Left(failed, unseen=unseen, together=together)):
                 inbox.offer_beyond_bound(left)
             # At once where it can: what the queue is asked from now on is behind that.
             self.actor.stop_now()

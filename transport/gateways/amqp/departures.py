@@ -9,18 +9,20 @@ It is the same with those that are to get nothing more, since their connection i
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from actors.errors import StorageError
 from actors.queue.directory_errors import QueueNotFoundError
 from transport.errors import ForbiddenError
+from transport.gateways.amqp.consuming import ranges_of
 from transport.gateways.amqp.equivalence import DeclaredWith
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from actors.queue.vocabulary.replies import ReceivedMessages
     from transport.broker.operations import Operations
     from transport.gateways.amqp.claims import Claims
     from transport.gateways.amqp.consuming import Consumer
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from transport.gateways.amqp.receivers import Receivers
 
 TURN_SECONDS: Final = 0.005
-"""For which consumers leave in one turn of the loop; one always does."""
+"""For which consumers leave in one turn of the loop; one always does, with those of its channel and queue."""
+TOGETHER: Final = 64
+"""Of one channel and queue, that leave at once at most: what these hold is delivered again in the queue's order, as with RabbitMQ."""
 
 _GONE: Final = object()
 
@@ -94,18 +98,28 @@ class Departing:
         names: of its virtual host.
         consumers: that it has.
         others: that are no consumers: they have asked for single messages, or hold what is not settled.
+        waiting: what has come for some, and their client never had.
 
     Attributes:
         is_over: whether all have left.
     """
 
     def __init__(
-        self, link: Connected, names: Names, consumers: Sequence[Consumer], others: Sequence[Consumer]
+        self,
+        link: Connected,
+        names: Names,
+        consumers: Sequence[Consumer],
+        others: Sequence[Consumer],
+        waiting: Iterable[tuple[Consumer, ReceivedMessages]] = (),
     ) -> None:
         for each in (*consumers, *others):
             each.ended = True
         self.is_over = not consumers and not others
         self._link, self._names = link, names
+        self._consumers = frozenset(consumers)
+        self._unseen: defaultdict[Consumer, list[tuple[int, int]]] = defaultdict(list)
+        for each, messages in waiting:
+            self._unseen[each].append((messages.first, len(messages.batch)))
         # What has not run yet knows this, and is known by this: where nobody leaves there is none.
         self._leaves = iter(()) if self.is_over else self._leaving(consumers, others)
         self._over: asyncio.Future[None] | None = None
@@ -129,23 +143,26 @@ class Departing:
             await self._over
 
     def _leaving(self, consumers: Sequence[Consumer], others: Sequence[Consumer]) -> Iterator[None]:
-        claims = self._link.claims
-        for each in _in_order(consumers):
-            queue = self._left(each)
-            if claims.leave(queue, each):
-                drop_unused(self._link, queue, each.number)
-            yield
-        # What these hold would come to a consumer that is about to leave too, and fail a second time.
-        for each in others:
-            claims.getter_leaves(self._left(each))
-            yield
+        by_queue: dict[str, list[Consumer]] = {}
+        # What the others hold would come to a consumer that is about to leave too, and fail a second time.
+        for each in (*_in_order(consumers), *others):
+            by_queue.setdefault(each.queue, []).append(each)
+        for of_one in by_queue.values():
+            for start in range(0, len(of_one), TOGETHER):
+                for each in of_one[start : start + TOGETHER]:
+                    self._leave(each, together=len(of_one) > 1)
+                yield
 
-    def _left(self, consumer: Consumer) -> str:
-        """One has left: the broker's name of its queue."""
-        queue = self._names.queue(consumer.queue)
-        self._link.receivers.go(queue, consumer.actor)
-        consumer.leave(failed=False if self._link.broker_ends else None)
-        return queue
+    def _leave(self, consumer: Consumer, *, together: bool) -> None:
+        """One leaves; whether others of its queue do so too."""
+        link, queue = self._link, self._names.queue(consumer.queue)
+        link.receivers.go(queue, consumer.actor)
+        unseen = ranges_of(sorted(self._unseen.pop(consumer, ())))
+        consumer.leave(failed=False if link.broker_ends else None, unseen=unseen, together=together)
+        if consumer not in self._consumers:
+            link.claims.getter_leaves(queue)
+        elif link.claims.leave(queue, consumer):
+            drop_unused(link, queue, consumer.number)
 
 
 def _in_order(consumers: Sequence[Consumer]) -> list[Consumer]:

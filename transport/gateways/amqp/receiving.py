@@ -114,14 +114,13 @@ class Receiving:
         """What the client holds goes back to its queues, of very many consumers in turns to come; returns those that leave."""
         if self.departing is None:
             later = [(each, messages) for each in self._consumers.values() for messages in each.taken_back()]
-            for waiting, messages in (*self._kept, *later):  # the client never had these
-                waiting.give_back(((messages.first, len(messages.batch)),), failed=False)
+            waiting = [*self._kept, *later]
             consumers, others = list(self._consumers.values()), [*self._getters.values(), *self._lingering]
             # They know this: without a cycle all are free at once.
             self._asks_of, self._held = None, Deliveries()
             for each in (self._consumers, self._getters, self._lingering, self._writers, self._kept):
                 each.clear()
-            self.departing = Departing(self._channel.link, self._channel.names, consumers, others)
+            self.departing = Departing(self._channel.link, self._channel.names, consumers, others, waiting)
             self.departing.begin()
         return self.departing
 

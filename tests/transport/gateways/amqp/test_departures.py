@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -21,6 +21,7 @@ from transport.gateways.amqp import departures
 from transport.gateways.amqp import entity_methods as entity
 from transport.gateways.amqp.departures import Departures
 from transport.gateways.amqp.gateway import Gateway
+from transport.gateways.amqp.layout import FRAME_BODY
 from transport.gateways.amqp.listening import amqp_listeners
 
 MANY = 30
@@ -29,6 +30,7 @@ CLOSE_ALL = connection.ConnectionClose(reply_code=200, class_id=0, method_id=0)
 CLOSE = connection.ChannelClose(reply_code=200, class_id=0, method_id=0)
 SECONDS = 5.0
 
+C = TypeVar("C", bound=AsyncClient)
 Run = Callable[[Callable[[], Any]], None]
 
 
@@ -55,6 +57,7 @@ def put(to: Departures, leaving: Leaving) -> None:
 def one_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn has no time, and one consumer leaves in each."""
     monkeypatch.setattr(departures, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(departures, "TOGETHER", 1)
 
 
 def test_few_leave_at_once(run: Run) -> None:
@@ -101,6 +104,18 @@ def test_all_leave_at_once_as_the_broker_ends(run: Run) -> None:
     run(main)
 
 
+class Reading(AsyncClient):
+    """One that keeps what it is delivered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bodies: list[bytes] = []
+
+    def frame_received(self, kind: int, channel: int, payload: bytes) -> None:
+        if kind == FRAME_BODY:
+            self.bodies.append(payload)
+
+
 class Gated(Departures):
     """Nobody leaves before the gate is open."""
 
@@ -119,8 +134,8 @@ class Amqp:
     def __init__(self, departures: Gated, broker: Broker, port: int) -> None:
         self.departures, self.broker, self._port = departures, broker, port
 
-    async def client(self) -> AsyncClient:
-        return await AsyncClient.open("127.0.0.1", self._port)
+    async def client(self, kind: type[C] = AsyncClient) -> C:
+        return await kind.open("127.0.0.1", self._port)
 
     def receivers(self, queue: str) -> int:
         return self.broker.queues.find(queue).receivers
@@ -321,5 +336,33 @@ def test_all_is_back_and_nobody_waits_as_a_broker_drains(run: Run) -> None:
                 await client.more()
             figures = await amqp.broker.queues.get("q").ask(GetStatistics(parties=False), block=False)
             assert (figures.ready, figures.attached_receivers) == (MANY, 0)
+
+    run(main)
+
+
+def test_what_a_channel_held_by_gets_and_by_a_consumer_comes_back_as_the_queue_had_it(run: Run) -> None:
+    """As RabbitMQ has it: whoever waits gets the oldest first, whichever way the channel had it."""
+
+    async def main() -> None:
+        async with serving() as amqp:
+            client, other = await amqp.client(), await amqp.client(Reading)
+            await client.ask(entity.QueueDeclare(queue="q"), entity.QueueDeclareOk)
+            client.transport.write(b"".join(published("q", b"%d" % number) for number in range(4)))
+            await client.ask(basic.BasicQos(prefetch_count=1), basic.BasicQosOk)
+            await client.ask(basic.BasicConsume(queue="q", consumer_tag="a"), basic.BasicConsumeOk)
+            await client.until(basic.BasicDeliver)
+            for _ in range(2):
+                await client.ask(basic.BasicGet(queue="q"), basic.BasicGetOk)
+            await client.ask(basic.BasicConsume(queue="q", consumer_tag="b"), basic.BasicConsumeOk)
+            await client.until(basic.BasicDeliver)
+            await other.ask(basic.BasicConsume(queue="q"), basic.BasicConsumeOk)
+            # Three hold something of the queue: a the first, who got the next two, and b the last.
+            client.say(basic.BasicAck(delivery_tag=99))
+            assert (await client.until(connection.ChannelClose))[1].reply_code == 406
+            while len(other.bodies) < 4:
+                await other.more()
+            assert other.bodies == [b"0", b"1", b"2", b"3"]
+            client.transport.abort()
+            other.transport.abort()
 
     run(main)
