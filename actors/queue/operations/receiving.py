@@ -7,7 +7,7 @@ active consumer: reserving is taking messages out of turn.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS, NO_DEADLINE
@@ -230,7 +230,7 @@ def expire_leases(core: QueueCore, now: float) -> None:
         tell_if_idle(core, receiver)
     for receiver in excessive:
         if receiver.connection in core.receivers:
-            detach_receiver(core, commands.Left(connection=receiver.connection), now)
+            detach_receiver(core, commands.Left(connection=cast("Any", receiver.connection)), now)
             error = QueueLimitError(
                 "MAX_EXPIRED_RANGES", MAX_EXPIRED_RANGES, "acknowledge or return deliveries before they expire"
             )

@@ -116,12 +116,8 @@ class Departing:
             each.ended = True
         self.is_over = not consumers and not others
         self._link, self._names = link, names
-        self._consumers = frozenset(consumers)
-        self._unseen: defaultdict[Consumer, list[tuple[int, int]]] = defaultdict(list)
-        for each, messages in waiting:
-            self._unseen[each].append((messages.first, len(messages.batch)))
         # What has not run yet knows this, and is known by this: where nobody leaves there is none.
-        self._leaves = iter(()) if self.is_over else self._leaving(consumers, others)
+        self._leaves = iter(()) if self.is_over else self._leaving(consumers, others, waiting)
         self._over: asyncio.Future[None] | None = None
 
     def begin(self) -> None:
@@ -142,7 +138,16 @@ class Departing:
             self._over = self._over or asyncio.get_running_loop().create_future()
             await self._over
 
-    def _leaving(self, consumers: Sequence[Consumer], others: Sequence[Consumer]) -> Iterator[None]:
+    def _leaving(
+        self,
+        consumers: Sequence[Consumer],
+        others: Sequence[Consumer],
+        waiting: Iterable[tuple[Consumer, ReceivedMessages]],
+    ) -> Iterator[None]:
+        link, those_others = self._link, frozenset(others)
+        unseen: defaultdict[Consumer, list[tuple[int, int]]] = defaultdict(list)
+        for each, messages in waiting:
+            unseen[each].append((messages.first, len(messages.batch)))
         by_queue: dict[str, list[Consumer]] = {}
         # What the others hold would come to a consumer that is about to leave too, and fail a second time.
         for each in (*_in_order(consumers), *others):
@@ -150,16 +155,16 @@ class Departing:
         for of_one in by_queue.values():
             for start in range(0, len(of_one), TOGETHER):
                 for each in of_one[start : start + TOGETHER]:
-                    self._leave(each, together=len(of_one) > 1)
+                    ranges = ranges_of(sorted(unseen.pop(each, ())))
+                    each.leave(failed=False if link.broker_ends else None, unseen=ranges, together=len(of_one) > 1)
+                    self._left(each, consumed=each not in those_others)
                 yield
 
-    def _leave(self, consumer: Consumer, *, together: bool) -> None:
-        """One leaves; whether others of its queue do so too."""
+    def _left(self, consumer: Consumer, *, consumed: bool) -> None:
+        """One has left, that was a consumer or not."""
         link, queue = self._link, self._names.queue(consumer.queue)
         link.receivers.go(queue, consumer.actor)
-        unseen = ranges_of(sorted(self._unseen.pop(consumer, ())))
-        consumer.leave(failed=False if link.broker_ends else None, unseen=unseen, together=together)
-        if consumer not in self._consumers:
+        if not consumed:
             link.claims.getter_leaves(queue)
         elif link.claims.leave(queue, consumer):
             drop_unused(link, queue, consumer.number)
