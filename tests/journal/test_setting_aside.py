@@ -36,7 +36,7 @@ def put(files: Any, said: list[str] | None = None) -> None:
 
 
 def moved(disk: SimulatedDisk) -> bool:
-    """Whether it was begun, and so is done: the directory is empty and another's, and the folder has all there was. Else it is as before."""
+    """Whether it was begun, and so is done: the directory is another's, and empty, and the folder has all. Else it is as before."""
     _, directory_id, rows = before()
     node = Node(disk, directory=DIRECTORY)
     if node.journal.directory_id == directory_id:

@@ -40,11 +40,13 @@ class Leadership:
     Attributes:
         leads: whether it leads.
         cluster: as given.
+        trouble: what is wrong with the node itself, for whoever asks why the broker cannot be used; "" for nothing.
     """
 
     def __init__(self, silence: float = CLUSTER_SILENCE, cluster: Cluster | None = None) -> None:
         self.leads = False
         self.cluster = cluster
+        self.trouble = ""
         self._silence_ms = max(2, round(silence * 1000))
         self._leader: Mapping[str, tuple[str, ...]] = MappingProxyType({})
         self._connections: Connections | None = None
@@ -100,4 +102,6 @@ class Leadership:
 
     def unready(self) -> tuple[str, str] | None:
         """Code and text of why the broker cannot be used; None where it leads."""
-        return None if self.leads else (NOT_LEADER, self.why("http"))
+        if self.leads:
+            return None
+        return NOT_LEADER, f"{self.why('http')}; {self.trouble}" if self.trouble else self.why("http")

@@ -1,6 +1,6 @@
 """What a node says of itself when it is met, as bytes.
 
-A msgpack array ``[name, cluster, end, directory, send, receive, replication, http]``.
+A msgpack array ``[name, cluster, end, directory, send, receive, replication, http]``, and behind it true where `Here.heals`, else nothing.
 ``cluster`` is "" for none yet, ``end`` one more than the last record of its log, ``http`` nil where there is none.
 """
 
@@ -32,6 +32,7 @@ def pack_here(here: Here) -> bytes:
             member.receive,
             member.replication,
             member.http,
+            *((True,) if here.heals else ()),
         ]
     )
     return packed
@@ -45,6 +46,7 @@ def unpack_here(data: Buffer) -> Here:
     """
     try:
         fields: Any = msgpack.unpackb(data, max_ext_len=0)
+        heals = isinstance(fields, list) and len(fields) == FIELDS + 1 and fields.pop() is True
         if not isinstance(fields, list) or len(fields) != FIELDS:
             raise RemoteProtocolError("a node that says of itself what no node does")
         name, cluster, end, directory, send, receive, replication, http = fields
@@ -53,6 +55,6 @@ def unpack_here(data: Buffer) -> Here:
         if type(end) is not int or end < 1:
             raise RemoteProtocolError(f"a node whose log ends with {end!r:.40}")
         member = Member(directory, send, receive, replication, http)
-        return Here(check_member_name(name), cluster, end, member)
+        return Here(check_member_name(name), cluster, end, member, heals)
     except (ValueError, msgpack.UnpackException, DocumentError) as error:
         raise RemoteProtocolError(f"a node that says of itself what cannot be: {error}") from None
