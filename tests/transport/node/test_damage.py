@@ -92,7 +92,10 @@ def test_a_replica_that_starts_on_damage_is_no_member_until_it_is_filled_anew(tm
             assert str(damaged) in member(facts, name)["damage"]
             assert "offset" in member(facts, name)["damage"]
             assert (member(facts, name)["damaged"], facts["damage"]) == (True, None)
-            assert any(f"{name} has met damage" in line and "penstock cluster heal" in line for line in status_lines(facts, 200))
+            assert any(
+                f"{name} has met damage" in line and "penstock cluster heal" in line
+                for line in status_lines(facts, 200)
+            )
             # It says the same of itself, and can be used by nobody.
             own = await nodes.stands(is_damaged(name), name)
             assert own["role"] == "damaged"
@@ -271,7 +274,9 @@ def test_nobody_is_filled_anew_by_itself_while_fewer_than_half_and_one_of_the_ot
 
     document = ClusterDocument("0" * 32, 2, "a", {name: place(name) for name in "abc"}, "majority", None, "w")
     assert enough_others(document, cast("Any", Leads()), "c") is enough
-    with_learner = replace(document, members={**document.members, "d": replace(place("d"), learner=True, in_step=False)})
+    with_learner = replace(
+        document, members={**document.members, "d": replace(place("d"), learner=True, in_step=False)}
+    )
     assert enough_others(with_learner, cast("Any", Leads()), "c") is enough, "who learns does not count"
 
 
