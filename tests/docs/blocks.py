@@ -134,6 +134,7 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "$ penstock cluster status": CLUSTER,
         "kill -9": CLUSTER,
         "penstock cluster move b\n": CHANGES,
+        "penstock cluster heal b": CHANGES,
         "penstock cluster add d": CHANGES,
     },
     "docs/cluster-wire.md": {
