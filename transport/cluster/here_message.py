@@ -46,10 +46,10 @@ def unpack_here(data: Buffer) -> Here:
     """
     try:
         fields: Any = msgpack.unpackb(data, max_ext_len=0)
-        heals = isinstance(fields, list) and len(fields) == FIELDS + 1 and fields.pop() is True
-        if not isinstance(fields, list) or len(fields) != FIELDS:
+        if not isinstance(fields, list) or (len(fields) != FIELDS and fields[FIELDS:] != [True]):
             raise RemoteProtocolError("a node that says of itself what no node does")
-        name, cluster, end, directory, send, receive, replication, http = fields
+        heals = len(fields) > FIELDS
+        name, cluster, end, directory, send, receive, replication, http = fields[:FIELDS]
         if not isinstance(cluster, str) or len(cluster) not in (0, CLUSTER_CHARACTERS):
             raise RemoteProtocolError("a node of a cluster that cannot be")
         if type(end) is not int or end < 1:

@@ -134,5 +134,6 @@ def test_a_sender_that_had_everything_stored_goes_on_at_a_leader_that_may_lack_s
             await until(lambda: sum(confirmed) == 3)
             running.value.complete()
             await running
+            assert sum(confirmed) == 3
 
     asyncio.run(body())
