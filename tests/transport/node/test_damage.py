@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +49,15 @@ async def numbers(nodes: Nodes, count: int) -> list[int]:
             if len(found) == count:
                 break
     return sorted(found)
+
+
+async def penstock(*words: str) -> tuple[int | None, str]:
+    """The exit code and what is printed."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "transport.cli", *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    printed, _ = await process.communicate()
+    return process.returncode, printed.decode()
 
 
 def segments(folder: Path) -> list[Path]:
@@ -200,6 +210,11 @@ def test_a_follower_that_meets_damage_while_it_runs_leaves(tmp_path: Path, monke
             await nodes.start(name)
             await nodes.stands(is_damaged(name), leader)
             assert await numbers(nodes, 300) == list(range(300))
+            code, text = await penstock("cluster", "heal", name, "--wait", "30s", "--address", nodes.send())
+            assert (code, f"node {name} is filled anew" in text) == (0, True), text
+            await nodes.stands(in_step(name), leader)
+            code, text = await penstock("cluster", "heal", name, "--address", nodes.send())
+            assert (code, "has met no damage" in text) == (1, True), text
 
     asyncio.run(body())
 
