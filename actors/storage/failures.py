@@ -26,6 +26,10 @@ class DamagedReplicaError(StorageError):
     """What is stored in a replica's directory is not all that was, though no file is known to be damaged: nobody may count on it."""
 
 
+class DivergedReplicaError(DamagedReplicaError):
+    """A replica has other records than its leader where they were known as committed: one of the two is wrong, and a person has to look."""
+
+
 class Damage(NamedTuple):
     """What a replica's directory has come to.
 
@@ -33,11 +37,13 @@ class Damage(NamedTuple):
         file: the damaged one, or the directory where no file is known.
         offset: where in it the damage begins; None where no file is known.
         text: what is wrong there.
+        known: whether the others are known to have all that was there, so that it needs no person to be given up.
     """
 
     file: Path
     offset: int | None
     text: str
+    known: bool = True
 
     def __str__(self) -> str:
         """In a line, for people."""
@@ -50,7 +56,7 @@ def damage_of(error: BaseException | None, directory: Path) -> Damage | None:
         if isinstance(error, JournalDamagedError):
             return Damage(error.file, error.offset, error.text)
         if isinstance(error, DamagedReplicaError):
-            return Damage(directory, None, str(error))
+            return Damage(directory, None, str(error), known=not isinstance(error, DivergedReplicaError))
         if error is None:
             break
         error = error.cause if isinstance(error, JournalFailedError) else error.__cause__

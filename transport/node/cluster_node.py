@@ -321,7 +321,7 @@ class ClusterNode:
         assert self._register is not None
         self._door.troubled(f"this node has met damage: {damage}")
         whose = await asyncio.to_thread(whose_replica, self._directory) or Whose(None, None)
-        self.told.own = Tidings(str(damage), self.config.cluster_auto_heal)
+        self.told.own = Tidings(str(damage), self.config.cluster_auto_heal and damage.known)
         self.damaged = DamagedNode(self.plan, self._keys, self._register, whose, self.told)
         try:
             await self.damaged.healed()

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from actors.replication.document import ClusterDocument, Member
+from actors.replication.vocabulary import Diverged
 from actors.storage.damaged_replica import put_aside
 from actors.storage.replica_checkpoints import ReplicaCheckpoints
 from streams import Source
@@ -254,6 +255,29 @@ def test_a_member_that_was_told_by_a_leader_that_is_gone_is_filled_by_the_next(
             await nodes.start(name)
             facts = await nodes.stands(in_step(name), leader)
             assert member(facts, name)["directory"] != old
+
+    asyncio.run(body())
+
+
+def test_a_node_that_knows_as_committed_what_its_leader_has_not_is_filled_anew_by_a_person_alone(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        async with cluster(tmp_path, cluster_auto_heal=True, **SMALL) as nodes:
+            await fill(nodes, count=100)
+            leader, name = await nodes.leader(), await a_follower(nodes)
+            await nodes.stands(in_step(name), leader)
+            node = nodes.running[name].node
+            assert node is not None
+            node.tell(lambda: [Diverged(3)])
+            facts = await nodes.stands(is_damaged(name), leader)
+            assert "its log is not its leader's from record 3 on" in member(facts, name)["damage"]
+            told = nodes.running[leader].told.of(member(facts, name)["directory"])
+            assert told is not None
+            assert not told.asks
+            async with Administration(nodes.send(leader)) as administration:
+                await administration.heal_member(name)
+            await nodes.stands(in_step(name), leader)
 
     asyncio.run(body())
 
