@@ -50,6 +50,15 @@ class Damage(NamedTuple):
         return f"{self.file}: {self.text}" if self.offset is None else f"{self.file}, offset {self.offset}: {self.text}"
 
 
+DISK_ERRORS: Final = frozenset({errno.EIO, errno.ENXIO, errno.ENODEV})
+"""What an operating system says of a disk that can be read no more, whatever is asked of it next."""
+
+
+def is_unreadable(error: BaseException, directory: Path) -> bool:
+    """Whether an error that came of reading says that what is stored cannot be read here, now and later."""
+    return (isinstance(error, OSError) and error.errno in DISK_ERRORS) or damage_of(error, directory) is not None
+
+
 def damage_of(error: BaseException | None, directory: Path) -> Damage | None:
     """The damage that an error is about, or was caused by; None where it is about something else, such as a disk that refuses."""
     for _ in range(MAX_CAUSES):

@@ -141,7 +141,7 @@ class NodeStorage:
             try:
                 if is_marked(self._files, directory):
                     raise DamagedReplicaError(
-                        f"the data directory {directory} was repaired, or lacks messages, and is no whole replica: have it filled by "
+                        f"the data directory {directory} was repaired, or lacks messages, and is no whole replica: have it filled anew by "
                         "the others of the cluster; or, where there is no cluster yet, start a broker alone on it first"
                     )
                 folded: list[FollowedContents] = []

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from actors.storage.failures import damage_of
+from actors.storage.failures import is_unreadable
 from transport.cluster.transfers import STILL_SECONDS, Transfers
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ class NodeWork:
         """See `TransferNode`."""
         logger.error("the transfer to %s cannot be read: %s", peer, error)
         self.unpin(peer)
-        if isinstance(error, OSError) or damage_of(error, self._storage.directory) is not None:
+        if is_unreadable(error, self._storage.directory):
             # What others need cannot be read here: another one is to lead.
             self._storage.fail(error)
 

@@ -244,6 +244,7 @@ def test_what_may_be_missing_is_said_before_anything_else_is_done(caplog: pytest
     [
         (JournalDamagedError(Path("data/1.segment"), 48, "a bit"), True),
         (OSError(5, "Input/output error"), True),
+        (OSError(24, "Too many open files"), False),
         (RemoteProtocolError("the state has no piece from byte 7 on"), False),
     ],
 )
