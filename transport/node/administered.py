@@ -81,6 +81,10 @@ class NodeAdministration:
         self._timer: asyncio.TimerHandle | None = None
         self._changing = asyncio.Lock()
 
+    def use(self, keys: LinkKeys) -> None:
+        """Meet others with these from now on."""
+        self._keys = keys
+
     def start(self) -> None:
         """Take marks from now on, by which lag is told."""
         self._mark()

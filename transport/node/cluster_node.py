@@ -49,6 +49,8 @@ DOOR_SECONDS: Final = 0.1
 """For those at a door to take their leave: who comes to lead waits for so long with opening its ports, be they silent or slow."""
 ETCD_FOLDER: Final = "etcd"
 """In the data directory."""
+LINK_KEYS: Final = "keys of the links"
+"""What is read anew, as the log names it."""
 
 logger = logging.getLogger("penstock.cluster")
 
@@ -117,6 +119,7 @@ class ClusterNode:
         self.storage: NodeStorage
         self.administration: NodeAdministration
         self._links: ClusterLinks | None = None
+        self._meeting: Meeting | None = None
         self.node: Node | None = None
         self._kept = AsyncExitStack()
         self._said = ""
@@ -184,7 +187,17 @@ class ClusterNode:
         """What can be read anew, of what clients meet now. A broker that stands later reads all of it when it starts."""
         await self.service.standing()
         broker = self.service.broker or self._door.broker
-        return Reloads() if broker is None else broker.reloads
+        reloads = Reloads() if broker is None else broker.reloads
+        if not reloads.has(LINK_KEYS):
+            reloads.add(LINK_KEYS, lambda _: self._read_keys_again())
+        return reloads
+
+    async def _read_keys_again(self) -> None:
+        """For links from now on: those that stand have been proved."""
+        self._keys = await asyncio.to_thread(read_keys, self.plan.links)
+        for each in (self._links, self._meeting, self.administration):
+            if each is not None:
+                each.use(self._keys)
 
     async def serve_forever(self) -> None:
         """Wait until the node cannot go on, or this is cancelled; raises why."""
@@ -222,7 +235,7 @@ class ClusterNode:
             document.cluster, journal.directory_id, self.plan.name, self.plan.places[2], os.urandom(START_BYTES)
         )
         relay = _Relay()
-        links = ClusterLinks(me, self.plan.links, self._keys, relay, make_record=ShippedRecord)
+        links = self._links = ClusterLinks(me, self.plan.links, self._keys, relay, make_record=ShippedRecord)
         work = NodeWork(self.storage, self.service, links, shipping, self._leader_known)
         writer = f"{self.plan.name}-{os.urandom(8).hex()}"
         replica = Replica(self._loop.time(), journal.directory_id, self.storage.log, writer)
@@ -234,7 +247,7 @@ class ClusterNode:
         self.storage.start(NodeHooks(node.appended, node.synced, self._fail))
         await links.start()
         self._kept.push_async_callback(self._end_member, node, work, links)
-        self.node, self._links = node, links
+        self.node = node
         node.start()
 
     async def _end_member(self, node: Node, work: NodeWork, links: ClusterLinks) -> None:
@@ -249,7 +262,7 @@ class ClusterNode:
             self._here(), plan.first, f"{plan.name}-{os.urandom(8).hex()}", lambda: os.urandom(16).hex(), plan.mode
         )
         me = stranger(plan.name, self.storage.directory_id, plan.places[2])
-        meeting = Meeting(me, self._here, self._keys)
+        meeting = self._meeting = Meeting(me, self._here, self._keys)
         await meeting.open(parse_address(plan.links.address))
         try:
             while True:
