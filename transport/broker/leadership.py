@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from transport.broker.last_good import FilesOfANode
 from transport.wire.contact_points import MAX_TOLD_ADDRESSES, written
 from transport.wire.messages import NOT_LEADER, SILENT, Options, Welcome
 
@@ -34,15 +35,19 @@ class Leadership:
 
     Args:
         silence: seconds, as of `CLUSTER_SILENCE`.
-
         cluster: the node that the broker is a part of, for administration; None where there is nothing to be seen of it.
+        files: what the brokers of that node have read; None for one whose broker is the first.
 
     Attributes:
         leads: whether it leads.
         cluster: as given.
+        files: as given.
     """
 
-    def __init__(self, silence: float = CLUSTER_SILENCE, cluster: Cluster | None = None) -> None:
+    def __init__(
+        self, silence: float = CLUSTER_SILENCE, cluster: Cluster | None = None, files: FilesOfANode | None = None
+    ) -> None:
+        self.files = files or FilesOfANode()
         self.leads = False
         self.cluster = cluster
         self._silence_ms = max(2, round(silence * 1000))

@@ -19,6 +19,7 @@ from actors.storage.node_news import NodeHooks
 from actors.storage.node_shipping import NodeShipping
 from actors.storage.node_storage import NodeStorage
 from transport.broker.broker import Broker
+from transport.broker.last_good import FilesOfANode
 from transport.broker.leadership import Leadership
 from transport.broker.reload import Reloads
 from transport.cluster.etcd import EtcdRegister
@@ -58,7 +59,8 @@ logger = logging.getLogger("penstock.cluster")
 class FollowerDoor:
     """What stands in the broker's place: one without anything stored, which tells whoever comes who leads."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, files: FilesOfANode | None = None) -> None:
+        self._files = files
         # It keeps nothing, so it declares nothing.
         self._config = without_cluster(config, directory=None, queues={})
         self._leader: dict[str, list[str]] = {}
@@ -72,7 +74,7 @@ class FollowerDoor:
 
     async def open(self) -> None:
         """See `Door`."""
-        self._leadership = Leadership(cluster=self._cluster)
+        self._leadership = Leadership(cluster=self._cluster, files=self._files)
         self._leadership.follow(self._leader)
         broker = Broker(self._config, listeners=configured_listeners(self._config), leadership=self._leadership)
         await broker.__aenter__()
@@ -114,7 +116,8 @@ class ClusterNode:
         self._register = register
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._door = FollowerDoor(config)
+        self._files = FilesOfANode()
+        self._door = FollowerDoor(config, self._files)
         self.service = Service(self._make_broker, self._door)
         self.storage: NodeStorage
         self.administration: NodeAdministration
@@ -340,7 +343,7 @@ class ClusterNode:
     # While it is one
 
     def _make_broker(self, storage: LeaderStorage) -> Broker:
-        leadership = Leadership(cluster=self.administration)
+        leadership = Leadership(cluster=self.administration, files=self._files)
         leadership.lead()
         listeners = configured_listeners(self.config)
         return Broker(self.config, storage=storage, listeners=listeners, leadership=leadership)
