@@ -300,7 +300,7 @@ class Replica:
 
     def hand_over(self, now: float) -> Effects:
         """Have another one lead. Nothing may be appended from now on."""
-        return [] if self.leader is None else self._after(now, self.leader.hand_over(now))
+        return [] if self.leader is None else self._after(now, self.leader.hand_over(now, self._connected))
 
     def _missing(self, now: float) -> Effects:
         """The leader may be missed: look who leads, and ask the others."""

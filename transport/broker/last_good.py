@@ -1,7 +1,7 @@
 """What the brokers of one node have read last that was good. One that stands by turns goes on with it where a file cannot be read then.
 
-A broker that starts alone refuses to start with a users file that is wrong: somebody sees that. A node that takes over has nobody who looks,
-and others wait for it.
+A broker that is alone refuses to start with a users file that is wrong: somebody sees that. Nobody looks at a node that takes over, and
+others wait for it.
 """
 
 from __future__ import annotations

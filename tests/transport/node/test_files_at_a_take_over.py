@@ -128,10 +128,13 @@ def test_a_file_that_never_ends_keeps_nobody_who_has_read_it_before(monkeypatch:
     from transport.broker import last_good
 
     monkeypatch.setattr(last_good, "TAKE_OVER_READ_SECONDS", 0.05)
-    stuck, answers = threading.Event(), [lambda: "good", lambda: str(stuck.wait())]
+    stuck, answers = threading.Event(), [True, False]
+
+    def read() -> str:
+        return "good" if answers.pop(0) else str(stuck.wait())
 
     async def body() -> None:
-        file: Unhurried[str] = Unhurried(lambda: answers.pop(0)(), LocalProtocolError)
+        file: Unhurried[str] = Unhurried(read, LocalProtocolError)
         kept: LastGood[str] = LastGood("users")
         assert await kept.read(file) == "good"
         assert await kept.read(file) == "good"
