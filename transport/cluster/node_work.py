@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from actors.errors import StorageError
 from transport.cluster.transfers import STILL_SECONDS, Transfers
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class NodeWork:
         self._leader = leader
         self._given: dict[str, GivenSource] = {}
         self._taking: _Take | None = None
+        self._left = True  # something of a transfer may lie aside, from before this start too
         self._opening = asyncio.Lock()  # the folder that is taken into
         self._again: asyncio.TimerHandle | None = None
         self._head: Head | None = None
@@ -93,13 +95,19 @@ class NodeWork:
         self._forget_taking()
         for peer in list(self._given):
             self.unpin(peer)
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.settled()
         await self.transfers.close()
+
+    async def settled(self) -> None:
+        """Wait until what was begun in the directory is done."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # The log
 
     def append(self, records: Sequence[ShippedRecord]) -> None:
         """See `NodeStore`."""
+        if self._left:
+            self._needs_no_transfer()
         self._storage.append(records)  # type: ignore[arg-type]  # as the journal has them: links make nothing else
 
     async def promise(self, epoch: int) -> None:
@@ -134,6 +142,8 @@ class NodeWork:
 
     def lead(self, epoch: int) -> None:
         """See `NodeStore`."""
+        if self._left:
+            self._needs_no_transfer()
         self._storage.lead(epoch)
 
     def open(self, epoch: int, *, whole: bool) -> Coroutine[Any, Any, None]:
@@ -210,7 +220,24 @@ class NodeWork:
         await self._shipping.install(head.lsn)
         self._forget_taking()
         self._head = None
+        self._left = False
         logger.warning("the transfer from %s is in place: this node goes on at record %d", source, head.lsn)
+
+    def _needs_no_transfer(self) -> None:
+        """This node's log goes on without one: what a dropped one has left is of no use any more."""
+        self._left = False
+        self._begin(self._discard())
+
+    async def _discard(self) -> None:
+        async with self._opening:
+            await self.transfers.let_go()
+            if self._taking is not None:
+                return  # another one is wanted by now, and goes on behind it
+            try:
+                if await asyncio.to_thread(self._shipping.discard):
+                    logger.info("what a transfer had left is removed: this node has what it needs without")
+            except StorageError as error:
+                logger.warning("what a transfer has left stays in the data directory: %s", error)
 
     def _forget_taking(self) -> None:
         take, self._taking = self._taking, None
@@ -226,6 +253,7 @@ class NodeWork:
             await self.transfers.let_go()
             if self._taking is not take:
                 return
+            self._left = True
             try:
                 opening = asyncio.ensure_future(asyncio.to_thread(self._shipping.target))
                 while not (await asyncio.wait({opening}, timeout=STILL_SECONDS))[0]:
