@@ -154,6 +154,8 @@ def _member(name: str, member: Member, document: ClusterDocument) -> dict[str, A
         "in_step": None,
         "connected": False,
         "filling": False,
+        # Why it has no room for more of the log; each node knows that of itself.
+        "full": None,
         "stored": None,
         "lag_records": None,
         "lag_bytes": None,

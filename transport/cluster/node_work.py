@@ -65,6 +65,7 @@ class NodeWork:
         links: carry the messages of transfers.
         shipping: what leaves the directory, and what is taken into it.
         leader: told who leads: the id of a directory, or "" where that is not known.
+        behind: told where not all of what was to be appended was: too much waits for the disk.
     """
 
     node: Node
@@ -76,12 +77,14 @@ class NodeWork:
         links: Sends,
         shipping: NodeShipping,
         leader: Callable[[str], None],
+        behind: Callable[[], None] = lambda: None,
     ) -> None:
         self.transfers = Transfers(links, self)
         self._storage = storage
         self._service = service
         self._shipping = shipping
         self._leader = leader
+        self._behind = behind
         self._given: dict[str, GivenSource] = {}
         self._taking: _Take | None = None
         self._left = True  # something of a transfer may lie aside, from before this start too
@@ -109,6 +112,8 @@ class NodeWork:
         if self._left:
             self._needs_no_transfer()
         self._storage.append(records)  # type: ignore[arg-type]  # as the journal has them: links make nothing else
+        if records and self._storage.log.end <= records[-1].lsn:
+            self._behind()
 
     async def promise(self, epoch: int) -> None:
         """See `NodeStore`."""

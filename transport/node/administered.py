@@ -56,6 +56,7 @@ class NodeAdministration:
         node: what carries out; None before it is a member.
         connected: to whom it has a connection.
         appended: bytes appended to its log.
+        full: why it takes no records when it follows; None where it does.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class NodeAdministration:
         node: Callable[[], AdministeredNode | None],
         connected: Callable[[], Collection[str]],
         appended: Callable[[], int],
+        full: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._name = name
         self._me = me
@@ -75,6 +77,7 @@ class NodeAdministration:
         self._node = node
         self._connected = connected
         self._appended = appended
+        self._full = full
         self._loop = asyncio.get_running_loop()
         self._marks = Marks()
         self._marked = 0  # the epoch that they are of
@@ -115,6 +118,9 @@ class NodeAdministration:
             )
             return {"node": self._name, "role": "waiting", "epoch": 0, **facts, "register": None, "members": []}
         facts = standing(node.replica, self._name, self._loop.time(), self._connected(), self._marks, self._appended())
+        for each in facts["members"]:
+            if each["name"] == self._name:
+                each["full"] = self._full()
         return facts | {"register": "answers" if node.register_calls.reachable else "does not answer"}
 
     async def looked(self) -> dict[str, Any]:

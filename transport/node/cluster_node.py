@@ -35,6 +35,7 @@ from transport.config.cluster_together import without_cluster
 from transport.errors import LocalProtocolError, TransportError
 from transport.gateways.listeners import configured_listeners
 from transport.node.administered import NodeAdministration
+from transport.node.room import Room
 from transport.node.service import Service
 from transport.wire.address import parse_address
 
@@ -121,6 +122,7 @@ class ClusterNode:
         self.service = Service(self._make_broker, self._door)
         self.storage: NodeStorage
         self.administration: NodeAdministration
+        self.room: Room
         self._links: ClusterLinks | None = None
         self._meeting: Meeting | None = None
         self.node: Node | None = None
@@ -158,6 +160,7 @@ class ClusterNode:
                 stack.push_async_callback(etcd.stop)
             if self._register is None:
                 self._register = EtcdRegister(self.plan.register)
+            self.room = Room(directory, config.disk_floor, self._pending, self._room_changed)
             self.administration = self._administration(self._register)
             self._door.shows(self.administration)
             self.administration.start()
@@ -220,6 +223,7 @@ class ClusterNode:
             lambda: self.node,
             connected,
             lambda: self.storage.journal.appended_bytes,
+            lambda: self.room.full,
         )
 
     # Becoming a member
@@ -239,7 +243,7 @@ class ClusterNode:
         )
         relay = _Relay()
         links = self._links = ClusterLinks(me, self.plan.links, self._keys, relay, make_record=ShippedRecord)
-        work = NodeWork(self.storage, self.service, links, shipping, self._leader_known)
+        work = NodeWork(self.storage, self.service, links, shipping, self._leader_known, self.room.behind)
         writer = f"{self.plan.name}-{os.urandom(8).hex()}"
         replica = Replica(self._loop.time(), journal.directory_id, self.storage.log, writer)
         replica.takeover.knows(version, document)
@@ -252,6 +256,8 @@ class ClusterNode:
         self._kept.push_async_callback(self._end_member, node, work, links)
         self.node = node
         node.start()
+        self.room.start()
+        self._kept.callback(self.room.stop)
 
     async def _end_member(self, node: Node, work: NodeWork, links: ClusterLinks) -> None:
         await node.stop()
@@ -357,6 +363,14 @@ class ClusterNode:
                 found |= {"http": [member.http]} if member.http else {}
         # Where it is not known who leads, a former leader's address would have clients go there in vain.
         self._door.leader(found)
+
+    def _pending(self) -> int:
+        return self.storage.journal.pending_bytes
+
+    def _room_changed(self, full: bool) -> None:
+        self.storage.spare_room(full)
+        if self.node is not None:
+            self.node.room(full)
 
     def _fail(self, error: Exception) -> None:
         if not self._ended.done():

@@ -183,6 +183,7 @@ _MEMBER: Final = record(
     in_step=maybe(FLAG),
     connected=FLAG,
     filling=FLAG,
+    full=maybe(TEXT),
     stored=maybe(COUNT),
     lag_records=maybe(COUNT),
     lag_bytes=maybe(COUNT),
