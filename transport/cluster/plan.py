@@ -71,7 +71,8 @@ def plan_of(config: BrokerConfig) -> Plan:
     if config.cluster_members is not None:
         first = parse_members(config.cluster_members)
     elif own is not None:
-        first = {name: Address(machine.clients.host, CLUSTER_PORT) for name, machine in own.machines.items()}
+        # A port that stands there is that of a machine's etcd.
+        first = {name: Address(machine.clients.host, replication.port) for name, machine in own.machines.items()}
     else:
         first = {}
     places = (
