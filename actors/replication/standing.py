@@ -148,6 +148,8 @@ def _member(name: str, member: Member, document: ClusterDocument) -> dict[str, A
         "receive": member.receive,
         "replication": member.replication,
         "http": member.http,
+        "amqp": member.amqp,
+        "amqps": member.amqps,
         "counts": not member.learner,
         # Whom the mode `all` waits for, as the document lists them; of other modes nobody is asked.
         "listed": member.in_step if document.mode == ALL else None,

@@ -24,11 +24,11 @@ from transport.broker.descriptors import connections_allowed
 from transport.broker.enlisted import EnlistedTotal
 from transport.broker.entrance import Entrance
 from transport.broker.epochs import epoch_at
-from transport.broker.last_good import open_files
 from transport.broker.leadership import Leadership
 from transport.broker.listener import Host, Listener
 from transport.broker.listings import Listed
 from transport.broker.memory import collect_young, memory_limit, resident_bytes
+from transport.broker.opened_files import open_files
 from transport.broker.operations import Operations, Services
 from transport.broker.port import Tasks
 from transport.broker.publishers import Publishers

@@ -14,9 +14,6 @@ from transport.errors import TransportError
 if TYPE_CHECKING:
     import ssl
 
-    from transport.broker.certificates import Certificates
-    from transport.broker.entrance import Entrance
-    from transport.broker.leadership import Leadership
     from transport.broker.unhurried import Unhurried
     from transport.security.users import Users
 
@@ -59,17 +56,3 @@ class FilesOfANode:
     def __init__(self) -> None:
         self.users: LastGood[Users] = LastGood("users")
         self.certificates: LastGood[ssl.SSLContext] = LastGood("certificates")
-
-
-async def open_files(entrance: Entrance, certificates: Certificates, leadership: Leadership | None) -> None:
-    """Read what a broker that starts needs before it lets anybody in.
-
-    Raises:
-        LocalProtocolError: something cannot be read, and nothing was before.
-    """
-    if leadership is None:
-        entrance.open()
-        certificates.open()
-        return
-    await entrance.open_of(leadership.files)
-    await certificates.open_of(leadership.files)

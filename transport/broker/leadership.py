@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from transport.broker.last_good import FilesOfANode
+from transport.wire.address import parse_address
 from transport.wire.contact_points import MAX_TOLD_ADDRESSES, written
 from transport.wire.messages import NOT_LEADER, SILENT, Options, Welcome
 
@@ -85,7 +86,13 @@ class Leadership:
     def why(self, listener: str) -> str:
         """What one who came to that listener is told."""
         leader = self.leader(listener)
-        where = f"its leader is at {' or '.join(leader)}" if leader else "its leader is not known yet: try again soon"
+        if leader:
+            where = f"its leader is at {' or '.join(leader)}"
+        elif others := next(iter(self._leader.values()), ()):
+            # It leads, and the cluster knows of no such listener there.
+            where = f"its leader is on {parse_address(others[0]).host}"
+        else:
+            where = "its leader is not known yet: try again soon"
         return f"this broker does not lead its cluster; {where}"
 
     def refuse(self, connection: Served[object]) -> None:

@@ -35,8 +35,12 @@ PLACES: tuple[Column, ...] = (
     ("receive", "receivers"),
     ("replication", "nodes"),
     ("http", "http"),
+    ("amqp", "amqp"),
+    ("amqps", "amqps"),
     ("directory", "directory"),
 )
+OPTIONAL = ("amqp", "amqps")
+"""Columns that are there where some member has such an address."""
 LEADER, AWAY = "leader", "away"
 DEFAULT_WAIT = 600.0
 MAX_WAIT = 7 * 86_400.0
@@ -166,7 +170,8 @@ def status_lines(facts: Facts, width: int | None) -> list[str]:
     lines += [f"  {cell(each.get('name'))} has no room: {cell(full)}" for each in members if (full := each.get("full"))]
     rows = [_row(each) for each in members]
     lines += ["", written.counted(len(rows), "member"), *table(rows, MEMBERS, width), ""]
-    return [*lines, *table(rows, PLACES, width), ""]
+    places = [column for column in PLACES if column[0] not in OPTIONAL or any(row.get(column[0]) for row in rows)]
+    return [*lines, *table(rows, places, width), ""]
 
 
 def summary(facts: Facts) -> list[str]:

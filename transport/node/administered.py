@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 CHANGE_SECONDS: Final = PREPARE_SECONDS + 10.0
 """For the register to have a change: what it needs first, and a swap whose answer was lost once."""
+OTHER_PLACES: Final = ("http", "amqp", "amqps")
+"""Of a member, where it is reached if it is there at all."""
 LOOK_SECONDS: Final = 0.05
 """From one look at whether it has to the next."""
 
@@ -265,9 +267,15 @@ def _at(member: Member, where: Address) -> Member:
     def there(text: str) -> str:
         return str(Address(where.host, parse_address(text).port))
 
-    http = None if member.http is None else there(member.http)
-    return replace(member, send=there(member.send), receive=there(member.receive), replication=str(where), http=http)
+    others: dict[str, Any] = {name: there(text) for name in OTHER_PLACES if (text := getattr(member, name)) is not None}
+    return replace(member, send=there(member.send), receive=there(member.receive), replication=str(where), **others)
 
 
 def _places(member: Member) -> tuple[str | None, ...]:
-    return member.directory, member.send, member.receive, member.replication, member.http
+    return (
+        member.directory,
+        member.send,
+        member.receive,
+        member.replication,
+        *(getattr(member, name) for name in OTHER_PLACES),
+    )

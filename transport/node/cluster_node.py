@@ -34,7 +34,7 @@ from transport.cluster.plan import plan_of
 from transport.config.cluster_together import without_cluster
 from transport.errors import LocalProtocolError, TransportError
 from transport.gateways.listeners import configured_listeners
-from transport.node.administered import NodeAdministration
+from transport.node.administered import OTHER_PLACES, NodeAdministration
 from transport.node.room import Room
 from transport.node.service import Service
 from transport.wire.address import parse_address
@@ -360,7 +360,7 @@ class ClusterNode:
         for member in () if document is None else document.members.values():
             if member.directory == directory:
                 found = {"send": [member.send], "receive": [member.receive]}
-                found |= {"http": [member.http]} if member.http else {}
+                found |= {name: [text] for name in OTHER_PLACES if (text := getattr(member, name)) is not None}
         # Where it is not known who leads, a former leader's address would have clients go there in vain.
         self._door.leader(found)
 

@@ -192,3 +192,27 @@ def test_a_node_reads_its_users_anew_whether_it_leads_or_follows(tmp_path: Path)
                 assert await node.reloads() is before
 
     run(body())
+
+
+def test_followers_know_where_the_leader_speaks_amqp_and_the_status_shows_it(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with cluster(tmp_path, amqp=True) as nodes:
+            leader = await nodes.leader()
+            follower = next(name for name in "abc" if name != leader)
+            facts = await nodes.stands(lambda facts: facts["leader"] == leader, follower)
+            amqp = nodes.config(leader).amqp
+            assert (member(facts, leader)["amqp"], member(facts, leader)["amqps"]) == (amqp, None)
+            lines = status_lines(facts, None)
+            assert any(line.split()[4:6] == ["http", "amqp"] for line in lines if line.startswith("name"))
+            assert any(str(amqp) in line for line in lines)
+            door = nodes.running[follower]._door
+            assert door._leadership.why("amqp") == f"this broker does not lead its cluster; its leader is at {amqp}"
+            # A listener of which the document knows no address: the host is told all the same.
+            assert door._leadership.why("amqps") == "this broker does not lead its cluster; its leader is on 127.0.0.1"
+
+    run(body())
+
+
+def test_without_amqp_the_status_has_no_column_for_it() -> None:
+    row = {"name": "a", "amqp": None, "amqps": None}
+    assert not any("amqp" in line for line in status_lines({"members": [row]}, None))

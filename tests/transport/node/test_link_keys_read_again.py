@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from streams.testkit import settle
 from tests.transport.node.nodes import Nodes, cluster
 from transport.config.settings_sources import Resolved
 from transport.node.cluster_node import ClusterNode
@@ -64,7 +65,12 @@ def test_a_node_that_waits_for_the_others_reads_its_secret_anew_too(tmp_path: Pa
             for name in "ac":
                 await nodes.start(name)
             try:
-                await nodes.stands(lambda facts: all(m["connected"] for m in facts["members"]) and facts["members"])
+                await nodes.leader()
+                assert waiting._links is not None
+                async with asyncio.timeout(10):
+                    while len(waiting._links.connected) < 2:
+                        await settle(0.02)
+                assert waiting._keys.secret == NEW.encode()
             finally:
                 for name in "ac":
                     await nodes.stop(name)

@@ -71,6 +71,14 @@ def test_machines_that_run_its_etcd_are_met_at_the_port_of_this_nodes_address_un
     assert listed.first == {"a": Address("10.0.0.1", 7001), "b": Address("10.0.0.2", 7000)}
 
 
+def test_where_it_speaks_amqp_is_advertised_as_all_else() -> None:
+    plan = plan_of(config(amqp="0.0.0.0:5672", amqps="0.0.0.0:5671", tls_certificate="c", insecure=True))
+    member = plan.member("d" * 32)
+    assert (member.amqp, member.amqps) == ("10.0.0.2:5672", "10.0.0.2:5671")
+    with pytest.raises(LocalProtocolError, match="amqp has port 0"):
+        plan_of(config(amqp="0.0.0.0:0", insecure=True))
+
+
 def test_what_is_advertised_goes_before_all_else() -> None:
     plan = plan_of(config(cluster_advertise="b.example", cluster_address="0.0.0.0:7000", insecure=True))
     assert plan.places[:3] == ("b.example:9182", "b.example:9183", "b.example:7000")
