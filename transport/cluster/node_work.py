@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 AGAIN_SECONDS: Final = 2.0
 """A transfer that failed is asked for again so much later: whoever gives it makes a checkpoint each time."""
+AGAIN_WITHOUT_ROOM_SECONDS: Final = 30.0
+"""Likewise, where the disk is full: whoever gives it keeps what it would give for so long."""
 
 logger = logging.getLogger("penstock.cluster")
 
@@ -66,6 +68,7 @@ class NodeWork:
         shipping: what leaves the directory, and what is taken into it.
         leader: told who leads: the id of a directory, or "" where that is not known.
         behind: told where not all of what was to be appended was: too much waits for the disk.
+        full: why there is no room for more; None where there is. No transfer is taken into a disk that is full.
     """
 
     node: Node
@@ -78,6 +81,7 @@ class NodeWork:
         shipping: NodeShipping,
         leader: Callable[[str], None],
         behind: Callable[[], None] = lambda: None,
+        full: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.transfers = Transfers(links, self)
         self._storage = storage
@@ -85,6 +89,7 @@ class NodeWork:
         self._shipping = shipping
         self._leader = leader
         self._behind = behind
+        self._full = full
         self._given: dict[str, GivenSource] = {}
         self._taking: _Take | None = None
         self._left = True  # something of a transfer may lie aside, from before this start too
@@ -258,6 +263,9 @@ class NodeWork:
             await self.transfers.let_go()
             if self._taking is not take:
                 return
+            if (full := self._full()) is not None:
+                self._take_failed(take, StorageError(full))
+                return
             self._left = True
             try:
                 opening = asyncio.ensure_future(asyncio.to_thread(self._shipping.target))
@@ -291,7 +299,8 @@ class NodeWork:
     def _take_failed(self, take: _Take, error: Exception) -> None:
         if self._taking is take:
             logger.warning("the transfer from %s cannot go on, and is asked for again: %s", take.source, error)
-            self._again = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._ask_again)
+            seconds = AGAIN_SECONDS if self._full() is None else AGAIN_WITHOUT_ROOM_SECONDS
+            self._again = asyncio.get_running_loop().call_later(seconds, self._ask_again)
 
     def _ask_again(self) -> None:
         self._forget_taking()

@@ -243,7 +243,9 @@ class ClusterNode:
         )
         relay = _Relay()
         links = self._links = ClusterLinks(me, self.plan.links, self._keys, relay, make_record=ShippedRecord)
-        work = NodeWork(self.storage, self.service, links, shipping, self._leader_known, self.room.behind)
+        work = NodeWork(
+            self.storage, self.service, links, shipping, self._leader_known, self.room.behind, lambda: self.room.full
+        )
         writer = f"{self.plan.name}-{os.urandom(8).hex()}"
         replica = Replica(self._loop.time(), journal.directory_id, self.storage.log, writer)
         replica.takeover.knows(version, document)

@@ -88,7 +88,8 @@ class Bench:
         nothing: Any = None
         shipping: Any = self.shipping
         storage: Any = SimpleNamespace(append=lambda _: None, lead=lambda _: None)
-        self.work = NodeWork(storage, nothing, self, shipping, lambda _: None)
+        self.full: str | None = None
+        self.work = NodeWork(storage, nothing, self, shipping, lambda _: None, full=lambda: self.full)
         node: Any = self
         self.work.node = node
 
@@ -182,6 +183,26 @@ def test_a_transfer_that_fails_is_asked_for_again_after_a_while(where: str, monk
         assert asyncio.get_running_loop().time() - began >= 0.05
 
     with_bench(main)
+
+
+def test_no_transfer_is_taken_into_a_disk_that_is_full(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 30.0)
+    monkeypatch.setattr(module, "AGAIN_WITHOUT_ROOM_SECONDS", 0.05)
+
+    async def main(bench: Bench) -> None:
+        bench.full = "1 MiB are free"
+        bench.work.take(A)
+        await bench.until(lambda: bench.said)
+        assert bench.said == ["transfer failed"]
+        assert bench.shipping.opened == 0
+        bench.full = None
+        bench.work.take(A)
+        await bench.until(lambda: bench.sent)
+
+    with_bench(main)
+    assert "cannot go on, and is asked for again: 1 MiB are free" in caplog.text
 
 
 def test_a_transfer_that_failed_and_is_dropped_before_that_is_told_is_not_told_to_have_failed(
