@@ -48,7 +48,7 @@ from actors.storage.followed import FollowedContents
 from actors.storage.leader_storage import LeaderStorage
 from actors.storage.measures import JournalMeasures
 from actors.storage.node_news import NodeHooks, NodeNews
-from actors.storage.options import DEFAULT_CACHE_BYTES, storage_options
+from actors.storage.options import DEFAULT_CACHE_BYTES, RESERVE_BYTES, storage_options
 from actors.storage.replica_log import JournalLog
 from journal import Files, JournalError, JournalFullError, JournalOptions, OsFiles, ReplicatedJournal
 
@@ -262,7 +262,8 @@ class NodeStorage:
         self._spare = full
         if not self._leading:
             self._keep_for_others()
-            if full and self._started:
+            # A checkpoint takes room before it gives any back, and one that finds none is the end of the node.
+            if full and self._started and self._files.free_bytes(self.directory) > RESERVE_BYTES:
                 self._storage.checkpoints.make()
 
     def _keep_for_others(self) -> None:
