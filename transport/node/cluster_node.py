@@ -52,6 +52,7 @@ DOOR_SECONDS: Final = 0.1
 ETCD_FOLDER: Final = "etcd"
 """In the data directory."""
 LINK_KEYS: Final = "keys of the links"
+REGISTER_KEYS: Final = "keys of the register"
 """What is read anew, as the log names it."""
 
 logger = logging.getLogger("penstock.cluster")
@@ -196,6 +197,9 @@ class ClusterNode:
         reloads = Reloads() if broker is None else broker.reloads
         if not reloads.has(LINK_KEYS):
             reloads.add(LINK_KEYS, lambda _: self._read_keys_again())
+            if isinstance(self._register, EtcdRegister):
+                read_again = self._register.read_again
+                reloads.add(REGISTER_KEYS, lambda _: asyncio.to_thread(read_again))
         return reloads
 
     async def _read_keys_again(self) -> None:
