@@ -166,7 +166,7 @@ class Departing:
             for start in range(0, len(of_one), TOGETHER):
                 for each in of_one[start : start + TOGETHER]:
                     self._take_back(each)
-                    ranges, together = ranges_of(sorted(self._unseen.pop(each))), len(of_one) > 1
+                    ranges, together = ranges_of(sorted(self._unseen.pop(each, ()))), len(of_one) > 1
                     each.leave(failed=False if link.broker_ends else None, unseen=ranges, together=together)
                     self._left(each, consumed=each not in those_others)
                 yield
