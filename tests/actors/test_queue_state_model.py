@@ -752,7 +752,7 @@ class QueueMachine(RuleBasedStateMachine):
                 self.give_back(number, failed=failed and number not in never_had)
             del self.receivers[name]
             self.queue.detach(name, self.now, failed, unseen, together=True)
-        assert self.queue.next_deadline() == self.now
+        assert self.is_overdue()
         self.queue.tick(self.now)
         self.settle()
 
