@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
 from actors.replication.document import DocumentError, Member, check_member_name
 from actors.replication.limits import BEAT_SECONDS, PREPARE_SECONDS
 from actors.replication.register import RegisterError
 from actors.replication.standing import Marks, standing
+from transport.cluster.hello import CLUSTER, LinkRefusedError
 from transport.cluster.meeting import ask
 from transport.config.clustered import parse_node_address
 from transport.errors import ClusterChangeError, TransportError
@@ -170,8 +171,13 @@ class NodeAdministration:
         async with self._changing:
             old = self._member(name)
             where = parse_address(old.replication) if address is None else parse_node_address(address)
-            there = old.directory in self._connected()
-            member = _at(old, where) if there else (await self._meet(name, where)).member
+            here = None
+            if old.directory not in self._connected():
+                here = await self._meet(name, where)
+            elif address is not None:
+                here = await self._meet(name, where, linked=True)
+            # Its directory has links there already: it lives at another address.
+            member = _at(old, where) if here is None else here.member
             if _places(member) == _places(old):
                 raise ClusterChangeError(
                     f"the member {name!r} has that directory and those addresses already: there is nothing to move"
@@ -239,11 +245,19 @@ class NodeAdministration:
         except DocumentError as error:
             raise ClusterChangeError(str(error)) from None
 
-    async def _meet(self, name: str, where: Address) -> Here:
-        """Ask the node at an address who it is."""
+    @overload
+    async def _meet(self, name: str, where: Address, *, linked: Literal[False] = False) -> Here: ...
+
+    @overload
+    async def _meet(self, name: str, where: Address, *, linked: bool) -> Here | None: ...
+
+    async def _meet(self, name: str, where: Address, *, linked: bool = False) -> Here | None:
+        """Ask the node at an address who it is. Where it may have links already, None says that it has."""
         try:
             here = await ask(self._me, where, self._keys)
         except TransportError as error:
+            if linked and isinstance(error, LinkRefusedError) and error.reason == CLUSTER:
+                return None
             raise ClusterChangeError(
                 f"no node can be met at {where}: {error}. Start it there first, with --node {name}: it waits until it is a member"
             ) from None

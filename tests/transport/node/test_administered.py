@@ -7,6 +7,7 @@ import json
 import shutil
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from transport.clients.administration import Administration
 from transport.config.config import BrokerConfig
 from transport.errors import BrokerError
 from transport.node import administered
+from transport.node.cluster_node import ClusterNode
 from transport.picture import families
 
 FREE = "127.0.0.1:0"
@@ -155,6 +157,28 @@ async def _changed(nodes: Nodes, folder: Path) -> None:
         nodes.register.up = True
         await nodes.stands(lambda facts: not member(facts, "d"), leader)
         await nodes.stop("d")
+
+
+def test_a_member_moves_to_another_machine_while_its_former_node_still_runs(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with cluster(tmp_path) as nodes:
+            leader = await nodes.leader()
+            first = min(set("abc") - {leader})
+            place = replace(nodes.config("d"), cluster_node=first)
+            async with (
+                ClusterNode(place, register=nodes.register) as there,
+                Administration(nodes.send()) as administration,
+            ):
+                await nodes.stands(lambda facts: bool(member(facts, first)["connected"]), leader)
+                anew = there.storage.directory_id
+                moved = await administration.move_member(first, nodes.links("d"))
+                assert moved == {"name": first, "directory": anew}
+                facts = await nodes.stands(
+                    lambda facts: member(facts, first).get("directory") == anew and not facts["change"], leader
+                )
+                assert member(facts, first)["send"] == nodes.send("d")
+
+    run(body())
 
 
 def test_a_broker_that_is_alone_says_so_and_shows_nothing_of_a_cluster() -> None:
