@@ -21,7 +21,7 @@ Directory::
     damaged-<number>                         a replica's whole journal that was damaged, a folder (journal/setting_aside.py); likewise.
                                              Its name ends with .part while it is being moved there
     diverged-<name of a segment>             what was cut off a replica's log: records that were never committed; likewise. A whole
-                                             segment, but that the first lsn of its name and header may be another
+    diverged-<number>-<name of a segment>    segment, but that the first lsn of its name and header may be another (journal/diverged.py)
     superseded-<name>                        a whole segment that repair has taken out of use, as others hold its records; likewise
     *.tmp                                    being written when the program ended; removed at the next start
 

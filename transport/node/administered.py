@@ -10,12 +10,13 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
 from actors.replication.document import DocumentError, Member, check_member_name
 from actors.replication.limits import BEAT_SECONDS, PREPARE_SECONDS
 from actors.replication.register import RegisterError
 from actors.replication.standing import AWAY, DAMAGED, WAITING, Marks, standing, standing_outside
+from transport.cluster.hello import CLUSTER, LinkRefusedError
 from transport.cluster.meeting import ask
 from transport.cluster.tidings import NOTHING, UNKNOWN
 from transport.config.clustered import parse_node_address
@@ -37,10 +38,13 @@ if TYPE_CHECKING:
     from transport.cluster.register_calls import RegisterCalls
     from transport.cluster.tidings import Tidings
     from transport.node.damaged import DamagedNode
+    from transport.node.room import Room
     from transport.node.told import Told
 
 CHANGE_SECONDS: Final = PREPARE_SECONDS + 10.0
 """For the register to have a change: what it needs first, and a swap whose answer was lost once."""
+OTHER_PLACES: Final = ("http", "amqp", "amqps")
+"""Of a member, where it is reached if it is there at all."""
 LOOK_SECONDS: Final = 0.05
 """From one look at whether it has to the next."""
 KEPT_SECONDS: Final = 5.0
@@ -59,10 +63,12 @@ class Administered(Protocol):
 
     Attributes:
         told: what it and the others tell of their directories.
+        room: for records that others send it.
     """
 
     plan: Plan
     told: Told
+    room: Room
 
     @property
     def node(self) -> MemberNode | None:
@@ -111,6 +117,10 @@ class NodeAdministration:
         self._healing = Healing(self, node, auto_heal=auto_heal)
         self._looking: asyncio.Task[None] | None = None
         self._looked = 0.0
+
+    def use(self, keys: LinkKeys) -> None:
+        """Meet others with these from now on."""
+        self._keys = keys
 
     def start(self) -> None:
         """Take marks from now on, by which lag is told."""
@@ -164,6 +174,8 @@ class NodeAdministration:
         facts["damage"] = of.told.own.damage or None
         for row in facts["members"]:
             mine = row["name"] == self._name
+            if mine and node is not None:
+                row["full"] = of.room.full
             told = of.told.own if mine else of.told.of(row["directory"])
             row.update(UNKNOWN if told is None and not row["connected"] else (told or NOTHING).facts())
             if row["damage"] is not None and row["connected"]:
@@ -217,8 +229,13 @@ class NodeAdministration:
         async with self._changing:
             old = self._member(name)
             where = parse_address(old.replication) if address is None else parse_node_address(address)
-            there = old.directory in self._of.linked
-            member = _at(old, where) if there else (await self.meet(name, where)).member
+            here = None
+            if old.directory not in self._of.linked:
+                here = await self.meet(name, where)
+            elif address is not None:
+                here = await self.meet(name, where, linked=True)
+            # Its directory has links there already: it lives at another address.
+            member = _at(old, where) if here is None else here.member
             if _places(member) == _places(old):
                 raise ClusterChangeError(
                     f"the member {name!r} has that directory and those addresses already: there is nothing to move"
@@ -298,11 +315,19 @@ class NodeAdministration:
         except DocumentError as error:
             raise ClusterChangeError(str(error)) from None
 
-    async def meet(self, name: str, where: Address) -> Here:
-        """Ask the node at an address who it is."""
+    @overload
+    async def meet(self, name: str, where: Address, *, linked: Literal[False] = False) -> Here: ...
+
+    @overload
+    async def meet(self, name: str, where: Address, *, linked: bool) -> Here | None: ...
+
+    async def meet(self, name: str, where: Address, *, linked: bool = False) -> Here | None:
+        """Ask the node at an address who it is. Where it may have links already, None says that it has."""
         try:
             here = await ask(self._of.me, where, self._keys)
         except TransportError as error:
+            if linked and isinstance(error, LinkRefusedError) and error.reason == CLUSTER:
+                return None
             raise ClusterChangeError(
                 f"no node can be met at {where}: {error}. Start it there first, with --node {name}: it waits until it is a member"
             ) from None
@@ -326,9 +351,15 @@ def _at(member: Member, where: Address) -> Member:
     def there(text: str) -> str:
         return str(Address(where.host, parse_address(text).port))
 
-    http = None if member.http is None else there(member.http)
-    return replace(member, send=there(member.send), receive=there(member.receive), replication=str(where), http=http)
+    others: dict[str, Any] = {name: there(text) for name in OTHER_PLACES if (text := getattr(member, name)) is not None}
+    return replace(member, send=there(member.send), receive=there(member.receive), replication=str(where), **others)
 
 
 def _places(member: Member) -> tuple[str | None, ...]:
-    return member.directory, member.send, member.receive, member.replication, member.http
+    return (
+        member.directory,
+        member.send,
+        member.receive,
+        member.replication,
+        *(getattr(member, name) for name in OTHER_PLACES),
+    )

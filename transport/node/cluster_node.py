@@ -19,6 +19,7 @@ from actors.storage.node_news import NodeHooks
 from actors.storage.node_shipping import NodeShipping
 from actors.storage.node_storage import NodeStorage
 from transport.broker.broker import Broker
+from transport.broker.last_good import FilesOfANode
 from transport.broker.leadership import Leadership
 from transport.broker.reload import Reloads
 from transport.cluster.etcd import EtcdRegister
@@ -31,73 +32,32 @@ from transport.cluster.node import Node
 from transport.cluster.node_work import NodeWork
 from transport.cluster.plan import plan_of
 from transport.cluster.tidings import NOTHING, Tidings
-from transport.config.cluster_together import without_cluster
 from transport.errors import LocalProtocolError
 from transport.gateways.listeners import configured_listeners
-from transport.node.administered import NodeAdministration
+from transport.node.administered import OTHER_PLACES, NodeAdministration
 from transport.node.damaged import DamagedNode
 from transport.node.finding import ClusterFinder
+from transport.node.follower_door import FollowerDoor
+from transport.node.room import Room
 from transport.node.service import Service
 from transport.node.told import Told
 
 if TYPE_CHECKING:
     from actors.replication.register import Register
     from actors.storage.leader_storage import LeaderStorage
-    from transport.broker.cluster_port import Cluster
     from transport.cluster.link_settings import LinkKeys
     from transport.config.config import BrokerConfig
 
-DOOR_SECONDS: Final = 0.1
-"""For those at a door to take their leave: who comes to lead waits for so long with opening its ports, be they silent or slow."""
 ETCD_FOLDER: Final = "etcd"
 """In the data directory."""
+LINK_KEYS: Final = "keys of the links"
+REGISTER_KEYS: Final = "keys of the register"
+"""What is read anew, as the log names it."""
 
 NO_DIRECTORY: Final = "f" * 32
 """In the place of the id of a directory that cannot be opened."""
 
 logger = logging.getLogger("penstock.cluster")
-
-
-class FollowerDoor:
-    """What stands in the broker's place: one without anything stored, which tells whoever comes who leads."""
-
-    def __init__(self, config: BrokerConfig) -> None:
-        # It keeps nothing, so it declares nothing.
-        self._config = without_cluster(config, directory=None, queues={})
-        self._leader: dict[str, list[str]] = {}
-        self._trouble = ""
-        self._cluster: Cluster | None = None
-        self._leadership = Leadership()
-        self.broker: Broker | None = None
-
-    def shows(self, cluster: Cluster) -> None:
-        """What administrators are told of the cluster here, from the next `open` on."""
-        self._cluster = cluster
-
-    async def open(self) -> None:
-        """See `Door`."""
-        self._leadership = Leadership(cluster=self._cluster)
-        self._leadership.trouble = self._trouble
-        self._leadership.follow(self._leader)
-        broker = Broker(self._config, listeners=configured_listeners(self._config), leadership=self._leadership)
-        await broker.__aenter__()
-        self.broker = broker
-
-    async def close(self) -> None:
-        """See `Door`."""
-        broker, self.broker = self.broker, None
-        if broker is not None:
-            broker.leave_within(DOOR_SECONDS)
-            await broker.__aexit__(None, None, None)
-
-    def leader(self, addresses: dict[str, list[str]]) -> None:
-        """Who leads, by where it is reached; nobody is known where it is empty."""
-        self._leader = addresses
-        self._leadership.follow(addresses)
-
-    def troubled(self, trouble: str) -> None:
-        """What is wrong with the node, for whoever asks whether it can be used; "" for nothing."""
-        self._trouble = self._leadership.trouble = trouble
 
 
 class ClusterNode:
@@ -125,11 +85,14 @@ class ClusterNode:
         self._register = register
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._door = FollowerDoor(config)
+        self._files = FilesOfANode()
+        self._door = FollowerDoor(config, self._files)
         self.service = Service(self._make_broker, self._door)
         self._storage: NodeStorage | None = None
         self.administration: NodeAdministration
+        self.room: Room
         self._links: ClusterLinks | None = None
+        self._finder: ClusterFinder | None = None
         self.node: Node | None = None
         self.told = Told()
         self.damaged: DamagedNode | None = None
@@ -174,6 +137,7 @@ class ClusterNode:
                 stack.push_async_callback(etcd.stop)
             if self._register is None:
                 self._register = EtcdRegister(self.plan.register)
+            self.room = Room(directory, config.disk_floor, self._pending, self._room_changed)
             self.administration = self._administration(self._register)
             self._door.shows(self.administration)
             self.administration.start()
@@ -239,7 +203,20 @@ class ClusterNode:
         """What can be read anew, of what clients meet now. A broker that stands later reads all of it when it starts."""
         await self.service.standing()
         broker = self.service.broker or self._door.broker
-        return Reloads() if broker is None else broker.reloads
+        reloads = Reloads() if broker is None else broker.reloads
+        if not reloads.has(LINK_KEYS):
+            reloads.add(LINK_KEYS, lambda _: self._read_keys_again())
+            if isinstance(self._register, EtcdRegister):
+                read_again = self._register.read_again
+                reloads.add(REGISTER_KEYS, lambda _: asyncio.to_thread(read_again))
+        return reloads
+
+    async def _read_keys_again(self) -> None:
+        """For links from now on: those that stand have been proved."""
+        self._keys = await asyncio.to_thread(read_keys, self.plan.links)
+        for each in (self._links, self._finder, self.damaged, self.administration):
+            if each is not None:
+                each.use(self._keys)
 
     async def serve_forever(self) -> None:
         """Wait until the node cannot go on, or this is cancelled; raises why."""
@@ -333,8 +310,8 @@ class ClusterNode:
 
     async def _be_member(self) -> None:
         assert self._register is not None
-        finder = ClusterFinder(self.plan, self._keys, self._register, self.storage, heals=self._heals)
-        version, document = await finder.found()
+        self._finder = ClusterFinder(self.plan, self._keys, self._register, self.storage, heals=self._heals)
+        version, document = await self._finder.found()
         journal = self.storage.journal
         if document.mode != ASYNC and self.config.sync != "always":
             raise LocalProtocolError(
@@ -348,7 +325,9 @@ class ClusterNode:
         )
         relay = _Relay(self.told)
         links = ClusterLinks(me, self.plan.links, self._keys, relay, make_record=ShippedRecord)
-        work = NodeWork(self.storage, self.service, links, shipping, self._leader_known)
+        work = NodeWork(
+            self.storage, self.service, links, shipping, self._leader_known, self.room.behind, lambda: self.room.full
+        )
         writer = f"{self.plan.name}-{os.urandom(8).hex()}"
         replica = Replica(self._loop.time(), journal.directory_id, self.storage.log, writer)
         replica.takeover.knows(version, document)
@@ -361,6 +340,8 @@ class ClusterNode:
         self.node, self._links = node, links
         self.told.begin(links)
         node.start()
+        self.room.start()
+        self._as_member.callback(self.room.stop)
 
     async def _end_member(self, node: Node, work: NodeWork, links: ClusterLinks) -> None:
         await node.stop()
@@ -375,7 +356,7 @@ class ClusterNode:
     # While it is one
 
     def _make_broker(self, storage: LeaderStorage) -> Broker:
-        leadership = Leadership(cluster=self.administration)
+        leadership = Leadership(cluster=self.administration, files=self._files)
         leadership.lead()
         listeners = configured_listeners(self.config)
         return Broker(self.config, storage=storage, listeners=listeners, leadership=leadership)
@@ -386,9 +367,17 @@ class ClusterNode:
         for member in () if document is None else document.members.values():
             if member.directory == directory:
                 found = {"send": [member.send], "receive": [member.receive]}
-                found |= {"http": [member.http]} if member.http else {}
+                found |= {name: [text] for name in OTHER_PLACES if (text := getattr(member, name)) is not None}
         # Where it is not known who leads, a former leader's address would have clients go there in vain.
         self._door.leader(found)
+
+    def _pending(self) -> int:
+        return self.storage.journal.pending_bytes
+
+    def _room_changed(self, full: bool) -> None:
+        self.storage.spare_room(full)
+        if self.node is not None:
+            self.node.room(full)
 
     def _fail(self, error: Exception) -> None:
         """It cannot go on: the process ends. Where its directory is damaged, it goes on as no member."""

@@ -61,6 +61,12 @@ class DamagedNode:
         """To whom there is a connection."""
         return frozenset() if self._links is None else self._links.connected
 
+    def use(self, keys: LinkKeys) -> None:
+        """Have links with these from now on."""
+        self._keys = keys
+        if self._links is not None:
+            self._links.use(keys)
+
     async def healed(self) -> None:
         """Tell the others what is wrong, until the directory is to be put aside.
 

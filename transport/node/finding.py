@@ -45,6 +45,13 @@ class ClusterFinder:
         self._storage = storage
         self._heals = heals
         self._said = ""
+        self._meeting: Meeting | None = None
+
+    def use(self, keys: LinkKeys) -> None:
+        """Meet others with these from now on."""
+        self._keys = keys
+        if self._meeting is not None:
+            self._meeting.use(keys)
 
     async def found(self) -> tuple[int, ClusterDocument]:
         """The document, with its version, once it names this directory.
@@ -57,7 +64,7 @@ class ClusterFinder:
             self._here(), plan.first, f"{plan.name}-{os.urandom(8).hex()}", lambda: os.urandom(16).hex(), plan.mode
         )
         me = stranger(plan.name, self._storage.directory_id, plan.places[2])
-        meeting = Meeting(me, self._here, self._keys)
+        meeting = self._meeting = Meeting(me, self._here, self._keys)
         await meeting.open(parse_address(plan.links.address))
         try:
             while True:
