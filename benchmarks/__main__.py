@@ -130,7 +130,7 @@ def cluster(
     _finish(run(Transfer(messages, size, batch, True, max_in_flight, True), rounds, data), json)
 
 
-@app.command()
+@app.command("cluster_beside")
 def cluster_beside(
     messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 2_000_000,
     size: Size = 100,

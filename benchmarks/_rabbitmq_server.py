@@ -89,14 +89,14 @@ class RabbitServer:
         folder.mkdir()
         self._folder = folder
         # Nodes of one cluster are in one list of names, and have one cookie.
-        self._home = folder if joins is None else joins._home
+        self._home: Path = folder if joins is None else joins._home
         self._said: deque[bytes] = deque(maxlen=KEPT_LINES)
         self._ready = Event()
         self._is_ready = False
         self.version: tuple[int, ...] = ()
         with ExitStack() as stack:
             self.port, distribution, names = _free_ports(3)
-            self._names = names if joins is None else joins._names
+            self._names: int = names if joins is None else joins._names
             self.node = f"penstock-{self.port}@localhost"
             environment = self._environment(distribution, None if joins is None else joins.node)
             if joins is None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from benchmarks import _nats_cluster, _rabbitmq_server
 from benchmarks._amqp_raw import declare, delete
 from benchmarks._beside_rabbitmq import in_turn
-from benchmarks._cluster import ClusterProcesses
+from benchmarks._cluster import ClusterProcesses, ship_bare
 from benchmarks._disk import data_folder
 from benchmarks._nats_cluster import NatsCluster
 from benchmarks._processes import BenchmarkError, Worker
@@ -23,6 +23,7 @@ OURS: Final = "Penstock"
 QUORUM: Final = "RabbitMQ quorum"
 JETSTREAM: Final = "JetStream R3"
 THEIRS: Final = (QUORUM, JETSTREAM)
+BARE: Final = "bare loop"
 MEMBERS: Final = 3
 TIMEOUT: Final = 600.0
 UNCONFIRMED_BYTES: Final = 16 << 20
@@ -82,7 +83,8 @@ def run(parts: list[Part], max_in_flight: int, rounds: int, data: Path | None) -
         "confirmed and acknowledged. Ours is synced by two of three before it is confirmed (mode majority), as a quorum queue is; "
         "JetStream syncs every two minutes, and confirms what two of three have in memory. Each goes through the node that leads.",
         "RabbitMQ and NATS with their own defaults, prepared frames on blocking sockets, one acknowledgement for what comes together; ours "
-        "with its own clients, in batches. The better of the two counts. Rounds alternate; medians.",
+        "with its own clients, in batches. The better of the two counts. The bare loop, three processes that ship and sync blocks of the "
+        "same messages and deliver none, says what the disk has to give. Rounds alternate; medians.",
         {
             **{part.name: {"messages": part.messages, "theirs": part.theirs, "batch": part.batch} for part in parts},
             "max_in_flight": max_in_flight,
@@ -102,7 +104,10 @@ def _sides(folder: Path, stack: ExitStack, max_in_flight: int) -> tuple[list[Sid
         transfer = Transfer(part.messages, part.size, part.batch, True, max_in_flight, True)
         return float(move(nodes, transfer, queue=queue)["messages_per_s"])
 
-    sides, versions = [Side(OURS, ours)], {"rabbitmq": "none", "nats": "none"}
+    def bare(part: Part, queue: str) -> float:
+        return float(ship_bare(folder / f"bare-{queue}", part.messages, part.size, part.batch)["messages_per_s"])
+
+    sides, versions = [Side(OURS, ours), Side(BARE, bare)], {"rabbitmq": "none", "nats": "none"}
     if (lacking := _rabbitmq_server.missing()) is None:
         first = stack.enter_context(RabbitServer(folder / "rabbitmq-0"))
         for number in range(1, MEMBERS):
@@ -172,7 +177,8 @@ def _figures(parts: list[Part], results: list[Result]) -> list[Figure]:
             for side in dict.fromkeys(one["side"] for one in results)
         }
         figures += [Figure(f"{part.name}: {side}", rate, "msg/s") for side, rate in rates.items()]
-        theirs = [rate for side, rate in rates.items() if side != OURS]
+        figures.append(Figure(f"{part.name}: share of the bare loop", rates[OURS] / rates[BARE], ""))
+        theirs = [rate for side, rate in rates.items() if side in THEIRS]
         if theirs:
             figures.append(
                 Figure(f"{part.name}: times the better of theirs", rates[OURS] / max(theirs), "", part.target)
