@@ -74,6 +74,7 @@ class NodeStorage:
 
     Attributes:
         directory: where it is.
+        files: the file system that has it.
         log: what the machines read; the same one all the time.
         same_log: the same object as long as the log is not cut or replaced, nor opened anew.
     """
@@ -92,7 +93,7 @@ class NodeStorage:
         self._threads = None if apart is not None else ThreadPoolExecutor(THREADS, "penstock node")
         self._measures = JournalMeasures()
         self._options = self._measures.told(replace(options, replicated=True))
-        self._files = files
+        self.files = files
         self._cache_bytes = cache_bytes
         self._committer = committer
         self._apart = apart or self._on_thread
@@ -133,17 +134,17 @@ class NodeStorage:
         """Open the directory as a follower's; it blocks, and touches nothing of this object."""
         what, directory = "opened", self.directory
         try:
-            journal = ReplicatedJournal.open(directory, self._options, self._files, logger.warning)
+            journal = ReplicatedJournal.open(directory, self._options, self.files, logger.warning)
             what = "read"
             try:
-                if is_marked(self._files, directory):
+                if is_marked(self.files, directory):
                     raise StorageError(
                         f"the data directory {directory} was repaired, and is no whole replica: have it filled anew by the others of the "
                         "cluster; or, where there is no cluster yet, start a broker alone on it first"
                     )
                 folded: list[FollowedContents] = []
                 storage = LeaderStorage(
-                    journal, directory, self._cache_bytes, self._files, self._measures, lambda: folded[0].folded
+                    journal, directory, self._cache_bytes, self.files, self._measures, lambda: folded[0].folded
                 )
                 folded.append(FollowedContents(journal, storage.contents, directory))
                 folded[0].begin()

@@ -6,10 +6,12 @@ import asyncio
 import gc
 import logging
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from random import Random
+from typing import Protocol, TypeVar
 from unittest import mock
 
 from actors import LoopActorRegistry
@@ -176,7 +178,7 @@ class Run:
 
     def _look_for_leaks(self) -> None:
         me = asyncio.current_task()
-        left = [f"task {task.get_name()}" for task in asyncio.all_tasks(self._loop) if task is not me and _lives(task)]
+        left = [f"task {task.get_name()}" for task in asyncio.all_tasks(self._loop) if task is not me and lives(task)]
         left += [f"actor {ref}" for ref in LoopActorRegistry.get_all(self._loop)]
         left += [f"connection {number}" for number in self._network.links]
         if timers := self._loop.timers():
@@ -191,7 +193,7 @@ class Run:
         self.findings.append(Finding(kind, self._loop.time(), text))
 
 
-def _lives(task: asyncio.Task[object]) -> bool:
+def lives(task: asyncio.Task[object]) -> bool:
     """Whether a task can still run; those of killed processes wait to be collected."""
     return bool(task._log_destroy_pending)  # type: ignore[attr-defined]
 
@@ -225,9 +227,23 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def run_plan(plan: Plan) -> Outcome:
-    """Run a plan and judge what happened."""
-    loop = SimulatedLoop(Schedule(Random(f"schedule {plan.seed}"), plan.rush, plan.pause))
+class Runs(Protocol):
+    """What is run on a loop of its own."""
+
+    findings: list[Finding]
+
+    async def main(self) -> None:
+        """All of it."""
+
+
+R = TypeVar("R", bound=Runs)
+
+
+def carried_out(
+    plan: Plan, make: Callable[[SimulatedLoop, WallClock], R], threads: Callable[[], float] | None = None
+) -> R:
+    """Run something in a world in which nothing is by chance; what it left undone, and what was complained of, is among its findings."""
+    loop = SimulatedLoop(Schedule(Random(f"schedule {plan.seed}"), plan.rush, plan.pause), threads)
     wall_clock = WallClock(loop, START)
     entropy = Random(f"entropy {plan.seed}")
     with (
@@ -237,7 +253,7 @@ def run_plan(plan: Plan) -> Outcome:
         mock.patch("os.urandom", entropy.randbytes),
         _chance(f"chance {plan.seed}"),
     ):
-        run_ = Run(plan, loop, wall_clock)
+        run_ = make(loop, wall_clock)
         main = loop.create_task(run_.main())
         try:
             loop.run_until_complete(main)
@@ -245,8 +261,14 @@ def run_plan(plan: Plan) -> Outcome:
             run_.findings.append(Finding(FAILED, loop.time(), f"the run itself: {error!r}"))
         _drop(loop)
         loop.close()
+    run_.findings += [Finding(DEFECT, loop.time(), text) for text in [*loop.reports, *complaints.texts]]
+    return run_
+
+
+def run_plan(plan: Plan) -> Outcome:
+    """Run a plan and judge what happened."""
+    run_ = carried_out(plan, partial(Run, plan))
     findings = [*run_.findings]
-    findings += [Finding(DEFECT, loop.time(), text) for text in [*loop.reports, *complaints.texts]]
     timing = Timing(plan.commit_delay, LAZY_DELAY + 2 * plan.commit_delay + 0.05) if plan.durable else Timing()
     events = run_.history.events
     rules = {queue.name: queue.rules for queue in plan.queues}

@@ -14,7 +14,7 @@ from actors.replication.forming import Form, Forming, Here, Join, Leave
 from actors.replication.limits import LOOK_SECONDS
 from actors.replication.register import RegisterError
 from actors.replication.replica import Replica
-from actors.storage import ShippedRecord, storage_options
+from actors.storage import ShippedRecord
 from actors.storage.node_news import NodeHooks
 from actors.storage.node_shipping import NodeShipping
 from actors.storage.node_storage import NodeStorage
@@ -34,6 +34,7 @@ from transport.config.cluster_together import without_cluster
 from transport.errors import LocalProtocolError, TransportError
 from transport.gateways.listeners import configured_listeners
 from transport.node.administered import NodeAdministration
+from transport.node.machine import THIS_MACHINE, Machine
 from transport.node.service import Service
 from transport.wire.address import parse_address
 
@@ -56,7 +57,8 @@ logger = logging.getLogger("penstock.cluster")
 class FollowerDoor:
     """What stands in the broker's place: one without anything stored, which tells whoever comes who leads."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, machine: Machine = THIS_MACHINE) -> None:
+        self._machine = machine
         # It keeps nothing, so it declares nothing.
         self._config = without_cluster(config, directory=None, queues={})
         self._leader: dict[str, list[str]] = {}
@@ -72,7 +74,8 @@ class FollowerDoor:
         """See `Door`."""
         self._leadership = Leadership(cluster=self._cluster)
         self._leadership.follow(self._leader)
-        broker = Broker(self._config, listeners=configured_listeners(self._config), leadership=self._leadership)
+        listeners = configured_listeners(self._config)
+        broker = Broker(self._config, listen=self._machine.listen, listeners=listeners, leadership=self._leadership)
         await broker.__aenter__()
         self.broker = broker
 
@@ -100,19 +103,23 @@ class ClusterNode:
     Args:
         config: with ``cluster``.
         register: in the place of the one that ``cluster`` names.
+        machine: what it runs on.
 
     Raises:
         LocalProtocolError: the settings cannot be.
     """
 
-    def __init__(self, config: BrokerConfig, *, register: Register | None = None) -> None:
+    def __init__(
+        self, config: BrokerConfig, *, register: Register | None = None, machine: Machine = THIS_MACHINE
+    ) -> None:
         self.config = config
         self.plan = plan_of(config)
         self._keys: LinkKeys = read_keys(self.plan.links)
         self._register = register
+        self._machine = machine
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._door = FollowerDoor(config)
+        self._door = FollowerDoor(config, machine)
         self.service = Service(self._make_broker, self._door)
         self.storage: NodeStorage
         self.administration: NodeAdministration
@@ -136,14 +143,14 @@ class ClusterNode:
             logger.warning("%s", warning)
         async with AsyncExitStack() as stack:
             directory = Path(config.directory)
-            self._options = storage_options(
+            self._options = self._machine.journal_options(
                 segment_bytes=config.segment_bytes,
                 sync=config.sync,
                 sync_interval=config.sync_interval,
                 cluster_log_bytes=config.cluster_log_bytes,
             )
             self.storage = await asyncio.to_thread(
-                lambda: NodeStorage.open(directory, self._options, cache_bytes=config.cache_bytes)
+                lambda: self._machine.open_storage(directory, self._options, config.cache_bytes)
             )
             stack.push_async_callback(self.storage.close)
             if self.plan.own_etcd is not None:
@@ -222,7 +229,15 @@ class ClusterNode:
             document.cluster, journal.directory_id, self.plan.name, self.plan.places[2], os.urandom(START_BYTES)
         )
         relay = _Relay()
-        links = ClusterLinks(me, self.plan.links, self._keys, relay, make_record=ShippedRecord)
+        links = ClusterLinks(
+            me,
+            self.plan.links,
+            self._keys,
+            relay,
+            make_record=ShippedRecord,
+            chance=self._machine.chance(),
+            listen=self._machine.listen_to_nodes,
+        )
         work = NodeWork(self.storage, self.service, links, shipping, self._leader_known)
         writer = f"{self.plan.name}-{os.urandom(8).hex()}"
         replica = Replica(self._loop.time(), journal.directory_id, self.storage.log, writer)
@@ -249,7 +264,7 @@ class ClusterNode:
             self._here(), plan.first, f"{plan.name}-{os.urandom(8).hex()}", lambda: os.urandom(16).hex(), plan.mode
         )
         me = stranger(plan.name, self.storage.directory_id, plan.places[2])
-        meeting = Meeting(me, self._here, self._keys)
+        meeting = Meeting(me, self._here, self._keys, self._machine.listen_to_nodes)
         await meeting.open(parse_address(plan.links.address))
         try:
             while True:
@@ -330,7 +345,9 @@ class ClusterNode:
         leadership = Leadership(cluster=self.administration)
         leadership.lead()
         listeners = configured_listeners(self.config)
-        return Broker(self.config, storage=storage, listeners=listeners, leadership=leadership)
+        return Broker(
+            self.config, storage=storage, listen=self._machine.listen, listeners=listeners, leadership=leadership
+        )
 
     def _leader_known(self, directory: str) -> None:
         document = None if self.node is None else self.node.replica.document

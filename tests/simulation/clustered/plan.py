@@ -1,0 +1,93 @@
+"""What a seed means for a cluster: a plan as a single broker's run has it, how many nodes there are, and what goes wrong with these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from actors.replication.document import ALL, MAJORITY
+from tests.simulation.plan import QUEUE_FEATURES, draw
+from tests.simulation.programs import FaultPlan, Plan
+from tests.simulation.register import RegisterFaults
+
+NAMES: Final = "abcde"
+FEATURES: Final = QUEUE_FEATURES | {"transactions"}
+"""What queues and programs of a cluster's runs may do beyond sending and receiving."""
+MOST_SENT: Final = 60
+"""Messages of one producer: three brokers have three times as much to do with each."""
+CLIENT_FAULTS: Final = ("cut", "mute", "isolate", "kill client", "power off client")
+NODE_FAULTS: Final = (
+    "kill node",
+    "power off node",
+    "stop node",
+    "kill two",
+    "power off all",
+    "cut off node",
+    "one way",
+    "split",
+    "freeze node",
+)
+REGISTER_FAULTS: Final = ("register down", "register out of reach", "bad register")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """A whole run.
+
+    Attributes:
+        base: queues, programs, and how often what goes wrong.
+        names: of the nodes.
+        mode: of the cluster.
+        drain: seconds that a leader that is stopped gives its clients.
+        register: how often what goes wrong with it all the time.
+        thread: seconds that what is done on a thread takes, at most, twice.
+    """
+
+    base: Plan
+    names: tuple[str, ...]
+    mode: str
+    drain: float
+    register: RegisterFaults
+    thread: float
+
+    @property
+    def seed(self) -> int:
+        """Its number."""
+        return self.base.seed
+
+
+def draw_clustered(seed: int) -> ClusterPlan:
+    """The plan of a seed."""
+    random = Random(f"cluster {seed}")
+    base = draw(seed, durable=True, features=FEATURES)
+    producers = tuple(replace(each, total=min(each.total, MOST_SENT)) for each in base.producers)
+    writers = tuple(replace(each, versions=min(each.versions, 4)) for each in base.writers)
+    chosen = random.sample(NODE_FAULTS, random.randint(1, 5))
+    weights = {kind: random.choice((0.0, 0.0, 1.0)) for kind in CLIENT_FAULTS}
+    weights |= {kind: random.choice((1.0, 3.0)) if kind in chosen else 0.0 for kind in NODE_FAULTS}
+    weights |= {kind: random.choice((0.0, 1.0)) for kind in REGISTER_FAULTS}
+    faults = FaultPlan(random.choice((0.3, 1.0, 4.0)), weights, until=random.choice((5.0, 15.0, 30.0)))
+    base = replace(
+        base,
+        producers=producers,
+        writers=writers,
+        faults=faults,
+        heartbeat=1.0,
+        commit_delay=random.choice((0.0, 0.001, 0.02, 0.2)),
+    )
+    bad = random.random() < 0.3
+    return ClusterPlan(
+        base,
+        tuple(NAMES[: 5 if random.random() < 0.2 else 3]),
+        ALL if random.random() < 0.15 else MAJORITY,
+        drain=random.choice((0.0, 2.0)),
+        register=bad_register(random) if bad else RegisterFaults(),
+        thread=random.choice((0.0, 0.005, 0.5)),
+    )
+
+
+def bad_register(random: Random) -> RegisterFaults:
+    """One that answers late, or not, more or less often."""
+    share = random.choice((0.02, 0.1, 0.2))
+    return RegisterFaults(share, share, share, share, lateness=(0.1, 8.0))
