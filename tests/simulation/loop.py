@@ -434,6 +434,10 @@ def _abandon(task: asyncio.Task[Any]) -> None:
         waits_for.exception()
     coro = task.get_coro()
     if inspect.iscoroutine(coro) and inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
-        coro.close()  # nothing of it has run, so nothing of it can say goodbye
+        # Nothing of it has run, so nothing of it can say goodbye; nor of what it was to wait for.
+        for given in coro.cr_frame.f_locals.values():
+            if inspect.iscoroutine(given) and inspect.getcoroutinestate(given) == inspect.CORO_CREATED:
+                given.close()
+        coro.close()
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     running._supervisors.discard(task)

@@ -125,7 +125,7 @@ class NodeHost:
             directory, options, files=disk.files, cache_bytes=cache_bytes, committer=disk.make_committer
         )
         assert isinstance(opened, WatchedStorage)
-        return opened.watched(self.name, self._cluster.watch)
+        return opened.watched(self.name, f"{self.name} {self.lives}", self._cluster.watch)
 
     def _served(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -203,10 +203,6 @@ class Cluster:
             cluster_secret_file=self._secret,
         )
 
-    def is_of_clients(self, number: int) -> bool:
-        """Whether clients connect to a port."""
-        return number % 10 != NODES
-
     async def start(self) -> None:
         """Start all, and wait until one leads."""
         await asyncio.gather(*(host.start() for host in self.hosts.values()))
@@ -223,6 +219,7 @@ class Cluster:
         self._note_gone("another leads")
         self.leading, self._broker = host, broker
         self._lives += 1
+        self.watch.leads.lives.append(f"{host.name} {host.lives}")
         self._history.add(Noted(self.loop.time(), f"{host.name} leads"))
         self._history.add(Started(self.loop.time(), self._lives))
 
@@ -238,10 +235,12 @@ class Cluster:
             await host.stop()
         await hosts[-1].stop()
 
-    def led_by(self, connection: int) -> bool:
-        """Whether a connection is to the broker that stood last."""
-        link = self.network.links.get(connection)
-        return link is not None and self.leading is not None and link.server.process is self.leading.process
+    def note_connection(self, number: int) -> bool:
+        """Note whose a new connection is; whether it is a client's."""
+        link = self.network.links[number]
+        host = self.hosts[chr(ord("a") + (link.port - FIRST_PORT) // 10)]
+        self.watch.leads.connections[number] = f"{host.name} {host.lives}"
+        return link.port % 10 != NODES
 
     async def stored(self, queue: str) -> int:
         """Messages that a queue still has; 1 while nobody can say so."""

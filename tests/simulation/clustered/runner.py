@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,8 @@ from streams.testkit import elapse
 from tests.simulation.checker import Finding, Timing
 from tests.simulation.clients import Client, Consumer, Drainer, Producer
 from tests.simulation.clustered.checker import ClusterChecker
-from tests.simulation.clustered.faults import ClusterNemesis
-from tests.simulation.clustered.host import NODES, RECEIVERS, SENDERS, Cluster, places
+from tests.simulation.clustered.faults import LONGEST_FREEZE, ClusterNemesis
+from tests.simulation.clustered.host import RECEIVERS, SENDERS, Cluster, places
 from tests.simulation.clustered.plan import ClusterPlan, draw_clustered
 from tests.simulation.clustered.together import judge_together
 from tests.simulation.faults import WallClock
@@ -42,8 +43,10 @@ if TYPE_CHECKING:
     from tests.simulation.transports import Tap
 
 SECRET: Final = "the secret of all nodes of a simulation, long enough\n"
-ACKNOWLEDGEMENT_SECONDS: Final = 120.0
-"""What was acknowledged so long before another leads has survived: one that is cut off, or frozen, leads on for a while in vain."""
+LATE_SECONDS: Final = 4.0
+"""What a leader has decided may be written so much later, when it is committed at last, or never;"""
+FROZEN_SECONDS: Final = LATE_SECONDS + LONGEST_FREEZE
+"""and so much where leaders are frozen."""
 
 
 class ClusteredRun:
@@ -52,7 +55,6 @@ class ClusteredRun:
     def __init__(self, plan: ClusterPlan, secret: str, loop: SimulatedLoop, wall_clock: WallClock) -> None:
         self.history = History()
         self.findings: list[Finding] = []
-        self.stale: dict[int, None] = {}
         self._plan = plan
         self._loop = loop
         self._wall_clock = wall_clock
@@ -96,10 +98,8 @@ class ClusteredRun:
             client.start(self._loop.process(client.name), self._failed)
 
     def _tap(self, number: int) -> Tap | None:
-        """Whoever connects to a node that leads not is not heard: nobody says anything to it."""
-        if self._network.links[number].port % 10 == NODES:
-            return None
-        return Wiretap(number, self.history, self._loop.time)
+        """What clients say is noted, and not what nodes do."""
+        return Wiretap(number, self.history, self._loop.time) if self.cluster.note_connection(number) else None
 
     def _kill(self, clients: Iterable[Client]) -> None:
         for client in clients:
@@ -139,17 +139,18 @@ def run_cluster(seed: int) -> Outcome:
     return run_cluster_plan(draw_clustered(seed))
 
 
-def run_cluster_plan(plan: ClusterPlan) -> Outcome:
-    """Run a plan and judge what happened."""
+def run_cluster_plan(plan: ClusterPlan, seen: Counter[str] | None = None) -> Outcome:
+    """Run a plan and judge what happened; what the nodes have done is counted in ``seen``."""
     threads = Random(f"threads {plan.seed}")
     with tempfile.TemporaryDirectory() as folder:
         secret = Path(folder) / "secret"
         secret.touch(0o600)
         secret.write_text(SECRET)
         run = carried_out(plan.base, partial(ClusteredRun, plan, str(secret)), lambda: threads.uniform(0, plan.thread))
-    commit = plan.base.commit_delay
-    checker = ClusterChecker(
-        {queue.name: queue.rules for queue in plan.base.queues}, Timing(3 * commit + 0.2, ACKNOWLEDGEMENT_SECONDS)
-    )
+    if seen is not None:
+        seen.update(run.cluster.watch.seen)
+    late = FROZEN_SECONDS if plan.base.faults.weights["freeze node"] else LATE_SECONDS
+    rules = {queue.name: queue.rules for queue in plan.base.queues}
+    checker = ClusterChecker(rules, Timing(late, late), run.cluster.watch.leads)
     findings = [*run.findings, *run.cluster.watch.findings, *checker.check(run.history.events)]
     return Outcome(plan.base, tuple(findings), tuple(run.history.events), run.history.digest())

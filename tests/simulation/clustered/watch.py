@@ -6,10 +6,12 @@ The first node that says that a record is committed fixes what it is. Whoever sa
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from actors.storage.node_storage import NodeStorage
+from tests.simulation.clustered.checker import Leads
 from tests.simulation.judged import Finding
 
 if TYPE_CHECKING:
@@ -31,17 +33,19 @@ class Watch:
     Attributes:
         findings: what must not be.
         leaders: of each epoch who has led it.
+        leads: who has led when, for the checker of histories.
         seen: how often what has happened, for those who want to know what a run has tried.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.findings: list[Finding] = []
         self.leaders: dict[int, str] = {}
+        self.leads = Leads()
         self.seen: dict[str, int] = {}
-        self._now = now
+        self.now = now
         self._truth: dict[int, tuple[int, int, int, bytes]] = {}
 
-    def leads(self, name: str, epoch: int) -> None:
+    def came_to_lead(self, name: str, epoch: int) -> None:
         """Somebody leads."""
         self.note("lead")
         if self.leaders.setdefault(epoch, name) != name:
@@ -65,7 +69,7 @@ class Watch:
 
     def find(self, kind: str, text: str) -> None:
         """Something is not as it must be."""
-        self.findings.append(Finding(kind, self._now(), text))
+        self.findings.append(Finding(kind, self.now(), text))
 
     def note(self, what: str) -> None:
         """Something has happened."""
@@ -83,20 +87,24 @@ class WatchedStorage(NodeStorage):
 
     name: str
     watch: Watch
+    process: str
     looked = 0
 
-    def watched(self, name: str, watch: Watch) -> WatchedStorage:
+    def watched(self, name: str, process: str, watch: Watch) -> WatchedStorage:
         """The same, told whose it is."""
-        self.name, self.watch = name, watch
+        self.name, self.process, self.watch = name, process, watch
+        self._appended: deque[tuple[float, int]] = deque()
         return self
 
     def commit(self, lsn: int) -> None:
         super().commit(lsn)
         self.look()
+        if self._leading:
+            self._settle()
 
     def lead(self, epoch: int) -> None:
         super().lead(epoch)
-        self.watch.leads(self.name, epoch)
+        self.watch.came_to_lead(self.name, epoch)
 
     async def truncate(self, lsn: int) -> Any:
         truncated = await super().truncate(lsn)
@@ -115,6 +123,15 @@ class WatchedStorage(NodeStorage):
         storage = await super().opened()
         self.watch.note("opened")
         return storage
+
+    def _settle(self) -> None:
+        """Note what that says of what this node has heard: until when all of it is committed."""
+        appended, journal = self._appended, self.journal
+        if not self._storage._gathered:
+            appended.append((self.watch.now(), journal.next_lsn))
+        while appended and appended[0][1] <= journal.committed_lsn:
+            time, _ = appended.popleft()
+            self.watch.leads.settled.setdefault(self.process, []).append(time)
 
     def look(self) -> None:
         """Compare what is committed here, and was not looked at yet, with what others hold."""
