@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -10,6 +11,9 @@ from streams.testkit import elapse
 from tests.simulation.clustered.plan import bad_register
 from tests.simulation.faults import Nemesis, WallClock
 from tests.simulation.history import History
+from tests.simulation.register import RegisterFaults
+from transport import TransportError
+from transport.clients.administration import Administration
 
 if TYPE_CHECKING:
     from tests.simulation.clients import Client
@@ -20,6 +24,9 @@ LONGEST_DOWN: Final = 6.0
 LONGEST_CUT: Final = 10.0
 """Seconds: several times as long as a leader is missed for."""
 LONGEST_FREEZE: Final = 10.0
+LONGEST_COMMAND: Final = 40.0
+LONGEST_MOVE: Final = 600.0
+"""For a member to live on another disk: some of what goes wrong meanwhile keeps it from that."""
 
 
 class ClusterNemesis(Nemesis):
@@ -47,6 +54,7 @@ class ClusterNemesis(Nemesis):
             failed,
         )
         self._cluster = cluster
+        self._replacing = False
         self._kinds |= {
             "kill node": lambda: self._end([self._any()], "kill"),
             "power off node": lambda: self._end([self._any()], "power"),
@@ -57,6 +65,7 @@ class ClusterNemesis(Nemesis):
             "one way": self._one_way,
             "split": self._split,
             "freeze node": self._freeze,
+            "lose disk": lambda: self._lose_disk(self._any()),
             "register down": lambda: self._unreachable(tuple(cluster.hosts)),
             "register out of reach": lambda: self._unreachable((self._any().name,)),
             "bad register": self._bad_register,
@@ -66,6 +75,7 @@ class ClusterNemesis(Nemesis):
         """Break something now and then, for as long as the plan says, then mend everything."""
         await super().run()
         self._cluster.register.heal(*self._cluster.hosts)
+        self._cluster.register.faults = RegisterFaults()
 
     # Kinds
 
@@ -150,6 +160,42 @@ class ClusterNemesis(Nemesis):
                 self._loop.thaw(process)
 
         self._later(self._random.uniform(0, LONGEST_FREEZE), thaw)
+
+    def _lose_disk(self, host: NodeHost) -> None:
+        """A disk is gone for good; an administrator has its member live on an empty one. No other one goes until that counts."""
+        if self._replacing or host.node is None:
+            return
+        self._replacing = True
+        self._note(f"{host.name} loses its disk")
+        host.lose_disk()
+
+        async def replace() -> None:
+            await elapse(self._random.uniform(0, LONGEST_DOWN))
+            if host.process is None:
+                await host.start()
+            async with asyncio.timeout(LONGEST_MOVE):
+                while not await self._moved(host):
+                    await elapse(1.0)
+            self._note(f"{host.name} counts again")
+            self._replacing = False
+
+        self._keep(replace())
+
+    async def _moved(self, host: NodeHost) -> bool:
+        """Whether a member counts that lives in the directory which its host has now; if not, it is asked for."""
+        if host.node is None:
+            return False
+        directory = host.node.storage.directory_id
+        try:
+            async with asyncio.timeout(LONGEST_COMMAND), Administration(self._cluster.contact_points) as administration:
+                facts = await administration.cluster()
+                member = next((each for each in facts["members"] if each["name"] == host.name), None)
+                if member is not None and member.get("directory") == directory and not facts.get("change"):
+                    return bool(member.get("counts"))
+                await administration.move_member(host.name)
+        except (TransportError, TimeoutError):
+            pass  # another leads, or nobody does, or it is moved already
+        return False
 
     def _unreachable(self, names: tuple[str, ...]) -> None:
         register = self._cluster.register

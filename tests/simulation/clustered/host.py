@@ -108,6 +108,11 @@ class NodeHost:
         """As a pulled plug: the connections fall silent."""
         self._crash(power=True)
 
+    def lose_disk(self) -> None:
+        """Its disk is no more, and there is an empty one in its place."""
+        self._crash(power=True)
+        self._disk.wipe()
+
     # Inside
 
     async def _open(self) -> SimulatedNode:
@@ -202,6 +207,11 @@ class Cluster:
             cluster_mode=plan.mode,
             cluster_secret_file=self._secret,
         )
+
+    @property
+    def contact_points(self) -> str:
+        """Where administrators connect to."""
+        return places(self.plan.names, SENDERS)
 
     async def start(self) -> None:
         """Start all, and wait until one leads."""

@@ -53,6 +53,10 @@ class NodeDisk:
         self._committer = SimulatedCommitter(self._loop, self._random, self._longest)
         return self._committer
 
+    def wipe(self) -> None:
+        """Another disk is put in its place, which is empty."""
+        self.disk = SimulatedDisk()
+
     def stop(self) -> None:
         """The process has ended in good order."""
         self.disk = self.disk.restart()

@@ -27,6 +27,7 @@ NODE_FAULTS: Final = (
     "one way",
     "split",
     "freeze node",
+    "lose disk",
 )
 REGISTER_FAULTS: Final = ("register down", "register out of reach", "bad register")
 
@@ -89,5 +90,5 @@ def draw_clustered(seed: int) -> ClusterPlan:
 
 def bad_register(random: Random) -> RegisterFaults:
     """One that answers late, or not, more or less often."""
-    share = random.choice((0.02, 0.1, 0.2))
+    share = random.choice((0.02, 0.05, 0.15))
     return RegisterFaults(share, share, share, share, lateness=(0.1, 8.0))

@@ -60,13 +60,14 @@ class ClusteredRun:
         self._wall_clock = wall_clock
         network = Network(loop, Random(f"network {plan.seed}"), self._tap)
         self._network = network
-        register = SimulatedRegister(loop, Random(f"register {plan.seed}"), plan.register)
+        register = SimulatedRegister(loop, Random(f"register {plan.seed}"))
         self.cluster = Cluster(plan, loop, network, register, self.history, secret, self._failed)
 
     async def main(self) -> None:
         """Work under faults, mend, drain, stop."""
         plan, loop, history, cluster = self._plan, self._loop, self.history, self.cluster
         await cluster.start()
+        cluster.register.faults = plan.register
         producers: list[Client] = [Producer(each, plan.seed, history) for each in plan.base.producers]
         producers += [Writer(each, plan.seed, history) for each in plan.base.writers]
         consumers: list[Client] = [Consumer(each, plan.seed, history) for each in plan.base.consumers]
