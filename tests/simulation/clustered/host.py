@@ -72,7 +72,7 @@ class NodeHost:
         self._ended: asyncio.Future[None]
         self._cluster = cluster
         plan = cluster.plan
-        self._disk = NodeDisk(cluster.loop, Random(f"disk {plan.seed} {name}"), plan.base.commit_delay)
+        self._disk = NodeDisk(name, cluster.loop, Random(f"disk {plan.seed} {name}"), plan.base.commit_delay)
 
     async def start(self) -> None:
         """Start the node; it need not be a member when this returns."""

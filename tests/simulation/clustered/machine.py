@@ -32,10 +32,12 @@ class NodeDisk:
     """What survives a node's deaths.
 
     Attributes:
+        host: whose it is.
         disk: the disk of this life.
     """
 
-    def __init__(self, loop: SimulatedLoop, random: Random, longest_commit: float) -> None:
+    def __init__(self, host: str, loop: SimulatedLoop, random: Random, longest_commit: float) -> None:
+        self.host = host
         self.disk = SimulatedDisk()
         self._loop = loop
         self._random = random
@@ -46,6 +48,7 @@ class NodeDisk:
     def begin_life(self) -> None:
         """A process starts that has nothing open."""
         self.files = MortalFiles(self.disk)
+        self.files.host = self.host
         self._committer = None
 
     def make_committer(self) -> SimulatedCommitter:
