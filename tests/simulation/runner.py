@@ -87,7 +87,7 @@ class Run:
         """Work under faults, mend, drain, stop."""
         plan, loop, history = self._plan, self._loop, self.history
         await self._host.start()
-        producers: list[Client] = [self._producer(each) for each in plan.producers]
+        producers: list[Client] = [producer_of(each, plan, history) for each in plan.producers]
         producers += [Writer(each, plan.seed, history) for each in plan.writers]
         if plan.exchanges is not None:
             producers += [Publisher(each, plan.seed, history) for each in plan.exchanges.publishers]
@@ -153,12 +153,6 @@ class Run:
                 self._loop.kill(client.process)
                 client.process = None
 
-    def _producer(self, plan: ProducerPlan) -> Producer:
-        if not plan.priorities and not plan.later:
-            return Producer(plan, self._plan.seed, self.history)
-        settings = next(each.settings for each in self._plan.queues if each.name == plan.queue)
-        return TaskProducer(plan, self._plan.seed, self.history, settings.max_priority or 0)
-
     def _consumer(self, plan: ConsumerPlan) -> Consumer:
         exchanges = self._plan.exchanges
         brief = exchanges is not None and plan.queue in exchanges.briefly
@@ -191,6 +185,14 @@ class Run:
 
     def _find(self, kind: str, text: str) -> None:
         self.findings.append(Finding(kind, self._loop.time(), text))
+
+
+def producer_of(plan: ProducerPlan, of: Plan, history: History) -> Producer:
+    """The program of a plan."""
+    if not plan.priorities and not plan.later:
+        return Producer(plan, of.seed, history)
+    settings = next(each.settings for each in of.queues if each.name == plan.queue)
+    return TaskProducer(plan, of.seed, history, settings.max_priority or 0)
 
 
 def lives(task: asyncio.Task[object]) -> bool:

@@ -11,7 +11,7 @@ from actors.queue.vocabulary.commands import GetStatistics
 from streams.testkit import elapse
 from tests.simulation.clustered.machine import NodeDisk, machine
 from tests.simulation.clustered.watch import Watch, WatchedStorage
-from tests.simulation.history import Crashed, History, Noted, Started
+from tests.simulation.history import Crashed, DroppedInAll, History, Noted, Started
 from transport.broker.broker import Broker
 from transport.config.config import BrokerConfig
 from transport.node.cluster_node import ClusterNode
@@ -255,14 +255,21 @@ class Cluster:
     async def stored(self, queue: str) -> int:
         """Messages that a queue still has; 1 while nobody can say so."""
         broker = self._standing()
-        if broker is None or self.leading is None or self.leading.process is None:
-            return 1
-        if queue not in broker.queues:
-            return 1
-        found = await self.leading.process.spawn(_ask(broker.queues.get(queue), GetStatistics()))
-        return int(found.stored_messages)
+        return 1 if broker is None else int((await self._statistics(broker, queue)).stored_messages)
+
+    async def dropped(self, queue: str) -> DroppedInAll:
+        """How many messages a queue has dropped."""
+        await self.led()
+        broker = self._standing()
+        assert broker is not None
+        return DroppedInAll(self.loop.time(), queue, (await self._statistics(broker, queue)).total_dropped)
 
     # Inside
+
+    async def _statistics(self, broker: Broker, queue: str) -> Any:
+        assert self.leading is not None
+        assert self.leading.process is not None
+        return await self.leading.process.spawn(_ask(broker.queues.get(queue), GetStatistics()))
 
     def _standing(self) -> Broker | None:
         host = self.leading

@@ -8,14 +8,19 @@ from typing import Final
 
 from actors.replication.document import ALL, MAJORITY
 from tests.simulation.plan import QUEUE_FEATURES, draw
-from tests.simulation.programs import FaultPlan, Plan
+from tests.simulation.programs import FaultPlan, Plan, QueuePlan
 from tests.simulation.register import RegisterFaults
 
 NAMES: Final = "abcde"
-FEATURES: Final = QUEUE_FEATURES | {"transactions"}
+FEATURES: Final = (
+    QUEUE_FEATURES | {"transactions", "moves", "single", "priorities", "groups", "ids"} | {"levels", "drops", "retries"}
+)
 """What queues and programs of a cluster's runs may do beyond sending and receiving."""
 MOST_SENT: Final = 60
 """Messages of one producer: three brokers have three times as much to do with each."""
+LEAST_VISIBILITY: Final = {MAJORITY: 20.0, ALL: 60.0}
+"""Seconds: longer than a leader that is cut off leads on, or waits for a member that is silent, and than it is frozen. A lease begins when
+a delivery is decided, and it is written when that is committed; leases that end between the two are for the broker alone to try."""
 CLIENT_FAULTS: Final = ("cut", "mute", "isolate", "kill client", "power off client")
 NODE_FAULTS: Final = (
     "kill node",
@@ -58,10 +63,10 @@ class ClusterPlan:
         return self.base.seed
 
 
-def draw_clustered(seed: int) -> ClusterPlan:
+def draw_clustered(seed: int, features: frozenset[str] = FEATURES) -> ClusterPlan:
     """The plan of a seed."""
     random = Random(f"cluster {seed}")
-    base = draw(seed, durable=True, features=FEATURES)
+    base = draw(seed, durable=True, features=features)
     producers = tuple(replace(each, total=min(each.total, MOST_SENT)) for each in base.producers)
     writers = tuple(replace(each, versions=min(each.versions, 4)) for each in base.writers)
     chosen = random.sample(NODE_FAULTS, random.randint(1, 5))
@@ -69,8 +74,10 @@ def draw_clustered(seed: int) -> ClusterPlan:
     weights |= {kind: random.choice((1.0, 3.0)) if kind in chosen else 0.0 for kind in NODE_FAULTS}
     weights |= {kind: random.choice((0.0, 1.0)) for kind in REGISTER_FAULTS}
     faults = FaultPlan(random.choice((0.3, 1.0, 4.0)), weights, until=random.choice((5.0, 15.0, 30.0)))
+    mode = ALL if random.random() < 0.15 else MAJORITY
     base = replace(
         base,
+        queues=tuple(_patient(queue, LEAST_VISIBILITY[mode]) for queue in base.queues),
         producers=producers,
         writers=writers,
         faults=faults,
@@ -81,11 +88,18 @@ def draw_clustered(seed: int) -> ClusterPlan:
     return ClusterPlan(
         base,
         tuple(NAMES[: 5 if random.random() < 0.2 else 3]),
-        ALL if random.random() < 0.15 else MAJORITY,
+        mode,
         drain=random.choice((0.0, 2.0)),
         register=bad_register(random) if bad else RegisterFaults(),
         thread=random.choice((0.0, 0.005, 0.5)),
     )
+
+
+def _patient(queue: QueuePlan, least: float) -> QueuePlan:
+    """The same queue, whose receivers have so much time for a message at least."""
+    visibility = max(queue.settings.visibility_timeout, least)
+    settings = replace(queue.settings, visibility_timeout=visibility)
+    return replace(queue, settings=settings, rules=replace(queue.rules, visibility=visibility))
 
 
 def bad_register(random: Random) -> RegisterFaults:

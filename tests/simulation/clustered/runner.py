@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from actors import LoopActorRegistry
 from streams.testkit import elapse
 from tests.simulation.checker import Finding, Timing
-from tests.simulation.clients import Client, Consumer, Drainer, Producer
+from tests.simulation.clients import Client, Consumer, Drainer
 from tests.simulation.clustered.checker import ClusterChecker
 from tests.simulation.clustered.faults import LONGEST_FREEZE, ClusterNemesis
 from tests.simulation.clustered.host import RECEIVERS, SENDERS, Cluster, places
@@ -23,6 +23,7 @@ from tests.simulation.clustered.together import judge_together
 from tests.simulation.faults import WallClock
 from tests.simulation.history import Drained, History, Noted
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.mover import Mover
 from tests.simulation.network import Network
 from tests.simulation.register import SimulatedRegister
 from tests.simulation.runner import (
@@ -35,6 +36,7 @@ from tests.simulation.runner import (
     Outcome,
     carried_out,
     lives,
+    producer_of,
 )
 from tests.simulation.wiretap import Wiretap
 from tests.simulation.writer import Writer
@@ -68,9 +70,10 @@ class ClusteredRun:
         plan, loop, history, cluster = self._plan, self._loop, self.history, self.cluster
         await cluster.start()
         cluster.register.faults = plan.register
-        producers: list[Client] = [Producer(each, plan.seed, history) for each in plan.base.producers]
+        producers: list[Client] = [producer_of(each, plan.base, history) for each in plan.base.producers]
         producers += [Writer(each, plan.seed, history) for each in plan.base.writers]
         consumers: list[Client] = [Consumer(each, plan.seed, history) for each in plan.base.consumers]
+        consumers += [Mover(each, plan.seed, history) for each in plan.base.movers]
         clients = [*producers, *consumers]
         self._begin(clients)
         faults = Random(f"faults {plan.seed}")
@@ -85,6 +88,9 @@ class ClusteredRun:
             names = [each.name for each in producers if each.finished in late]
             self._find("stuck", f"{', '.join(names)} could not send everything")
         await self._drain()
+        for queue in plan.base.queues:
+            if queue.rules.tasks is not None and queue.rules.tasks.vanishes:
+                history.add(await cluster.dropped(queue.name))
         self._kill([*producers, *drainers])
         await elapse(LINGERING)
         self.findings += await judge_together(cluster)

@@ -1,0 +1,53 @@
+"""A cluster of real nodes under seeded faults keeps every promise of a broker; the same seed is the same history; defects are found.
+
+The range here is small and fixed; ``python -m tests.simulation --cluster --seeds A:B`` runs any other.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.simulation.clustered.defects import with_faults
+from tests.simulation.clustered.plan import draw_clustered
+from tests.simulation.clustered.runner import run_cluster, run_cluster_plan
+
+SEEDS = range(4)
+SAME_SEED = 1
+
+
+def test_every_promise_is_kept_by_a_cluster() -> None:
+    seen: Counter[str] = Counter()
+    for seed in SEEDS:
+        outcome = run_cluster_plan(draw_clustered(seed), seen)
+        again = f"python -m tests.simulation --cluster --seeds {seed} --verbose"
+        assert not outcome.findings, "\n".join([again, *map(str, outcome.findings)])
+    assert seen["opened"] > len(SEEDS), "a run begins with one leader, and some go on with others"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("first", range(1000, 2000, 100))
+def test_every_promise_is_kept_by_a_thousand_clusters(first: int) -> None:
+    found = {seed: outcome.findings[0] for seed in range(first, first + 100) if (outcome := run_cluster(seed)).findings}
+    assert not found
+
+
+def test_the_same_seed_is_the_same_history_in_a_process_whose_hashes_are_others() -> None:
+    program = f"from tests.simulation.clustered.runner import run_cluster\nprint(run_cluster({SAME_SEED}).digest)"
+    environment = os.environ | {"PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"}
+    told = subprocess.run(
+        (sys.executable, "-c", program), env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert told.stdout.strip() == run_cluster(SAME_SEED).digest
+
+
+def test_a_disk_that_is_lost_is_replaced_by_a_transfer() -> None:
+    seen: Counter[str] = Counter()
+    outcome = run_cluster_plan(with_faults(0, lose_disk=1.0), seen)
+    assert not outcome.findings
+    assert seen["installed"]
