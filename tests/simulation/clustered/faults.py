@@ -24,6 +24,7 @@ LONGEST_DOWN: Final = 6.0
 LONGEST_CUT: Final = 10.0
 """Seconds: several times as long as a leader is missed for."""
 LONGEST_FREEZE: Final = 10.0
+ABOUT_MISSED: Final = (1.0, 3.5)
 LONGEST_COMMAND: Final = 40.0
 LONGEST_MOVE: Final = 600.0
 """For a member to live on another disk: some of what goes wrong meanwhile keeps it from that."""
@@ -86,6 +87,10 @@ class ClusterNemesis(Nemesis):
             return leading
         return self._random.choice(list(self._cluster.hosts.values()))
 
+    def _while(self, longest: float) -> float:
+        """Seconds; often about as many as a leader is missed for, and a connection lives on in silence."""
+        return self._random.uniform(*(ABOUT_MISSED if self._random.random() < 0.5 else (0.0, longest)))
+
     def _some(self, count: int) -> list[NodeHost]:
         return self._random.sample(list(self._cluster.hosts.values()), count)
 
@@ -144,7 +149,7 @@ class ClusterNemesis(Nemesis):
             for pair in pairs:
                 self._network.unblock(*pair)
 
-        self._later(self._random.uniform(0, LONGEST_CUT), heal)
+        self._later(self._while(LONGEST_CUT), heal)
 
     def _freeze(self) -> None:
         host = self._any()
@@ -159,7 +164,7 @@ class ClusterNemesis(Nemesis):
                 self._note(f"{host.name} goes on")
                 self._loop.thaw(process)
 
-        self._later(self._random.uniform(0, LONGEST_FREEZE), thaw)
+        self._later(self._while(LONGEST_FREEZE), thaw)
 
     def _lose_disk(self, host: NodeHost) -> None:
         """A disk is gone for good; an administrator has its member live on an empty one. No other one goes until that counts."""
