@@ -95,11 +95,13 @@ class ClusterNemesis(Nemesis):
         return self._random.sample(list(self._cluster.hosts.values()), count)
 
     def _end(self, hosts: Iterable[NodeHost], how: str) -> None:
-        waits = self._random.random() < 0.5
+        async def all_at_once() -> None:
+            if self._random.random() < 0.5:
+                await self._next_confirmation()
+            for host in hosts:
+                self._keep(end_and_start(host))
 
         async def end_and_start(host: NodeHost) -> None:
-            if waits:
-                await self._next_confirmation()
             if host.node is None or host.process is None:
                 return  # it is down, starts, or is stopped
             self._note(f"{host.name}: {how}")
@@ -114,8 +116,7 @@ class ClusterNemesis(Nemesis):
                 self._note(f"{host.name} starts")
                 await host.start()
 
-        for host in hosts:
-            self._keep(end_and_start(host))
+        self._keep(all_at_once())
 
     def _cut_off(self) -> None:
         """One node from the others, or from some of them; its clients reach it all the same."""
