@@ -7,11 +7,11 @@ over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-from tests.simulation.checker import Checker, Finding, QueueRules, Timing
+from tests.simulation.checker import Checker, QueueRules, Timing
 from tests.simulation.history import Crashed, Delivered, Event, Started
 from tests.simulation.judged import Stored
 
@@ -24,26 +24,18 @@ class Leads:
     """Who has led.
 
     Attributes:
-        lives: the process of each lead, in order.
+        lives: the process, and the epoch, of each lead whose broker stood, in order.
         connections: the process that each connection of a client's is to.
-        settled: by process, until when all that it had heard is committed.
+        settled: by epoch, until when all that its leader had heard is committed, as it came to be known.
     """
 
-    lives: list[str] = field(default_factory=list)
+    lives: list[tuple[str, int]] = field(default_factory=list)
     connections: dict[int, str] = field(default_factory=dict)
-    settled: dict[str, list[float]] = field(default_factory=dict)
+    settled: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
 
-    def settled_before(self, process: str, time: float) -> float:
-        """Until when what a process had heard was committed when something happened; 0 where nothing is known."""
-        return max((each for each in self.settled.get(process, ()) if each <= time), default=0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Late:
-    """A delivery of a leader behind which another one leads."""
-
-    time: float
-    delivered: Delivered
+    def settled_before(self, epoch: int, time: float) -> float:
+        """Until when what a leader had heard was committed when something happened; 0 where nothing is known."""
+        return max((until for known, until in self.settled.get(epoch, ()) if known <= time), default=0.0)
 
 
 class ClusterChecker(Checker):
@@ -58,30 +50,19 @@ class ClusterChecker(Checker):
     def __init__(self, rules: Mapping[str, QueueRules], timing: Timing, leads: Leads) -> None:
         super().__init__(rules, timing)
         self._leads = leads
-        self._current = ""
+        self._current, self._epoch = "", 0
 
-    def check(self, events: Sequence[Event]) -> list[Finding]:
-        """Judge a whole history."""
-        found = [each for each in map(self._of_leader, events) if each is not None]
-        self._current = ""
-        return super().check(found)  # type: ignore[arg-type]  # what is late falls through all but this class
-
-    def _of_leader(self, event: Event) -> Event | _Late | None:
-        """What counts; deliveries of who leads no more are noted as such."""
+    def _hear(self, event: Event) -> None:
         if isinstance(event, Started):
-            self._current = self._leads.lives[event.life - 1]
+            self._current, self._epoch = self._leads.lives[event.life - 1]
+        elif isinstance(event, Crashed):
+            settled = self._leads.settled_before(self._epoch, event.time)
+            self._timing.acknowledgement = event.time - settled + HEARD_SECONDS
         connection = getattr(event, "connection", None)
         if connection is None or self._leads.connections.get(connection) == self._current:
-            return event
-        return _Late(event.time, event) if isinstance(event, Delivered) else None
-
-    def _follow(self, event: Event | _Late) -> None:
-        if isinstance(event, _Late):
-            self._delivered_late(event.delivered)
-            return
-        if isinstance(event, Started):
-            self._current = self._leads.lives[event.life - 1]
-        super()._follow(event)
+            super()._hear(event)
+        elif isinstance(event, Delivered):
+            self._delivered_late(event)
 
     def _delivered_late(self, event: Delivered) -> None:
         queue = self._queues[event.queue]
@@ -90,10 +71,3 @@ class ClusterChecker(Checker):
                 queue.stored[sequence] = Stored(message)
                 queue.sequence_of[message] = sequence
                 self._check_producers_order(queue, event, sequence, message)
-
-    def _crashed(self, event: Crashed) -> None:
-        settled = self._leads.settled_before(self._current, event.time)
-        known = self._timing
-        self._timing = replace(known, acknowledgement=event.time - settled + HEARD_SECONDS)
-        super()._crashed(event)
-        self._timing = known

@@ -46,11 +46,11 @@ def places(names: tuple[str, ...], what: int) -> str:
 class SimulatedNode(ClusterNode):
     """A node of the product, that says when a broker of its stands."""
 
-    stands: Callable[[Broker], None]
+    stands: Callable[[Broker, int], None]
 
     def _make_broker(self, storage: LeaderStorage) -> Broker:
         broker = super()._make_broker(storage)
-        self.stands(broker)
+        self.stands(broker, storage.epoch)
         return broker
 
 
@@ -121,7 +121,7 @@ class NodeHost:
         register = cluster.register.client(name)
         runs_on = machine(self._disk, self._open_storage, lambda: Random(f"links {cluster.plan.seed} {name} {life}"))
         node = SimulatedNode(cluster.config(name), register=register, machine=runs_on)
-        node.stands = lambda broker: cluster.stands(self, broker)
+        node.stands = lambda broker, epoch: cluster.stands(self, broker, epoch)
         await node.__aenter__()
         return node
 
@@ -130,7 +130,7 @@ class NodeHost:
             directory, options, files=disk.files, cache_bytes=cache_bytes, committer=disk.make_committer
         )
         assert isinstance(opened, WatchedStorage)
-        return opened.watched(self.name, f"{self.name} {self.lives}", self._cluster.watch)
+        return opened.watched(self.name, self._cluster.watch)
 
     def _served(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -224,13 +224,13 @@ class Cluster:
             while self._standing() is None:
                 await elapse(0.1)
 
-    def stands(self, host: NodeHost, broker: Broker) -> None:
+    def stands(self, host: NodeHost, broker: Broker, epoch: int) -> None:
         """A broker is about to stand on a host: whatever stood before confirms nothing any more."""
         self._note_gone("another leads")
         self.leading, self._broker = host, broker
         self._lives += 1
-        self.watch.leads.lives.append(f"{host.name} {host.lives}")
-        self._history.add(Noted(self.loop.time(), f"{host.name} leads"))
+        self.watch.leads.lives.append((f"{host.name} {host.lives}", epoch))
+        self._history.add(Noted(self.loop.time(), f"{host.name} leads, epoch {epoch}"))
         self._history.add(Started(self.loop.time(), self._lives))
 
     def gone(self, host: NodeHost) -> None:

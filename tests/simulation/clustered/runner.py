@@ -12,6 +12,8 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from actors import LoopActorRegistry
+from actors.replication.document import ALL
+from actors.replication.limits import SILENT_SECONDS
 from streams.testkit import elapse
 from tests.simulation.checker import Finding, Timing
 from tests.simulation.clients import Client, Consumer, Drainer
@@ -47,8 +49,8 @@ if TYPE_CHECKING:
 SECRET: Final = "the secret of all nodes of a simulation, long enough\n"
 LATE_SECONDS: Final = 4.0
 """What a leader has decided may be written so much later, when it is committed at last, or never;"""
-FROZEN_SECONDS: Final = LATE_SECONDS + LONGEST_FREEZE
-"""and so much where leaders are frozen."""
+WAITING_SECONDS: Final = LATE_SECONDS + max(LONGEST_FREEZE, SILENT_SECONDS)
+"""and so much where leaders are frozen, or wait for every member that has not been silent for long."""
 
 
 class ClusteredRun:
@@ -156,7 +158,8 @@ def run_cluster_plan(plan: ClusterPlan, seen: Counter[str] | None = None) -> Out
         run = carried_out(plan.base, partial(ClusteredRun, plan, str(secret)), lambda: threads.uniform(0, plan.thread))
     if seen is not None:
         seen.update(run.cluster.watch.seen)
-    late = FROZEN_SECONDS if plan.base.faults.weights["freeze node"] else LATE_SECONDS
+    waits_long = plan.mode == ALL or plan.base.faults.weights["freeze node"]
+    late = WAITING_SECONDS if waits_long else LATE_SECONDS
     rules = {queue.name: queue.rules for queue in plan.base.queues}
     checker = ClusterChecker(rules, Timing(late, late), run.cluster.watch.leads)
     findings = [*run.findings, *run.cluster.watch.findings, *checker.check(run.history.events)]

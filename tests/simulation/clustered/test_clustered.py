@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation.clustered.defects import with_faults
+from tests.simulation.clustered.defects import first_found, with_faults
 from tests.simulation.clustered.plan import draw_clustered
 from tests.simulation.clustered.runner import run_cluster, run_cluster_plan
 
@@ -51,3 +51,19 @@ def test_a_disk_that_is_lost_is_replaced_by_a_transfer() -> None:
     outcome = run_cluster_plan(with_faults(0, lose_disk=1.0), seen)
     assert not outcome.findings
     assert seen["installed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "faults"),
+    [
+        ("own sync is enough", 1, {"kill_node": 1.0, "cut_off_node": 1.0}),
+        ("follower answers before its sync", 0, {"power_off_all": 4.0, "kill_node": 1.0}),
+        ("truncation left out", 1, {"kill_node": 3.0, "cut_off_node": 2.0}),
+        ("own log in place of the greatest", 0, {"kill_node": 3.0, "cut_off_node": 2.0}),
+        ("checkpoint of uncommitted", 0, {"kill_node": 2.0, "cut_off_node": 2.0}),
+    ],
+)
+def test_a_defect_is_found_in_a_run_that_is_good_without_it(name: str, seed: int, faults: dict[str, float]) -> None:
+    plan = with_faults(seed, **faults)
+    assert not run_cluster_plan(plan).findings
+    assert first_found(name, [plan]) is not None

@@ -87,12 +87,11 @@ class WatchedStorage(NodeStorage):
 
     name: str
     watch: Watch
-    process: str
     looked = 0
 
-    def watched(self, name: str, process: str, watch: Watch) -> WatchedStorage:
+    def watched(self, name: str, watch: Watch) -> WatchedStorage:
         """The same, told whose it is."""
-        self.name, self.process, self.watch = name, process, watch
+        self.name, self.watch = name, watch
         self._appended: deque[tuple[float, int]] = deque()
         return self
 
@@ -103,6 +102,7 @@ class WatchedStorage(NodeStorage):
             self._settle()
 
     def lead(self, epoch: int) -> None:
+        self._appended.clear()
         super().lead(epoch)
         self.watch.came_to_lead(self.name, epoch)
 
@@ -126,12 +126,12 @@ class WatchedStorage(NodeStorage):
 
     def _settle(self) -> None:
         """Note what that says of what this node has heard: until when all of it is committed."""
-        appended, journal = self._appended, self.journal
+        appended, journal, now = self._appended, self.journal, self.watch.now()
         if not self._storage._gathered:
-            appended.append((self.watch.now(), journal.next_lsn))
+            appended.append((now, journal.next_lsn))
         while appended and appended[0][1] <= journal.committed_lsn:
             time, _ = appended.popleft()
-            self.watch.leads.settled.setdefault(self.process, []).append(time)
+            self.watch.leads.settled.setdefault(self._storage.cluster_epoch, []).append((now, time))
 
     def look(self) -> None:
         """Compare what is committed here, and was not looked at yet, with what others hold."""
