@@ -92,9 +92,9 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 """By name; the first ten are of those that issue 19 lists."""
 
 
-def with_faults(seed: int, **kinds: float) -> ClusterPlan:
-    """The plan of a seed with nothing but these faults, often."""
-    plan = draw_clustered(seed)
+def with_faults(seed: int, *, mode: str | None = None, **kinds: float) -> ClusterPlan:
+    """The plan of a seed with nothing but these faults, often; in another mode, if one is given."""
+    plan = draw_clustered(seed, mode=mode)
     weights = dict.fromkeys(plan.base.faults.weights, 0.0) | {kind.replace("_", " "): of for kind, of in kinds.items()}
     faults = replace(plan.base.faults, weights=weights, interval=min(plan.base.faults.interval, 1.0))
     return replace(plan, base=replace(plan.base, faults=faults))

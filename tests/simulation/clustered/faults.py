@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tests.simulation.clustered.host import Cluster, NodeHost
     from tests.simulation.loop import SimulatedLoop
 
-LONGEST_DOWN: Final = 6.0
-LONGEST_CUT: Final = 10.0
-"""Seconds: several times as long as a leader is missed for."""
+LONGEST_DOWN: Final = 14.0
+LONGEST_CUT: Final = 14.0
+"""Seconds: several times as long as a leader is missed for, and longer than a member is waited for where all count."""
 LONGEST_FREEZE: Final = 10.0
 ABOUT_MISSED: Final = (1.0, 3.5)
 LONGEST_COMMAND: Final = 40.0
@@ -111,7 +111,7 @@ class ClusterNemesis(Nemesis):
                 host.kill()
             else:
                 host.power_off()
-            await elapse(self._random.uniform(0, LONGEST_DOWN))
+            await elapse(self._while(LONGEST_DOWN))
             if host.process is None:
                 self._note(f"{host.name} starts")
                 await host.start()

@@ -63,8 +63,8 @@ class ClusterPlan:
         return self.base.seed
 
 
-def draw_clustered(seed: int, features: frozenset[str] = FEATURES) -> ClusterPlan:
-    """The plan of a seed."""
+def draw_clustered(seed: int, features: frozenset[str] = FEATURES, mode: str | None = None) -> ClusterPlan:
+    """The plan of a seed; in another mode than it draws, if one is given."""
     random = Random(f"cluster {seed}")
     base = draw(seed, durable=True, features=features)
     producers = tuple(replace(each, total=min(each.total, MOST_SENT)) for each in base.producers)
@@ -74,7 +74,8 @@ def draw_clustered(seed: int, features: frozenset[str] = FEATURES) -> ClusterPla
     weights |= {kind: random.choice((1.0, 3.0)) if kind in chosen else 0.0 for kind in NODE_FAULTS}
     weights |= {kind: random.choice((0.0, 1.0)) for kind in REGISTER_FAULTS}
     faults = FaultPlan(random.choice((0.3, 1.0, 4.0)), weights, until=random.choice((5.0, 15.0, 30.0)))
-    mode = ALL if random.random() < 0.15 else MAJORITY
+    drawn = ALL if random.random() < 0.15 else MAJORITY
+    mode = mode or drawn
     base = replace(
         base,
         queues=tuple(_patient(queue, LEAST_VISIBILITY[mode]) for queue in base.queues),
