@@ -75,6 +75,10 @@ class Checkpoint(NamedTuple):
         """Every record below it was durable when this was stored."""
         return max(self.lsn, self.behind, self.log.committed if self.log is not None else 0)
 
+    def alone(self) -> Checkpoint:
+        """The same for a journal that is no replica's: up to which record the state may reach is said all the same."""
+        return self._replace(log=None, behind=self.durable if self.durable > self.lsn else 0)
+
 
 def pack_checkpoint(checkpoint: Checkpoint) -> bytes:
     """A whole checkpoint file."""

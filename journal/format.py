@@ -19,7 +19,7 @@ Directory::
     torn-<stem of a segment>-<offset>        what was cut off behind that offset; kept for a person to look at
     damaged-<name>                           an original that repair has replaced; likewise
     diverged-<name of a segment>             what was cut off a replica's log: records that were never committed; likewise. A whole
-                                             segment, but that the first lsn of its name and header may be another
+    diverged-<number>-<name of a segment>    segment, but that the first lsn of its name and header may be another (journal/diverged.py)
     superseded-<name>                        a whole segment that repair has taken out of use, as others hold its records; likewise
     *.tmp                                    being written when the program ended; removed at the next start
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgpack
 from crc32c import crc32c
 
+from journal.diverged import diverged_name
 from journal.durable import read_whole, write_aside
 from journal.errors import JournalDamagedError, JournalFailedError, JournalLockedError, ReplicaError
 from journal.files import Files
@@ -27,7 +28,6 @@ from journal.names import (
     LOCK,
     REPLICA,
     TRANSFER,
-    diverged_name,
     is_part,
     is_spare,
     parse_segment,
@@ -143,11 +143,14 @@ def _carry_out(files: Files, directory: Path, note: _Note, lock: int, report: Ca
     replica.stored(note.lsn)
     there = set(files.names(directory))
     waiting = set(files.names(incoming)) if INCOMING in there else set()
+    kept = set(there)
     for name in note.old:
         if name not in there or (name in note.new and name not in waiting):
             continue  # it is gone, or is the new one of that name
         if name in note.kept:
-            files.rename(directory / name, directory / _free_name(name, there))
+            aside = diverged_name(name.removesuffix(".segment"), kept)
+            files.rename(directory / name, directory / aside)
+            kept.add(aside)
         elif name not in note.new:
             files.unlink(directory / name)
     # Only then may a name come to stand for another file.
@@ -165,14 +168,6 @@ def _carry_out(files: Files, directory: Path, note: _Note, lock: int, report: Ca
         files.sync_directory(directory)
     files.unlink(directory / INSTALLING)
     files.sync_directory(directory)
-    if note.kept:
-        kept = ", ".join(diverged_name(name.removesuffix(".segment")) for name in note.kept)
-        report(f"{directory}: what the log had that is not known to be committed is kept in {kept}")
-
-
-def _free_name(name: str, there: set[str]) -> str:
-    stem = name.removesuffix(".segment")
-    number = 1
-    while diverged_name(stem, number) in there:
-        number += 1
-    return diverged_name(stem, number)
+    if kept > there:
+        names = ", ".join(sorted(kept - there))
+        report(f"{directory}: what the log had that is not known to be committed is kept in {names}")

@@ -50,11 +50,6 @@ def torn_name(stem: str, offset: int) -> str:
     return f"torn-{stem}-{offset}"
 
 
-def diverged_name(stem: str, number: int = 1) -> str:
-    """What was cut off a replica's log."""
-    return f"diverged-{segment_name(stem)}" if number == 1 else f"diverged-{number}-{segment_name(stem)}"
-
-
 def checkpoint_name(lsn: int) -> str:
     """The checkpoint of an lsn."""
     return f"checkpoint-{lsn:020d}"

@@ -351,7 +351,7 @@ class _Repair:
         path = self._directory / checkpoint_name(lsn)
         checkpoint = Checkpoint(lsn, epoch, self._next_segment, tuple(listed), base.payload if base else None)
         if base is not None:
-            checkpoint = checkpoint._replace(behind=base.behind)
+            checkpoint = checkpoint._replace(behind=base.alone().behind)
         damaged = [file for file in survey.checkpoints if file.checkpoint is None]
         copies = {file.path: self._keep_copy(path) for file in damaged if file.path == path}
         self._set_unused_aside(survey, facts)

@@ -18,12 +18,8 @@ from typing import Self
 
 from journal.checkpoint import newest_checkpoint
 from journal.checkpoint_format import LogFacts
-from journal.errors import (
-    FormatError,
-    JournalError,
-    JournalFailedError,
-    JournalUsageError,
-)
+from journal.diverged import bound_diverged
+from journal.errors import FormatError, JournalError, JournalFailedError, JournalUsageError
 from journal.files import Files
 from journal.format import CLOSED, ITEMS, LOG, RECORD_HEADER_BYTES, SEVERAL, SEVERAL_VERSION
 from journal.installing import finish_install
@@ -80,6 +76,7 @@ class ReplicatedJournal(LogReading, Journal):
     @classmethod
     def _recover(cls, directory: Path, options: JournalOptions, files: Files, lock: int, report: Report) -> Recovered:
         finish_install(files, directory, lock, report)
+        bound_diverged(files, directory, report)
         replica = ReplicaFile.open(files, directory, lock, report)
         recovered = recover(files, directory, options, report, replica.now.durable)
         recovered.replica = replica
@@ -207,6 +204,7 @@ class ReplicatedJournal(LogReading, Journal):
             cut_off(self._files, self._directory, checkpoint._replace(next_segment=self._next_segment), cut)
             recovered = recover(self._files, self._directory, self._options, self._report, self._replica.now.durable)
             recovered.replica = self._replica
+            bound_diverged(self._files, self._directory, self._report)
             self._take(recovered)
         except (JournalError, OSError) as error:
             self._let_go()

@@ -120,7 +120,7 @@ def _copy(writer: JournalWriter, source: Path, file: BackupFile, files: Files, c
         writer.begin(file.name)
         if lsn is not None:
             # What is restored is no replica of the cluster that was backed up.
-            checkpoint = change(unpack_checkpoint(read_whole(files, source / file.name)))._replace(log=None)
+            checkpoint = change(unpack_checkpoint(read_whole(files, source / file.name))).alone()
             writer.write(pack_checkpoint(checkpoint))
         else:
             for piece in pieces_of(files, source / file.name):

@@ -349,6 +349,39 @@ class TransferTarget:
         files.sync_directory(directory)
 
 
+def discard_transfer(files: Files, directory: Path) -> bool:
+    """Remove a directory that a transfer was taken into and that nobody needs any more; whether there was one.
+
+    Whatever interrupts it, what is left is not taken for the beginning of a transfer.
+
+    Raises:
+        JournalLockedError: it is being filled.
+        JournalFailedError: the file system refuses.
+    """
+    try:
+        if directory.name not in files.names(directory.parent):
+            return False
+        held = files.lock(directory / LOCK)
+        try:
+            write_aside(files, directory / TRANSFER, [CLEARING])
+            files.sync_directory(directory)
+            last = (TRANSFER, LOCK)
+            for name in [name for name in files.names(directory) if name not in last]:
+                files.unlink(directory / name)
+            files.sync_directory(directory)
+            for name in last:
+                files.unlink(directory / name)
+        finally:
+            files.close(held)
+        files.remove_directory(directory)
+        files.sync_directory(directory.parent)
+    except BlockingIOError:
+        raise JournalLockedError(directory) from None
+    except OSError as error:
+        raise JournalFailedError(error) from error
+    return True
+
+
 def _goes(name: str) -> bool:
     """Whether a file of a directory that is to be filled is of what was there before."""
     return is_part(name) or is_spare(name) or name == ENCOUNTERED or (name.endswith(ASIDE) and name != REPLICA + ASIDE)

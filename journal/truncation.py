@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from journal.checkpoint import write_checkpoint
 from journal.checkpoint_format import Checkpoint, unpack_checkpoint
+from journal.diverged import diverged_name
 from journal.durable import create_anew, read_exactly, read_whole, write_all
 from journal.errors import FormatError, JournalDamagedError
 from journal.files import Files
 from journal.format import CLOSED, SEGMENT_HEADER_BYTES, StreamRows, pack_segment_header
 from journal.index import add_row
-from journal.names import ASIDE, checkpoint_name, diverged_name, parse_checkpoint, stem_of
+from journal.names import ASIDE, checkpoint_name, parse_checkpoint, stem_of
 from journal.newest import Newest, write_newest
 from journal.scan import SegmentScan
 from journal.segment import Segment
@@ -76,14 +77,14 @@ def keep_copies(files: Files, directory: Path, run: Sequence[Segment], lsn: int)
             items[stream] = items.get(stream, 0) + sum(columns.counts)
     first = run[0]
     names = set(files.names(directory))
-    copy = _free(directory, stem_of(lsn, first.header.segment_id), names)
+    copy = directory / diverged_name(stem_of(lsn, first.header.segment_id), names)
     header = pack_segment_header(first.header._replace(first_lsn=lsn, recycled=False))
     _write(files, copy, header, files.open(first.path), offset, first.end)
     files.sync_directory(directory)
     names.add(copy.name)
     kept = [copy]
     for segment in run[1:]:
-        kept.append(_free(directory, segment.path.stem, names))
+        kept.append(directory / diverged_name(segment.path.stem, names))
         names.add(kept[-1].name)
     return Cut(run, lsn, offset, Truncated(records, items, tuple(kept)))
 
@@ -141,13 +142,6 @@ def _leave_out(files: Files, directory: Path, checkpoint: Checkpoint, cut: Cut) 
         if any(facts.segment_id in gone for facts in before.segments):
             files.unlink(directory / name)
             files.sync_directory(directory)
-
-
-def _free(directory: Path, stem: str, names: set[str]) -> Path:
-    number = 1
-    while (name := diverged_name(stem, number)) in names:
-        number += 1
-    return directory / name
 
 
 def _write(files: Files, path: Path, header: bytes, source: int, start: int, stop: int) -> None:

@@ -41,6 +41,8 @@ MOVE: Final = "move"
 CHANGES: Final = (ADD, REMOVE, MOVE)
 """What may become of a member: a learner counts from then on, a member goes, or lives in another directory or at other addresses."""
 
+_OPTIONAL: Final = ("amqp", "amqps")
+"""Fields of a member that a document may be without: those that it was written with before there were these."""
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_MEMBER_NAME_BYTES - 1}}}")
 
@@ -61,6 +63,8 @@ class Member:
         http: where its HTTP API is; None for none.
         learner: whether it does not count yet: it is being filled.
         in_step: whether the mode ``all`` waits for it.
+        amqp: where clients of AMQP connect; None for nowhere, and where the document was written before there was this.
+        amqps: likewise, under TLS.
     """
 
     directory: str
@@ -70,13 +74,16 @@ class Member:
     http: str | None = None
     learner: bool = False
     in_step: bool = True
+    amqp: str | None = None
+    amqps: str | None = None
 
     def __post_init__(self) -> None:
         _check_id("directory", self.directory)
         for name in ("send", "receive", "replication"):
             _check_address(name, getattr(self, name))
-        if self.http is not None:
-            _check_address("http", self.http)
+        for name in ("http", *_OPTIONAL):
+            if getattr(self, name) is not None:
+                _check_address(name, getattr(self, name))
         for name in ("learner", "in_step"):
             _check_type(name, getattr(self, name), bool, "true or false")
         if self.learner and self.in_step:
@@ -272,12 +279,18 @@ def check_member_name(name: object, what: str = "the name") -> str:
 
 
 def _plain(member: Member) -> dict[str, Any]:
-    return {name: getattr(member, name) for name in _names(Member)}
+    plain = {name: getattr(member, name) for name in _names(Member)}
+    # An older program reads a document without these, and none with them.
+    return {name: value for name, value in plain.items() if value is not None or name not in _OPTIONAL}
 
 
 def _member(what: str, values: object) -> Member:
     try:
-        return Member(**_fields("it", values, _names(Member)))
+        found = _fields("it", values, _names(Member), _OPTIONAL)
+        for name in _OPTIONAL:
+            if name in found and found[name] is None:
+                raise DocumentError(f"{name} is null: leave it out where there is none")
+        return Member(**found)
     except DocumentError as error:
         raise DocumentError(f"{what}: {error}") from None
 
@@ -286,10 +299,11 @@ def _names(cls: type[ClusterDocument | Member | Change]) -> tuple[str, ...]:
     return tuple(each.name for each in fields(cls))
 
 
-def _fields(what: str, values: object, names: tuple[str, ...]) -> dict[str, Any]:
+def _fields(what: str, values: object, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    needed = [name for name in names if name not in optional]
     if not isinstance(values, dict):
-        raise DocumentError(f"{what} is {_shown(values)}, and has to be an object with {', '.join(names)}")
-    if missing := [name for name in names if name not in values]:
+        raise DocumentError(f"{what} is {_shown(values)}, and has to be an object with {', '.join(needed)}")
+    if missing := [name for name in needed if name not in values]:
         raise DocumentError(f"{what} has no {', '.join(missing)}")
     if unknown := [_shown(name) for name in values if name not in names]:
         raise DocumentError(f"{what} has {', '.join(unknown[:3])}, which this program does not know")

@@ -44,6 +44,7 @@ class Follower:
         leader: the directory of the leader that it follows; None for none.
         epoch: that leader's.
         diverged: whether it has seen that it cannot follow: what it knows as committed is another's.
+        full: whether it has no room for more records: it takes none, and answers for what it has.
     """
 
     __slots__ = (
@@ -64,6 +65,7 @@ class Follower:
         "_whole",
         "diverged",
         "epoch",
+        "full",
         "leader",
         "log",
     )
@@ -73,6 +75,7 @@ class Follower:
         self.leader: str | None = None
         self.epoch = 0
         self.diverged = False
+        self.full = False
         self._limits = limits
         self._heard = now  # when something of a leader was read, or of one that is to come
         self._gone = False  # the connection to the leader ended
@@ -221,6 +224,9 @@ class Follower:
     def _continue(self, now: float, sender: str, message: Replicate) -> Effects:
         """Its records, if they go on from what is here."""
         before, lsn = message.previous
+        if lsn >= self.log.end and self.full:
+            # What it did not take: it is asked for again when there is room.
+            return [*self._stored(), *([] if self._matched else [Send(sender, Stored(self.epoch, 0, self._sent))])]
         if lsn >= self.log.end:
             # Something is missing in between. What is under way still is as much too far; then it is said again.
             if self._announced is not None and now - self._announced < BEAT_SECONDS:
@@ -232,7 +238,7 @@ class Follower:
         if records and not before <= records[0].epoch <= records[-1].epoch <= message.epoch:
             return []  # no leader's log is like that: they were read from one that was cut meanwhile
         self._announced = None
-        return self._accept(message)
+        return self._accept(message._replace(records=()) if self.full else message)
 
     def _accept(self, message: Replicate) -> Effects:
         records = message.records
@@ -271,6 +277,13 @@ class Follower:
     def _durable(self) -> int:
         """What it may answer for: the leader's records that its own disk has."""
         return min(self._matched, self.log.durable)
+
+    def room(self, now: float, full: bool) -> Effects:
+        """There is no room for more records, or there is again: then its leader is told what it lacks."""
+        before, self.full = self.full, full
+        if full or not before or self.leader is None or self._promising or self.busy or self.diverged:
+            return []
+        return self._announce(now, self.leader, self.epoch)
 
     # Logs that part
 

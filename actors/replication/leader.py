@@ -6,7 +6,7 @@ what disks hold and on who has promised which epoch, never on a clock: clocks on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from actors.replication.limits import (
     BEAT_SECONDS,
@@ -52,6 +52,7 @@ class Leader:
 
     __slots__ = (
         "_began",
+        "_connected",
         "_first",
         "_handing",
         "_kept",
@@ -90,6 +91,7 @@ class Leader:
         self._recent = (log.committed, log.committed)  # committed at the last two beats
         self._kept = 0
         self._handing: float | None = None  # since when it hands over
+        self._connected: Collection[str] = ()  # then: to whom there is a connection
 
     # What holds
 
@@ -277,10 +279,13 @@ class Leader:
             effects += shipping.lost()
         return [*effects, StepDown(reason)]
 
-    def hand_over(self, now: float) -> Effects:
-        """Stop leading once a follower has everything, which takes over at once. Nothing may be appended any more."""
+    def hand_over(self, now: float, connected: Collection[str]) -> Effects:
+        """Stop leading once a follower has everything, which takes over at once. Nothing may be appended any more.
+
+        ``connected`` is looked at as time goes on: to whom there is a connection then. Where there is none nobody is waited for.
+        """
         if self._handing is None:
-            self._handing = now
+            self._handing, self._connected = now, connected
         return self._hand_over(now)
 
     def _hand_over(self, now: float) -> Effects:
@@ -288,6 +293,8 @@ class Leader:
             return []
         successor = self._successor()
         if successor is None:
+            if not any(self._may_lead(peer) and peer in self._connected for peer in self._shipping):
+                return self.step_down("it was asked to hand over, and no follower is connected")
             if now - self._handing < HAND_OVER_SECONDS:
                 return []
             return self.step_down("it was asked to hand over, and no follower has everything")
@@ -295,7 +302,9 @@ class Leader:
 
     def _successor(self) -> str | None:
         for peer, shipping in self._shipping.items():
-            able = all(peer in quorum for rule in self._rules for quorum in rule.quorums)
-            if able and shipping.state != APART and shipping.stored >= self.log.end:
+            if self._may_lead(peer) and shipping.state != APART and shipping.stored >= self.log.end:
                 return peer
         return None
+
+    def _may_lead(self, peer: str) -> bool:
+        return all(peer in quorum for rule in self._rules for quorum in rule.quorums)

@@ -29,7 +29,7 @@ HOLD_OFF_SECONDS: Final = 4.0
 LOOK_SECONDS: Final = 2.0
 """A node that misses its leader, or does not know the document, reads the register this often."""
 HAND_OVER_SECONDS: Final = 5.0
-"""A leader that is asked to hand over waits for a follower that has everything for so long, then it stops all the same."""
+"""A leader that is asked to hand over waits for a follower that has everything for so long, where one is connected; then it stops."""
 TRANSFER_SECONDS: Final = 60.0
 """A transfer of which nothing has been heard for so long is over; the follower says anew what it has."""
 

@@ -56,6 +56,7 @@ class Replica:
     __slots__ = (
         "_closing",
         "_connected",
+        "_full",
         "_limits",
         "_look",
         "_looked",
@@ -81,6 +82,7 @@ class Replica:
         self._numbers = count(1)
         self._connected: set[str] = set()
         self._closing = False
+        self._full = False
         self._ruled = 0  # up to which change of the documents the leader has been told
         self._look = 0  # the number of the read that is for the document alone
         self._looked = now - LOOK_SECONDS
@@ -89,6 +91,11 @@ class Replica:
 
     def _make_follower(self, now: float) -> Follower:
         return Follower(self.log, now, self._limits)
+
+    def room(self, now: float, full: bool) -> Effects:
+        """This node has no room for more of a leader's records, or has some again."""
+        self._full = full
+        return self._after(now, self.follower.room(now, full))
 
     def _make_takeover(self) -> Takeover:
         return Takeover(self.me, self.follower, self._writer, self._numbers)
@@ -224,6 +231,7 @@ class Replica:
         self._closing = False
         version, document = self.takeover.version, self.takeover.document
         self.follower = self._make_follower(now)
+        self.follower.full = self._full
         self.takeover = self._make_takeover()
         if document is not None:
             self.takeover.knows(version, document)
@@ -300,7 +308,7 @@ class Replica:
 
     def hand_over(self, now: float) -> Effects:
         """Have another one lead. Nothing may be appended from now on."""
-        return [] if self.leader is None else self._after(now, self.leader.hand_over(now))
+        return [] if self.leader is None else self._after(now, self.leader.hand_over(now, self._connected))
 
     def _missing(self, now: float) -> Effects:
         """The leader may be missed: look who leads, and ask the others."""

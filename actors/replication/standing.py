@@ -148,12 +148,16 @@ def _member(name: str, member: Member, document: ClusterDocument) -> dict[str, A
         "receive": member.receive,
         "replication": member.replication,
         "http": member.http,
+        "amqp": member.amqp,
+        "amqps": member.amqps,
         "counts": not member.learner,
         # Whom the mode `all` waits for, as the document lists them; of other modes nobody is asked.
         "listed": member.in_step if document.mode == ALL else None,
         "in_step": None,
         "connected": False,
         "filling": False,
+        # Why it has no room for more of the log; each node knows that of itself.
+        "full": None,
         "stored": None,
         "lag_records": None,
         "lag_bytes": None,

@@ -12,6 +12,7 @@ from journal import JournalError, LogGoneError, TransferTarget
 from journal import ShippedRecord as ShippedRecord  # noqa: PLC0414 - given here too
 from journal.installing import install
 from journal.names import INCOMING
+from journal.transfer_target import discard_transfer
 
 if TYPE_CHECKING:
     from actors.storage.node_storage import NodeStorage
@@ -98,6 +99,17 @@ class NodeShipping:
         """Where a transfer is taken into, beside the journal; it blocks for as long as what came before takes to read."""
         incoming = self._storage.directory / INCOMING
         return TransferTarget(incoming, self._options, self._files, replace=True, report=logger.warning)
+
+    def discard(self) -> bool:
+        """Remove what a transfer has left that is needed no more; whether there was anything. It blocks.
+
+        Raises:
+            StorageError: the disk fails, or it is being taken into.
+        """
+        try:
+            return discard_transfer(self._files, self._storage.directory / INCOMING)
+        except JournalError as error:
+            raise storage_error(error) from error
 
     async def install(self, lsn: int) -> None:
         """Put a transfer that is whole in the place of the journal; the log goes on at ``lsn`` then.

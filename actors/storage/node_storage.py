@@ -33,9 +33,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -48,9 +48,9 @@ from actors.storage.followed import FollowedContents
 from actors.storage.leader_storage import LeaderStorage
 from actors.storage.measures import JournalMeasures
 from actors.storage.node_news import NodeHooks, NodeNews
-from actors.storage.options import DEFAULT_CACHE_BYTES, storage_options
+from actors.storage.options import DEFAULT_CACHE_BYTES, RESERVE_BYTES, storage_options
 from actors.storage.replica_log import JournalLog
-from journal import Files, JournalError, JournalOptions, OsFiles, ReplicatedJournal
+from journal import Files, JournalError, JournalFullError, JournalOptions, OsFiles, ReplicatedJournal
 
 if TYPE_CHECKING:
     from journal import Committer, ShippedRecord, TransferSource, Truncated
@@ -59,11 +59,6 @@ THREADS: Final = 2
 """For what blocks: a promise may come while another one waits for the disk."""
 
 logger = logging.getLogger("penstock.storage")
-
-KEPT_SECONDS: Final = 60.0
-"""A follower keeps the log of the last minute, up to ``cluster_log_bytes``: who was away for so long needs no transfer, whoever leads."""
-KEPT_MARKS: Final = 6
-"""Places of the log that are remembered in that time."""
 
 Apart: TypeAlias = "Callable[[Callable[[], Any]], Awaitable[Any]]"
 """Calls a function that blocks where the loop does not wait for it, and gives what it returns."""
@@ -97,7 +92,7 @@ class NodeStorage:
         self._cache_bytes = cache_bytes
         self._committer = committer
         self._apart = apart or self._on_thread
-        self._closed = False
+        self._closed = self._spare = False
         self._promising = asyncio.Lock()
         self._news = NodeNews(None, None, self._more_synced)
         self._take(self._open())
@@ -161,8 +156,7 @@ class NodeStorage:
         self.same_log = object()
         self._news = NodeNews(self._news.loop, self._news.hooks, self._more_synced)
         self._started = self._leading = self._folding = self._cutting = False
-        # When how much was committed.
-        self._marks: deque[tuple[float, int]] = deque()
+        self._keep_for_others()
         self._storage.tell_failure(self._news.failed)
 
     # --- what it is
@@ -197,10 +191,12 @@ class NodeStorage:
     def append(self, records: Iterable[ShippedRecord]) -> None:
         """Append what a leader has sent, or what is adopted; `NodeHooks.synced` is told when more is on the disk.
 
+        Where too much waits for the disk, what is left over is not appended: the leader ships it again. ``log.end`` tells.
+
         Raises:
             StorageError: it is not what follows, or the disk fails; the node has been told, and ends.
         """
-        with _Failing(self):
+        with _Failing(self), suppress(JournalFullError):
             self._start_journal()
             self._journal.append_shipped(records)
 
@@ -231,7 +227,7 @@ class NodeStorage:
             self._storage.committed()
         else:
             self._followed.want(min(lsn, journal.next_lsn))
-            self._keep_lately()
+            self._keep_for_others()
             self._fold_soon()
 
     async def truncate(self, lsn: int) -> Truncated:
@@ -262,14 +258,18 @@ class NodeStorage:
         """Records from ``lsn`` on are needed by somebody who lags: checkpoints leave them there, up to a limit."""
         self._journal.keep_log(lsn)
 
-    def _keep_lately(self) -> None:
-        """Of a follower: nobody says who lags, and it may lead next."""
-        now, marks = self._news.on.time(), self._marks
-        if not marks or now - marks[-1][0] >= KEPT_SECONDS / KEPT_MARKS:
-            marks.append((now, self._followed.wanted))
-            while len(marks) > 1 and marks[1][0] <= now - KEPT_SECONDS:
-                marks.popleft()
-            self._journal.keep_log(marks[0][1])
+    def spare_room(self, full: bool) -> None:
+        """The disk is full: a follower keeps nothing for others, and gives back what it can; or there is room again."""
+        self._spare = full
+        if not self._leading:
+            self._keep_for_others()
+            # A checkpoint takes room before it gives any back, and one that finds none is the end of the node.
+            if full and self._started and self._files.free_bytes(self.directory) > RESERVE_BYTES:
+                self._storage.checkpoints.make()
+
+    def _keep_for_others(self) -> None:
+        """Of a follower: nobody says who lags, and it may lead next. So all of the log is kept that may be, while there is room."""
+        self._journal.keep_log(None if self._spare else 0)
 
     # --- a leader
 

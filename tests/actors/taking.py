@@ -56,10 +56,10 @@ class TakerState(QueueState):
         taker: str = "t",
     ) -> None:
         command = takes.TakeMessages(request, messages, size, wait, visibility, cast("Any", taker))
-        self.execute(command, now, 0)
+        self.execute(command, now, self.clocks.time_us(now))
 
     def cancel_take(self, request: int, now: float = 0.0, taker: str = "t") -> None:
-        self.execute(takes.CancelTake(request, cast("Any", taker)), now, 0)
+        self.execute(takes.CancelTake(request, cast("Any", taker)), now, self.clocks.time_us(now))
 
     def settle(
         self,
@@ -74,10 +74,10 @@ class TakerState(QueueState):
         taker: str = "t",
     ) -> None:
         command = takes.SettleTaken(request, tuple(taken), how, seconds, failed, reason, cast("Any", taker))
-        self.execute(command, now, 0)
+        self.execute(command, now, self.clocks.time_us(now))
 
     def give_back_unseen(self, taken: list[tuple[int, int]], now: float = 0.0, taker: str = "t") -> None:
-        self.execute(takes.GiveBackUnseen(tuple(taken), cast("Any", taker)), now, 0)
+        self.execute(takes.GiveBackUnseen(tuple(taken), cast("Any", taker)), now, self.clocks.time_us(now))
 
     def seen(self, messages: int, again: int = 0, taker: str = "t") -> None:
         self.execute(takes.TakenSeen(messages, again, cast("Any", taker)), 0.0, 0)

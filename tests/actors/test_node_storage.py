@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import wraps
 from itertools import pairwise
 from pathlib import Path
@@ -32,7 +33,7 @@ from tests.actors.node_cluster import DATA, SMALL, WHOLE, Member, Trio, at_once,
 from tests.actors.stored_queues import Connection, turns
 from tests.fault.disk import SimulatedDisk
 from tests.fault.faulty_files import Fault, FaultyFiles, Kind
-from tests.journal.replicas import logs, on_the_wire
+from tests.journal.replicas import logs, on_the_wire, plain
 
 LARGE = 10**9
 
@@ -133,7 +134,7 @@ async def test_a_follower_holds_no_payloads() -> None:
 
 @on_loop
 async def test_the_log_and_the_disk_of_a_follower_stay_bounded_and_its_start_begins_at_its_checkpoint() -> None:
-    trio, storage = await leading()
+    trio, storage = await leading(replace(SMALL, cluster_log_bytes=5 * SMALL.segment_bytes))
     member = follower(trio)
     for number in range(600):
         add(storage, 0, 1, 200)
@@ -143,7 +144,7 @@ async def test_the_log_and_the_disk_of_a_follower_stay_bounded_and_its_start_beg
             await trio.round()
             await turns()
         if number % 100 == 99:
-            # What was acknowledged gives its room back within two seconds, but for the log of the last minute.
+            # What was acknowledged gives its room back within two seconds, but for the log that is kept for others.
             for _ in range(3):
                 await elapse(25.0)
                 await trio.round()
@@ -163,7 +164,7 @@ async def test_the_log_and_the_disk_of_a_follower_stay_bounded_and_its_start_beg
 
 
 @on_loop
-async def test_who_was_away_for_less_than_a_minute_needs_no_transfer_from_a_follower_that_has_come_to_lead() -> None:
+async def test_who_was_away_for_long_needs_no_transfer_from_a_follower_that_has_come_to_lead() -> None:
     trio, storage = await leading()
     away, former, other = 2, trio.leader, follower(trio)
     await trio.round()
@@ -174,7 +175,7 @@ async def test_who_was_away_for_less_than_a_minute_needs_no_transfer_from_a_foll
         if number % 10 == 9:
             storage._gathered.write()
             await trio.round()
-            await elapse(1.0)
+            await elapse(30.0)
             other.run()
     assert other.storage.checkpoints.made >= 5
     assert other.node.journal.checkpoint_lsn > 300
@@ -184,6 +185,48 @@ async def test_who_was_away_for_less_than_a_minute_needs_no_transfer_from_a_foll
     await trio.lead((trio.members.index(other), away))
     assert not trio.seen["filled"]
     assert trio.members[away].node.journal.log_start == 1
+
+
+@on_loop
+async def test_a_follower_without_room_gives_back_what_it_keeps_for_others() -> None:
+    trio, storage = await leading()
+    member = follower(trio)
+    for number in range(400):
+        add(storage, 0, 1, 200)
+        done(storage, 0, number, number + 1)
+        if number % 10 == 9:
+            storage._gathered.write()
+            await trio.round()
+            await turns()
+    before = member.node.journal.statistics().disk_bytes
+    assert before > 15 * SMALL.segment_bytes
+    member.node.spare_room(True)
+    for _ in range(4):
+        await elapse(25.0)
+        member.run()
+    assert member.node.journal.statistics().disk_bytes < before / 2
+    member.node.spare_room(False)
+    assert member.node.journal._kept_from == 0
+
+
+@on_loop
+async def test_a_follower_whose_journal_is_full_has_appended_what_it_could_and_goes_on_behind_that() -> None:
+    trio, storage = await leading()
+    number = next(number for number, member in enumerate(trio.members) if member is not trio.led)
+    await trio.round()
+    options = replace(SMALL, max_pending_bytes=2_000)
+    leader, taken = trio.led.node.journal, Member(trio.members[number].disk.restart(), options=options)
+    for _ in range(20):
+        add(storage, 0, 1, 200)
+    records = list(on_the_wire(leader.read_log(taken.node.log.end)))
+    taken.node.append(records)
+    assert records[0].lsn < taken.node.log.end < records[-1].lsn
+    assert not taken.failures
+    taken.run()
+    while taken.node.log.end <= records[-1].lsn:
+        taken.node.append([record for record in records if record.lsn >= taken.node.log.end])
+        taken.run()
+    assert plain(taken.node.journal.read_log(records[0].lsn)) == plain(records)
 
 
 @on_loop

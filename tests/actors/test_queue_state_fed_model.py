@@ -150,8 +150,10 @@ SEEN_FIRST = frozenset(
 )
 """Commands of which the model takes in what they change before they are carried out: what the queue does because it has noticed something
 comes before that, and is looked at by itself."""
-ELSEWHERE = frozenset({"crash", "let_time_pass", "set_the_clock", "restart", "answer_for_dead_letters"})
-"""What happens to all queues, or between two."""
+ELSEWHERE = frozenset(
+    {"crash", "let_time_pass", "set_the_clock", "restart", "answer_for_dead_letters", "leave_together"}
+)
+"""What happens to all queues, or between two; or in several commands."""
 
 
 class FedModel(TransactionMachine):

@@ -731,6 +731,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @operation(1, None, name=st.sampled_from((*RECEIVERS, *SENDERS, "owner", "stranger")), failed=st.booleans())
     def detach(self, name: str, failed: bool) -> None:
+        self.receiver_goes(name)
         for number in self.held_by(name):
             self.give_back(number, failed=failed)
         self.receivers.pop(name, None)
@@ -741,18 +742,22 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.detach(name, self.now, failed)
         self.settle()
 
+    def receiver_goes(self, name: str) -> None:
+        """A receiver is about to go."""
+
     @operation(1, lambda self: len(self.receivers) > 1, failed=st.booleans())
     def leave_together(self, data: st.DataObject, failed: bool) -> None:
         """What they held is delivered as if one had held it, and not before the tick that is due at once."""
         names = data.draw(st.lists(st.sampled_from(sorted(self.receivers)), min_size=2, unique=True))
         for name in names:
+            self.receiver_goes(name)
             unseen = self.pick(data, name, late=False)
             never_had = {number for first, count in unseen for number in range(first, first + count)}
             for number in self.held_by(name):
                 self.give_back(number, failed=failed and number not in never_had)
             del self.receivers[name]
             self.queue.detach(name, self.now, failed, unseen, together=True)
-        assert self.queue.next_deadline() == self.now
+        assert self.is_overdue()
         self.queue.tick(self.now)
         self.settle()
 

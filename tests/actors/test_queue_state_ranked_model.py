@@ -110,10 +110,9 @@ class RankedMachine(QueueMachine):
         self.queue.stop_consuming(name, self.now)
         self.settle()
 
-    def detach(self, name: str, failed: bool) -> None:
+    def receiver_goes(self, name: str) -> None:
         self.goes(name)
         self.priority.pop(name, None)
-        super().detach(name, failed)
 
     def begin_again(self) -> None:
         self.forget_all()

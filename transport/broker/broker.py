@@ -28,6 +28,7 @@ from transport.broker.leadership import Leadership
 from transport.broker.listener import Host, Listener
 from transport.broker.listings import Listed
 from transport.broker.memory import collect_young, memory_limit, resident_bytes
+from transport.broker.opened_files import open_files
 from transport.broker.operations import Operations, Services
 from transport.broker.port import Tasks
 from transport.broker.publishers import Publishers
@@ -135,7 +136,7 @@ class Broker:
         self._metrics: Metrics
         self._ends_at: float | None = None
         self._entrance: Entrance
-        self._certificates = Certificates(config)
+        self._certificates = Certificates(config, None if leadership is None else leadership.files)
         if config.users_file is not None:
             self.reloads.add("users", lambda _: self._entrance.reload())
         if config.tls_certificate is not None:
@@ -158,8 +159,7 @@ class Broker:
         self._entrance = Entrance(self.config.users_file, self._connections, self.now, self.config.max_unauthenticated)
         self._entrance.leadership = self._leadership
         self._check_settings()
-        self._entrance.open()
-        self._certificates.open()
+        await open_files(self._entrance, self._certificates, self._leadership)
         if self._storage is None and self.config.directory is not None:
             self._storage = _open_storage(self.config, self.config.directory)
         storage = self._storage

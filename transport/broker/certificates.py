@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
+    from transport.broker.last_good import FilesOfANode
     from transport.config.config import BrokerConfig
 
 KEY_SETTING: Final = "--tls-key (tls_key)"
@@ -28,12 +29,14 @@ class Certificates:
 
     Args:
         config: names the files.
+        files: those of the node that the broker is of; None for one that is alone.
 
     Attributes:
         context: what connections are made with; None for connections without TLS.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, files: FilesOfANode | None = None) -> None:
+        self._of_node = files
         certificate = config.tls_certificate
         self._files = (
             None
@@ -55,6 +58,13 @@ class Certificates:
         """As of `open`, while the loop serves others."""
         if self._files is not None:
             self.context = await self._files.later()
+            if self._of_node is not None:
+                self._of_node.certificates.value = self.context
+
+    async def open_of(self, files: FilesOfANode) -> None:
+        """As of `open`, for a broker that stands by turns: those that were good last stay where they cannot be read."""
+        if self._files is not None:
+            self.context = await files.certificates.read(self._files)
 
 
 def _late(config: BrokerConfig, certificate: str) -> Callable[[str], Exception]:

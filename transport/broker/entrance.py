@@ -18,6 +18,7 @@ from transport.security.users_file import UsersFileError, read_users
 from transport.wire.messages import ANY_NODE
 
 if TYPE_CHECKING:
+    from transport.broker.last_good import FilesOfANode
     from transport.broker.leadership import Leadership
     from transport.broker.served import Connections, Served
     from transport.security.principal import Principal
@@ -132,6 +133,14 @@ class Entrance:
             except UsersFileError as error:
                 raise LocalProtocolError(f"users_file: {error}") from None
 
+    async def open_of(self, files: FilesOfANode) -> None:
+        """As of `open`, for a broker that stands by turns: the users that were good last stay where they cannot be read."""
+        if self._file is not None:
+            try:
+                self.users = await files.users.read(self._file)
+            except UsersFileError as error:
+                raise LocalProtocolError(f"users_file: {error}") from None
+
     def watch(self) -> None:
         """End connections from now on when the time of what they came in with is over."""
         if self.users is not None:
@@ -148,6 +157,8 @@ class Entrance:
         async with self._reading:
             # A file of many users takes a second, and the loop has others to serve.
             self.users = await self._file.later()
+            if self.leadership is not None:
+                self.leadership.files.users.value = self.users
             self._look()
 
     def wait(self, peer: str) -> float:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from transport.broker.last_good import FilesOfANode
+from transport.wire.address import parse_address
 from transport.wire.contact_points import MAX_TOLD_ADDRESSES, written
 from transport.wire.messages import NOT_LEADER, SILENT, Options, Welcome
 
@@ -34,15 +36,19 @@ class Leadership:
 
     Args:
         silence: seconds, as of `CLUSTER_SILENCE`.
-
         cluster: the node that the broker is a part of, for administration; None where there is nothing to be seen of it.
+        files: what the brokers of that node have read; None for one whose broker is the first.
 
     Attributes:
         leads: whether it leads.
         cluster: as given.
+        files: as given.
     """
 
-    def __init__(self, silence: float = CLUSTER_SILENCE, cluster: Cluster | None = None) -> None:
+    def __init__(
+        self, silence: float = CLUSTER_SILENCE, cluster: Cluster | None = None, files: FilesOfANode | None = None
+    ) -> None:
+        self.files = files or FilesOfANode()
         self.leads = False
         self.cluster = cluster
         self._silence_ms = max(2, round(silence * 1000))
@@ -80,7 +86,13 @@ class Leadership:
     def why(self, listener: str) -> str:
         """What one who came to that listener is told."""
         leader = self.leader(listener)
-        where = f"its leader is at {' or '.join(leader)}" if leader else "its leader is not known yet: try again soon"
+        if leader:
+            where = f"its leader is at {' or '.join(leader)}"
+        elif others := next(iter(self._leader.values()), ()):
+            # It leads, and the cluster knows of no such listener there.
+            where = f"its leader is on {parse_address(others[0]).host}"
+        else:
+            where = "its leader is not known yet: try again soon"
         return f"this broker does not lead its cluster; {where}"
 
     def refuse(self, connection: Served[object]) -> None:

@@ -38,10 +38,11 @@ class Unhurried(Generic[T]):
         """What ``read`` returns, for who has no loop to serve; raises what it raises, or the error of who is late."""
         reading = self._begin()
         wait([reading], self._seconds)
-        return self._outcome(reading)
+        return self._outcome(reading, self._seconds)
 
-    async def later(self) -> T:
-        """As of `now`, for who has one."""
+    async def later(self, seconds: float | None = None) -> T:
+        """As of `now`, for who has one; within ``seconds``, where it is to be another time."""
+        seconds = self._seconds if seconds is None else seconds
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
 
@@ -52,13 +53,13 @@ class Unhurried(Generic[T]):
         reading = self._begin()
         reading.add_done_callback(tell)
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(seconds):
                 await ended.wait()
-        return self._outcome(reading)
+        return self._outcome(reading, seconds)
 
-    def _outcome(self, reading: Future[T]) -> T:
+    def _outcome(self, reading: Future[T], seconds: float) -> T:
         if not reading.done():
-            raise self._late(f"it could not be read within {self._seconds:g} s, and is given up")
+            raise self._late(f"it could not be read within {seconds:g} s, and is given up")
         return reading.result()
 
     def _begin(self) -> Future[T]:

@@ -35,9 +35,13 @@ PLACES: tuple[Column, ...] = (
     ("receive", "receivers"),
     ("replication", "nodes"),
     ("http", "http"),
+    ("amqp", "amqp"),
+    ("amqps", "amqps"),
     ("directory", "directory"),
 )
-LEADER = "leader"
+OPTIONAL = ("amqp", "amqps")
+"""Columns that are there where some member has such an address."""
+LEADER, AWAY = "leader", "away"
 DEFAULT_WAIT = 600.0
 MAX_WAIT = 7 * 86_400.0
 Name = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.", show_default=False)]
@@ -125,16 +129,24 @@ async def look(client: Administration) -> Facts:
     """How the cluster stands: as its leader says, or, where that cannot be asked, as this node does."""
     from transport.errors import TransportError  # noqa: PLC0415 - not needed for --help
 
+    async def of(member: Facts) -> Facts | None:
+        try:
+            async with client.elsewhere(member["send"]) as other:
+                return await other.cluster()
+        except (TransportError, KeyError):
+            return None
+
     facts = await client.cluster()
     leader = next((each for each in facts["members"] if each.get("name") == facts.get("leader")), None)
-    if facts.get("role") == LEADER or leader is None:
-        return facts
-    try:
-        async with client.elsewhere(leader["send"]) as other:
-            said = await other.cluster()
-    except (TransportError, KeyError):
-        return facts
-    return said if said.get("role") == LEADER else facts
+    if facts.get("role") != LEADER and leader is not None:
+        said = await of(leader)
+        facts = said if said is not None and said.get("role") == LEADER else facts
+    for member in facts["members"]:
+        # What keeps somebody who is there from being in step only they know.
+        if member.get("in_step") is False and member.get("role") != AWAY and (said := await of(member)) is not None:
+            own = _member(said, str(member.get("name")))
+            member["full"] = None if own is None else own.get("full")
+    return facts
 
 
 def status_lines(facts: Facts, width: int | None) -> list[str]:
@@ -155,9 +167,11 @@ def status_lines(facts: Facts, width: int | None) -> list[str]:
         lines.append(f"  as {who} sees it: only the leader knows how far behind each is")
     if change := facts.get("change"):
         lines.append(f"  under way: {cell(change.get('kind'))} {cell(change.get('name'))}")
+    lines += [f"  {cell(each.get('name'))} has no room: {cell(full)}" for each in members if (full := each.get("full"))]
     rows = [_row(each) for each in members]
     lines += ["", written.counted(len(rows), "member"), *table(rows, MEMBERS, width), ""]
-    return [*lines, *table(rows, PLACES, width), ""]
+    places = [column for column in PLACES if column[0] not in OPTIONAL or any(row.get(column[0]) for row in rows)]
+    return [*lines, *table(rows, places, width), ""]
 
 
 def summary(facts: Facts) -> list[str]:

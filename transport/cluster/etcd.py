@@ -112,6 +112,7 @@ class EtcdRegister:
         self._endpoints = address.endpoints
         self._key = b64encode(address.key.encode()).decode()
         self._user = address.user
+        self._address = address
         self._password = _password(address)
         self._seconds = {RANGE: read_seconds, TRANSACTION: swap_seconds}
         self._call_seconds = call_seconds
@@ -119,6 +120,12 @@ class EtcdRegister:
         self._token: str | None = None
         self._etcd: str | None = None
         self._revision = 0
+
+    def read_again(self) -> None:
+        """Read the files of TLS and of the password anew; on any thread. LocalProtocolError where one cannot be used: then it stays."""
+        password = _password(self._address)
+        self._gateway.read_again()
+        self._password = password
 
     async def read(self) -> Versioned:
         """As of `Register`: the newest document."""

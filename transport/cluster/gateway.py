@@ -77,7 +77,13 @@ class Gateway:
             raise LocalProtocolError(
                 f"a cluster's register in etcd needs the extra http: pip install 'penstock-mq[http]' ({error})"
             ) from None
+        self._files = tls
         self._tls = None if tls is None else _context(tls)
+
+    def read_again(self) -> None:
+        """Read the files anew, for connections from now on; on any thread. LocalProtocolError where one cannot be used: then all stay."""
+        if self._files is not None:
+            self._tls = _context(self._files)
 
     async def post(
         self, endpoint: Address, path: str, fields: dict[str, Any], token: str | None, seconds: float

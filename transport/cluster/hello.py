@@ -203,7 +203,9 @@ class _Side:
     def _derived(self, label: bytes) -> bytes:
         return hmac.digest(self._secret or b"", label + b"\0" + hashlib.sha256(self._said).digest(), "sha256")
 
-    def _check_proof(self, body: bytes, label: bytes) -> None:
+    def _check_proof(self, body: bytes, label: bytes, also: bytes | None = None) -> None:
+        if also is not None and not hmac.compare_digest(body, self._proof(label)):
+            self._secret = also
         if not hmac.compare_digest(body, self._proof(label)):
             raise LinkRefusedError(UNPROVED, "the two have different secrets: each node needs the same")
 
@@ -230,7 +232,7 @@ class Dialing(_Side):
     Args:
         me: who it is.
         wanted: the directory that is to answer.
-        secret: the cluster's; None where certificates prove who somebody is.
+        secret: the cluster's, of two the one that is tried; None where certificates prove who somebody is.
         nonce: random bytes of this connection.
     """
 
@@ -293,11 +295,18 @@ class Answering(_Side):
 
     Attributes:
         proved: whether the other one has proved itself: then `ready` ends the handshake, unless there is a reason against it.
+
+    Args:
+        me: as above.
+        secret: as above.
+        nonce: as above.
+        also: another secret by which the other one may prove itself; it is answered by the same then.
     """
 
-    def __init__(self, me: Identity, secret: bytes | None, nonce: bytes) -> None:
+    def __init__(self, me: Identity, secret: bytes | None, nonce: bytes, also: bytes | None = None) -> None:
         super().__init__(me, secret, nonce)
         self.proved = False
+        self._also = also
 
     def received(self, kind: int, body: bytes) -> bytes | None:
         """What is sent then; None when the other one has proved itself. Raises as `Dialing.received`."""
@@ -306,7 +315,7 @@ class Answering(_Side):
         if kind == HELLO and self.peer is None:
             return self._hello(body)
         if kind == PROOF and self.peer is not None and not self.proved:
-            self._check_proof(body, _DIALS)
+            self._check_proof(body, _DIALS, self._also)
             self.proved = True
             return None
         raise HandshakeError(f"a message of kind {kind} in the wrong place of a handshake")

@@ -1,7 +1,8 @@
 """What a node says of itself when it is met, as bytes.
 
-A msgpack array ``[name, cluster, end, directory, send, receive, replication, http]``.
-``cluster`` is "" for none yet, ``end`` one more than the last record of its log, ``http`` nil where there is none.
+A msgpack array ``[name, cluster, end, directory, send, receive, replication, http]``, and behind it ``amqp, amqps`` where it has one.
+``cluster`` is "" for none yet, ``end`` one more than the last record of its log, and an address is nil where there is none. An older
+program knows the first eight alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from transport.cluster.frames import Buffer
 from transport.errors import RemoteProtocolError
 
 FIELDS = 8
+AMQP_FIELDS = 2
 CLUSTER_CHARACTERS = 32
 
 
@@ -32,6 +34,7 @@ def pack_here(here: Here) -> bytes:
             member.receive,
             member.replication,
             member.http,
+            *((member.amqp, member.amqps) if member.amqp or member.amqps else ()),
         ]
     )
     return packed
@@ -45,14 +48,14 @@ def unpack_here(data: Buffer) -> Here:
     """
     try:
         fields: Any = msgpack.unpackb(data, max_ext_len=0)
-        if not isinstance(fields, list) or len(fields) != FIELDS:
+        if not isinstance(fields, list) or len(fields) not in (FIELDS, FIELDS + AMQP_FIELDS):
             raise RemoteProtocolError("a node that says of itself what no node does")
-        name, cluster, end, directory, send, receive, replication, http = fields
+        name, cluster, end, directory, send, receive, replication, http, amqp, amqps = (*fields, None, None)[:10]
         if not isinstance(cluster, str) or len(cluster) not in (0, CLUSTER_CHARACTERS):
             raise RemoteProtocolError("a node of a cluster that cannot be")
         if type(end) is not int or end < 1:
             raise RemoteProtocolError(f"a node whose log ends with {end!r:.40}")
-        member = Member(directory, send, receive, replication, http)
+        member = Member(directory, send, receive, replication, http, amqp=amqp, amqps=amqps)
         return Here(check_member_name(name), cluster, end, member)
     except (ValueError, msgpack.UnpackException, DocumentError) as error:
         raise RemoteProtocolError(f"a node that says of itself what cannot be: {error}") from None

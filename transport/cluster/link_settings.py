@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from transport.config.clustered import CLUSTER_PORT
 from transport.errors import LocalProtocolError
-from transport.security.secret_files import SecretFileError, read_line
+from transport.security.secret_files import SecretFileError, read_one_or_two_lines
 from transport.security.tls_files import check_there, load_own, trusting
 from transport.wire.address import parse_address
 
@@ -45,7 +45,7 @@ class LinkSettings:
 
     Attributes:
         address: where it listens, ``host:port``.
-        secret_file: a file whose one line is the secret of the cluster; None for none.
+        secret_file: a file whose one line is the secret of the cluster, or two while that is changed; None for none.
         tls: None for none.
         transfer_bytes_a_second: of all transfers that it gives, at most.
 
@@ -76,11 +76,21 @@ class LinkKeys(NamedTuple):
         secret: None for none.
         client: what is dialled with; None for no TLS.
         server: what is answered with.
+        also: a second secret while the nodes go from one to another: who dials may prove either, and is dialled with either.
     """
 
     secret: bytes | None
     client: ssl.SSLContext | None = None
     server: ssl.SSLContext | None = None
+    also: bytes | None = None
+
+    def secret_of(self, attempt: int) -> bytes | None:
+        """What the attempt with this number proves: the other one behind each that was refused for its secret."""
+        return self.also if self.also is not None and attempt % 2 else self.secret
+
+    def is_last(self, attempt: int) -> bool:
+        """Whether every secret has been proved by then."""
+        return self.also is None or attempt % 2 == 1
 
 
 def read_keys(settings: LinkSettings) -> LinkKeys:
@@ -89,10 +99,10 @@ def read_keys(settings: LinkSettings) -> LinkKeys:
     Raises:
         LocalProtocolError: a file cannot be used; the text says which, and why.
     """
-    secret = None if settings.secret_file is None else _read_secret(settings.secret_file)
+    secret, also = (None, None) if settings.secret_file is None else _read_secret(settings.secret_file)
     if settings.tls is None:
-        return LinkKeys(secret)
-    return LinkKeys(secret, _client(settings.tls), _server(settings.tls))
+        return LinkKeys(secret, also=also)
+    return LinkKeys(secret, _client(settings.tls), _server(settings.tls), also)
 
 
 def warning_of(settings: LinkSettings) -> str | None:
@@ -131,16 +141,17 @@ def _is_address(text: str, address: ipaddress.IPv4Address | ipaddress.IPv6Addres
         return False
 
 
-def _read_secret(file: str) -> bytes:
+def _read_secret(file: str) -> tuple[bytes, bytes | None]:
     try:
-        secret = read_line(file).encode()
+        first, *others = (line.encode() for line in read_one_or_two_lines(file))
     except (OSError, SecretFileError) as error:
         raise LocalProtocolError(f"the secret of the links cannot be read: {error}") from None
-    if len(secret) < LEAST_SECRET_BYTES:
-        raise LocalProtocolError(
-            f"the secret in {file} has {len(secret)} bytes, and could be guessed with less than {LEAST_SECRET_BYTES}: {MAKE_ONE}"
-        )
-    return secret
+    for secret in (first, *others):
+        if len(secret) < LEAST_SECRET_BYTES:
+            raise LocalProtocolError(
+                f"the secret in {file} has {len(secret)} bytes, and could be guessed with less than {LEAST_SECRET_BYTES}: {MAKE_ONE}"
+            )
+    return first, others[0] if others else None
 
 
 def _client(tls: LinkTls) -> ssl.SSLContext:

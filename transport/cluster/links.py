@@ -67,7 +67,7 @@ class Node(Protocol):
 class _Peer:
     """Another node."""
 
-    __slots__ = ("address", "delay", "dial", "link", "task", "timer")
+    __slots__ = ("address", "delay", "dial", "link", "task", "timer", "unproved")
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -76,6 +76,7 @@ class _Peer:
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.delay = FIRST_REDIAL_SECONDS
+        self.unproved = 0  # attempts that were refused for their secret
 
 
 class ClusterLinks:
@@ -267,6 +268,7 @@ class ClusterLinks:
         if peer is None or self._closing:
             link.close()
             return
+        peer.unproved = 0
         old, peer.link = peer.link, link
         if peer.dial is link:
             peer.dial = None
@@ -326,7 +328,7 @@ class ClusterLinks:
 
     def _answering(self) -> Link:
         """For somebody who has dialled."""
-        side = Answering(self.me, self._keys.secret, os.urandom(hello.NONCE_BYTES))
+        side = Answering(self.me, self._keys.secret, os.urandom(hello.NONCE_BYTES), self._keys.also)
         link = Link(side, self, self._codec, self._pace, self._loop)
         link.begun = next(self._count)
         return link
@@ -340,7 +342,7 @@ class ClusterLinks:
         peer.timer = None
         if self._closing or peer.link is not None or peer.dial is not None or self._peers.get(directory) is not peer:
             return
-        side = Dialing(self.me, directory, self._keys.secret, os.urandom(hello.NONCE_BYTES))
+        side = Dialing(self.me, directory, self._keys.secret_of(peer.unproved), os.urandom(hello.NONCE_BYTES))
         link = peer.dial = Link(side, self, self._codec, self._pace, self._loop)
         self._dials[link] = directory
         peer.task = self._loop.create_task(self._connect(directory, peer, link), name="dial a node")
@@ -384,7 +386,12 @@ class ClusterLinks:
             peer.dial = peer.task = None
         if self._closing:
             return
-        crossed = isinstance(error, LinkRefusedError) and error.reason == hello.CROSSED
+        reason = error.reason if isinstance(error, LinkRefusedError) else ""
+        usual = reason == hello.CROSSED
+        if reason == hello.UNPROVED:
+            # Of two secrets the other one is next, and nothing is wrong yet.
+            usual = not self._keys.is_last(peer.unproved)
+            peer.unproved += 1
         if was_open and self._loop.time() - link.since >= WELL_SECONDS:
             seconds, peer.delay = 0.0, FIRST_REDIAL_SECONDS
         else:
@@ -392,7 +399,7 @@ class ClusterLinks:
             peer.delay = min(peer.delay * 2, MOST_REDIAL_SECONDS)
         if peer.link is None:
             self._dial_later(directory, peer, seconds)
-        if crossed or peer.link is not None:
+        if usual or peer.link is not None:
             return
         what = "the link to" if was_open else "no link to"
         self._causes.tell(

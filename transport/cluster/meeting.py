@@ -25,6 +25,8 @@ from transport.errors import ConnectionLostError, PeerTimeoutError, TransportErr
 from transport.wire.shown import shown
 
 if TYPE_CHECKING:
+    import ssl
+
     from transport.cluster.link_settings import LinkKeys
     from transport.wire.address import Address
 
@@ -57,7 +59,7 @@ class Meeting:
         self._codec = LinkCodec()
         self._pace = Pace(1)  # nothing is transferred
         self._causes = Causes()
-        self._door = Door(self._answering, lambda: keys.server, self._not_secured, listen)
+        self._door = Door(self._answering, lambda: self._keys.server, self._not_secured, listen)
         self._links: dict[Link, None] = {}
 
     async def open(self, address: Address) -> None:
@@ -73,6 +75,10 @@ class Meeting:
         """Where it listens, with the ports that were really bound."""
         return self._door.addresses
 
+    def use(self, keys: LinkKeys) -> None:
+        """Other keys, for connections from now on."""
+        self._keys = keys
+
     def close(self) -> None:
         """Answer nobody any more."""
         self._door.close()
@@ -80,7 +86,7 @@ class Meeting:
             link.abort(ConnectionLostError("this node has found its cluster"))
 
     def _answering(self) -> Link:
-        side = Answering(self._me, self._keys.secret, os.urandom(hello.NONCE_BYTES))
+        side = Answering(self._me, self._keys.secret, os.urandom(hello.NONCE_BYTES), self._keys.also)
         return Link(side, self, self._codec, self._pace, self._loop)
 
     # Of links: see `LinkOwner`.
@@ -149,15 +155,26 @@ class _Asking:
 async def ask(me: Identity, address: Address, keys: LinkKeys) -> Here:
     """Ask a node that is of no cluster yet, or has no links yet, who it is; it takes `DIAL_SECONDS` and `ASK_SECONDS` at most.
 
+    Where there are two secrets, and the first is refused, the other is tried, which may take as long again.
+
     Raises:
         TransportError: it does not answer, or is not taken; the text says why.
     """
+    try:
+        return await _asked(me, address, keys.secret, keys.client)
+    except LinkRefusedError as error:
+        if error.reason != hello.UNPROVED or keys.also is None:
+            raise
+    return await _asked(me, address, keys.also, keys.client)
+
+
+async def _asked(me: Identity, address: Address, secret: bytes | None, tls: ssl.SSLContext | None) -> Here:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Here] = loop.create_future()
-    side = Dialing(me, hello.NOBODY, keys.secret, os.urandom(hello.NONCE_BYTES))
+    side = Dialing(me, hello.NOBODY, secret, os.urandom(hello.NONCE_BYTES))
     link = Link(side, _Asking(answer), LinkCodec(), Pace(1), loop)
     try:
-        await dial(link, address, Names(loop), keys.client)
+        await dial(link, address, Names(loop), tls)
         async with asyncio.timeout(ASK_SECONDS):
             return await answer
     except TimeoutError:

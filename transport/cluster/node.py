@@ -174,6 +174,10 @@ class Node:
         """More of the log is on this node's disk."""
         self.tell(lambda: self.replica.synced(self._now()))
 
+    def room(self, full: bool) -> None:
+        """There is no room for more records of a leader, or there is again."""
+        self.tell(lambda: self.replica.room(self._now(), full))
+
     def taking(self) -> None:
         """A piece of a transfer has come."""
         self.replica.taking(self._now())

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from actors.errors import StorageError
 from transport.cluster.transfers import STILL_SECONDS, Transfers
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 AGAIN_SECONDS: Final = 2.0
 """A transfer that failed is asked for again so much later: whoever gives it makes a checkpoint each time."""
+AGAIN_WITHOUT_ROOM_SECONDS: Final = 30.0
+"""Likewise, where the disk is full: whoever gives it keeps what it would give for so long."""
 
 logger = logging.getLogger("penstock.cluster")
 
@@ -64,6 +67,8 @@ class NodeWork:
         links: carry the messages of transfers.
         shipping: what leaves the directory, and what is taken into it.
         leader: told who leads: the id of a directory, or "" where that is not known.
+        behind: told where not all of what was to be appended was: too much waits for the disk.
+        full: why there is no room for more; None where there is. No transfer is taken into a disk that is full.
     """
 
     node: Node
@@ -75,14 +80,19 @@ class NodeWork:
         links: Sends,
         shipping: NodeShipping,
         leader: Callable[[str], None],
+        behind: Callable[[], None] = lambda: None,
+        full: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.transfers = Transfers(links, self)
         self._storage = storage
         self._service = service
         self._shipping = shipping
         self._leader = leader
+        self._behind = behind
+        self._full = full
         self._given: dict[str, GivenSource] = {}
         self._taking: _Take | None = None
+        self._left = True  # something of a transfer may lie aside, from before this start too
         self._opening = asyncio.Lock()  # the folder that is taken into
         self._again: asyncio.TimerHandle | None = None
         self._head: Head | None = None
@@ -93,14 +103,22 @@ class NodeWork:
         self._forget_taking()
         for peer in list(self._given):
             self.unpin(peer)
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.settled()
         await self.transfers.close()
+
+    async def settled(self) -> None:
+        """Wait until what was begun in the directory is done."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # The log
 
     def append(self, records: Sequence[ShippedRecord]) -> None:
         """See `NodeStore`."""
+        if self._left:
+            self._needs_no_transfer()
         self._storage.append(records)  # type: ignore[arg-type]  # as the journal has them: links make nothing else
+        if records and self._storage.log.end <= records[-1].lsn:
+            self._behind()
 
     async def promise(self, epoch: int) -> None:
         """See `NodeStore`."""
@@ -134,6 +152,8 @@ class NodeWork:
 
     def lead(self, epoch: int) -> None:
         """See `NodeStore`."""
+        if self._left:
+            self._needs_no_transfer()
         self._storage.lead(epoch)
 
     def open(self, epoch: int, *, whole: bool) -> Coroutine[Any, Any, None]:
@@ -210,7 +230,24 @@ class NodeWork:
         await self._shipping.install(head.lsn)
         self._forget_taking()
         self._head = None
+        self._left = False
         logger.warning("the transfer from %s is in place: this node goes on at record %d", source, head.lsn)
+
+    def _needs_no_transfer(self) -> None:
+        """This node's log goes on without one: what a dropped one has left is of no use any more."""
+        self._left = False
+        self._begin(self._discard())
+
+    async def _discard(self) -> None:
+        async with self._opening:
+            await self.transfers.let_go()
+            if self._taking is not None:
+                return  # another one is wanted by now, and goes on behind it
+            try:
+                if await asyncio.to_thread(self._shipping.discard):
+                    logger.info("what a transfer had left is removed: this node has what it needs without")
+            except StorageError as error:
+                logger.warning("what a transfer has left stays in the data directory: %s", error)
 
     def _forget_taking(self) -> None:
         take, self._taking = self._taking, None
@@ -226,6 +263,10 @@ class NodeWork:
             await self.transfers.let_go()
             if self._taking is not take:
                 return
+            if (full := self._full()) is not None:
+                self._take_failed(take, StorageError(full))
+                return
+            self._left = True
             try:
                 opening = asyncio.ensure_future(asyncio.to_thread(self._shipping.target))
                 while not (await asyncio.wait({opening}, timeout=STILL_SECONDS))[0]:
@@ -258,7 +299,8 @@ class NodeWork:
     def _take_failed(self, take: _Take, error: Exception) -> None:
         if self._taking is take:
             logger.warning("the transfer from %s cannot go on, and is asked for again: %s", take.source, error)
-            self._again = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._ask_again)
+            seconds = AGAIN_SECONDS if self._full() is None else AGAIN_WITHOUT_ROOM_SECONDS
+            self._again = asyncio.get_running_loop().call_later(seconds, self._ask_again)
 
     def _ask_again(self) -> None:
         self._forget_taking()

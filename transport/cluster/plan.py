@@ -34,6 +34,8 @@ class Plan:
         links: of its links.
         places: where others reach it: senders, receivers, the other nodes, and HTTP.
         mode: of a cluster that begins.
+        amqp: where clients of AMQP reach it; None for nowhere.
+        amqps: likewise, under TLS.
     """
 
     name: str
@@ -43,11 +45,13 @@ class Plan:
     links: LinkSettings
     places: tuple[str, str, str, str | None]
     mode: str
+    amqp: str | None = None
+    amqps: str | None = None
 
     def member(self, directory: str) -> Member:
         """What others read of this node in the document, once the id of its directory is known."""
         send, receive, replication, http = self.places
-        return Member(directory, send, receive, replication, http)
+        return Member(directory, send, receive, replication, http, amqp=self.amqp, amqps=self.amqps)
 
 
 def plan_of(config: BrokerConfig) -> Plan:
@@ -71,7 +75,8 @@ def plan_of(config: BrokerConfig) -> Plan:
     if config.cluster_members is not None:
         first = parse_members(config.cluster_members)
     elif own is not None:
-        first = {name: Address(machine.clients.host, CLUSTER_PORT) for name, machine in own.machines.items()}
+        # A port that stands there is that of a machine's etcd.
+        first = {name: Address(machine.clients.host, replication.port) for name, machine in own.machines.items()}
     else:
         first = {}
     places = (
@@ -80,11 +85,14 @@ def plan_of(config: BrokerConfig) -> Plan:
         _at(host, "cluster_address", str(replication)),
         None if config.http is None else _at(host, "http", config.http),
     )
+    amqp = None if config.amqp is None else _at(host, "amqp", config.amqp)
+    amqps = None if config.amqps is None else _at(host, "amqps", config.amqps)
     tls = None
     if config.cluster_certificate is not None and config.cluster_ca is not None:
         tls = LinkTls(config.cluster_ca, config.cluster_certificate, config.cluster_key)
     links = LinkSettings(address, config.cluster_secret_file, tls)
-    plan = Plan(node, own.register if own else _etcd(cluster), own, first, links, places, config.cluster_mode)
+    register = own.register if own else _etcd(cluster)
+    plan = Plan(node, register, own, first, links, places, config.cluster_mode, amqp, amqps)
     try:
         plan.member("0" * 32)
     except DocumentError as error:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
 from actors.replication.document import DocumentError, Member, check_member_name
 from actors.replication.limits import BEAT_SECONDS, PREPARE_SECONDS
 from actors.replication.register import RegisterError
 from actors.replication.standing import Marks, standing
+from transport.cluster.hello import CLUSTER, LinkRefusedError
 from transport.cluster.meeting import ask
 from transport.config.clustered import parse_node_address
 from transport.errors import ClusterChangeError, TransportError
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 CHANGE_SECONDS: Final = PREPARE_SECONDS + 10.0
 """For the register to have a change: what it needs first, and a swap whose answer was lost once."""
+OTHER_PLACES: Final = ("http", "amqp", "amqps")
+"""Of a member, where it is reached if it is there at all."""
 LOOK_SECONDS: Final = 0.05
 """From one look at whether it has to the next."""
 
@@ -56,6 +59,7 @@ class NodeAdministration:
         node: what carries out; None before it is a member.
         connected: to whom it has a connection.
         appended: bytes appended to its log.
+        full: why it takes no records when it follows; None where it does.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class NodeAdministration:
         node: Callable[[], AdministeredNode | None],
         connected: Callable[[], Collection[str]],
         appended: Callable[[], int],
+        full: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._name = name
         self._me = me
@@ -75,11 +80,16 @@ class NodeAdministration:
         self._node = node
         self._connected = connected
         self._appended = appended
+        self._full = full
         self._loop = asyncio.get_running_loop()
         self._marks = Marks()
         self._marked = 0  # the epoch that they are of
         self._timer: asyncio.TimerHandle | None = None
         self._changing = asyncio.Lock()
+
+    def use(self, keys: LinkKeys) -> None:
+        """Meet others with these from now on."""
+        self._keys = keys
 
     def start(self) -> None:
         """Take marks from now on, by which lag is told."""
@@ -111,6 +121,9 @@ class NodeAdministration:
             )
             return {"node": self._name, "role": "waiting", "epoch": 0, **facts, "register": None, "members": []}
         facts = standing(node.replica, self._name, self._loop.time(), self._connected(), self._marks, self._appended())
+        for each in facts["members"]:
+            if each["name"] == self._name:
+                each["full"] = self._full()
         return facts | {"register": "answers" if node.register_calls.reachable else "does not answer"}
 
     async def looked(self) -> dict[str, Any]:
@@ -158,8 +171,13 @@ class NodeAdministration:
         async with self._changing:
             old = self._member(name)
             where = parse_address(old.replication) if address is None else parse_node_address(address)
-            there = old.directory in self._connected()
-            member = _at(old, where) if there else (await self._meet(name, where)).member
+            here = None
+            if old.directory not in self._connected():
+                here = await self._meet(name, where)
+            elif address is not None:
+                here = await self._meet(name, where, linked=True)
+            # Its directory has links there already: it lives at another address.
+            member = _at(old, where) if here is None else here.member
             if _places(member) == _places(old):
                 raise ClusterChangeError(
                     f"the member {name!r} has that directory and those addresses already: there is nothing to move"
@@ -227,11 +245,19 @@ class NodeAdministration:
         except DocumentError as error:
             raise ClusterChangeError(str(error)) from None
 
-    async def _meet(self, name: str, where: Address) -> Here:
-        """Ask the node at an address who it is."""
+    @overload
+    async def _meet(self, name: str, where: Address, *, linked: Literal[False] = False) -> Here: ...
+
+    @overload
+    async def _meet(self, name: str, where: Address, *, linked: bool) -> Here | None: ...
+
+    async def _meet(self, name: str, where: Address, *, linked: bool = False) -> Here | None:
+        """Ask the node at an address who it is. Where it may have links already, None says that it has."""
         try:
             here = await ask(self._me, where, self._keys)
         except TransportError as error:
+            if linked and isinstance(error, LinkRefusedError) and error.reason == CLUSTER:
+                return None
             raise ClusterChangeError(
                 f"no node can be met at {where}: {error}. Start it there first, with --node {name}: it waits until it is a member"
             ) from None
@@ -255,9 +281,15 @@ def _at(member: Member, where: Address) -> Member:
     def there(text: str) -> str:
         return str(Address(where.host, parse_address(text).port))
 
-    http = None if member.http is None else there(member.http)
-    return replace(member, send=there(member.send), receive=there(member.receive), replication=str(where), http=http)
+    others: dict[str, Any] = {name: there(text) for name in OTHER_PLACES if (text := getattr(member, name)) is not None}
+    return replace(member, send=there(member.send), receive=there(member.receive), replication=str(where), **others)
 
 
 def _places(member: Member) -> tuple[str | None, ...]:
-    return member.directory, member.send, member.receive, member.replication, member.http
+    return (
+        member.directory,
+        member.send,
+        member.receive,
+        member.replication,
+        *(getattr(member, name) for name in OTHER_PLACES),
+    )

@@ -19,6 +19,7 @@ from actors.storage.node_news import NodeHooks
 from actors.storage.node_shipping import NodeShipping
 from actors.storage.node_storage import NodeStorage
 from transport.broker.broker import Broker
+from transport.broker.last_good import FilesOfANode
 from transport.broker.leadership import Leadership
 from transport.broker.reload import Reloads
 from transport.cluster.etcd import EtcdRegister
@@ -33,8 +34,9 @@ from transport.cluster.plan import plan_of
 from transport.config.cluster_together import without_cluster
 from transport.errors import LocalProtocolError, TransportError
 from transport.gateways.listeners import configured_listeners
-from transport.node.administered import NodeAdministration
+from transport.node.administered import OTHER_PLACES, NodeAdministration
 from transport.node.machine import THIS_MACHINE, Machine
+from transport.node.room import Room
 from transport.node.service import Service
 from transport.wire.address import parse_address
 
@@ -50,6 +52,9 @@ DOOR_SECONDS: Final = 0.1
 """For those at a door to take their leave: who comes to lead waits for so long with opening its ports, be they silent or slow."""
 ETCD_FOLDER: Final = "etcd"
 """In the data directory."""
+LINK_KEYS: Final = "keys of the links"
+REGISTER_KEYS: Final = "keys of the register"
+"""What is read anew, as the log names it."""
 
 logger = logging.getLogger("penstock.cluster")
 
@@ -57,7 +62,10 @@ logger = logging.getLogger("penstock.cluster")
 class FollowerDoor:
     """What stands in the broker's place: one without anything stored, which tells whoever comes who leads."""
 
-    def __init__(self, config: BrokerConfig, machine: Machine = THIS_MACHINE) -> None:
+    def __init__(
+        self, config: BrokerConfig, files: FilesOfANode | None = None, machine: Machine = THIS_MACHINE
+    ) -> None:
+        self._files = files
         self._machine = machine
         # It keeps nothing, so it declares nothing.
         self._config = without_cluster(config, directory=None, queues={})
@@ -72,7 +80,7 @@ class FollowerDoor:
 
     async def open(self) -> None:
         """See `Door`."""
-        self._leadership = Leadership(cluster=self._cluster)
+        self._leadership = Leadership(cluster=self._cluster, files=self._files)
         self._leadership.follow(self._leader)
         listeners = configured_listeners(self._config)
         broker = Broker(self._config, listen=self._machine.listen, listeners=listeners, leadership=self._leadership)
@@ -119,11 +127,14 @@ class ClusterNode:
         self._machine = machine
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._door = FollowerDoor(config, machine)
+        self._files = FilesOfANode()
+        self._door = FollowerDoor(config, self._files, machine)
         self.service = Service(self._make_broker, self._door)
         self.storage: NodeStorage
         self.administration: NodeAdministration
+        self.room: Room
         self._links: ClusterLinks | None = None
+        self._meeting: Meeting | None = None
         self.node: Node | None = None
         self._kept = AsyncExitStack()
         self._said = ""
@@ -159,6 +170,7 @@ class ClusterNode:
                 stack.push_async_callback(etcd.stop)
             if self._register is None:
                 self._register = EtcdRegister(self.plan.register)
+            self.room = Room(directory, config.disk_floor, self._pending, self._room_changed)
             self.administration = self._administration(self._register)
             self._door.shows(self.administration)
             self.administration.start()
@@ -191,7 +203,20 @@ class ClusterNode:
         """What can be read anew, of what clients meet now. A broker that stands later reads all of it when it starts."""
         await self.service.standing()
         broker = self.service.broker or self._door.broker
-        return Reloads() if broker is None else broker.reloads
+        reloads = Reloads() if broker is None else broker.reloads
+        if not reloads.has(LINK_KEYS):
+            reloads.add(LINK_KEYS, lambda _: self._read_keys_again())
+            if isinstance(self._register, EtcdRegister):
+                read_again = self._register.read_again
+                reloads.add(REGISTER_KEYS, lambda _: asyncio.to_thread(read_again))
+        return reloads
+
+    async def _read_keys_again(self) -> None:
+        """For links from now on: those that stand have been proved."""
+        self._keys = await asyncio.to_thread(read_keys, self.plan.links)
+        for each in (self._links, self._meeting, self.administration):
+            if each is not None:
+                each.use(self._keys)
 
     async def serve_forever(self) -> None:
         """Wait until the node cannot go on, or this is cancelled; raises why."""
@@ -211,6 +236,7 @@ class ClusterNode:
             lambda: self.node,
             connected,
             lambda: self.storage.journal.appended_bytes,
+            lambda: self.room.full,
         )
 
     # Becoming a member
@@ -229,7 +255,7 @@ class ClusterNode:
             document.cluster, journal.directory_id, self.plan.name, self.plan.places[2], os.urandom(START_BYTES)
         )
         relay = _Relay()
-        links = ClusterLinks(
+        links = self._links = ClusterLinks(
             me,
             self.plan.links,
             self._keys,
@@ -238,7 +264,9 @@ class ClusterNode:
             chance=self._machine.chance(),
             listen=self._machine.listen_to_nodes,
         )
-        work = NodeWork(self.storage, self.service, links, shipping, self._leader_known)
+        work = NodeWork(
+            self.storage, self.service, links, shipping, self._leader_known, self.room.behind, lambda: self.room.full
+        )
         writer = f"{self.plan.name}-{os.urandom(8).hex()}"
         replica = Replica(self._loop.time(), journal.directory_id, self.storage.log, writer)
         replica.takeover.knows(version, document)
@@ -249,8 +277,10 @@ class ClusterNode:
         self.storage.start(NodeHooks(node.appended, node.synced, self._fail))
         await links.start()
         self._kept.push_async_callback(self._end_member, node, work, links)
-        self.node, self._links = node, links
+        self.node = node
         node.start()
+        self.room.start()
+        self._kept.callback(self.room.stop)
 
     async def _end_member(self, node: Node, work: NodeWork, links: ClusterLinks) -> None:
         await node.stop()
@@ -264,7 +294,7 @@ class ClusterNode:
             self._here(), plan.first, f"{plan.name}-{os.urandom(8).hex()}", lambda: os.urandom(16).hex(), plan.mode
         )
         me = stranger(plan.name, self.storage.directory_id, plan.places[2])
-        meeting = Meeting(me, self._here, self._keys, self._machine.listen_to_nodes)
+        meeting = self._meeting = Meeting(me, self._here, self._keys, self._machine.listen_to_nodes)
         await meeting.open(parse_address(plan.links.address))
         try:
             while True:
@@ -342,7 +372,7 @@ class ClusterNode:
     # While it is one
 
     def _make_broker(self, storage: LeaderStorage) -> Broker:
-        leadership = Leadership(cluster=self.administration)
+        leadership = Leadership(cluster=self.administration, files=self._files)
         leadership.lead()
         listeners = configured_listeners(self.config)
         return Broker(
@@ -355,9 +385,17 @@ class ClusterNode:
         for member in () if document is None else document.members.values():
             if member.directory == directory:
                 found = {"send": [member.send], "receive": [member.receive]}
-                found |= {"http": [member.http]} if member.http else {}
+                found |= {name: [text] for name in OTHER_PLACES if (text := getattr(member, name)) is not None}
         # Where it is not known who leads, a former leader's address would have clients go there in vain.
         self._door.leader(found)
+
+    def _pending(self) -> int:
+        return self.storage.journal.pending_bytes
+
+    def _room_changed(self, full: bool) -> None:
+        self.storage.spare_room(full)
+        if self.node is not None:
+            self.node.room(full)
 
     def _fail(self, error: Exception) -> None:
         if not self._ended.done():

@@ -150,6 +150,9 @@ CLUSTER: Final = {
 CLUSTER_REGISTER: Final = _all(
     "cluster_register_up", GAUGE, "1 where the register answered when it was asked last; else 0."
 )
+CLUSTER_FULL: Final = _all(
+    "cluster_full", GAUGE, "1 where this node takes no records when it follows, for it has no room for them; else 0."
+)
 CLUSTER_MEMBERS: Final = _all("cluster_members", GAUGE, "Members of the cluster, learners included.")
 OF_A_MEMBER: Final = {
     "connected": _all("cluster_member_connected", GAUGE, "1 where this node has a connection to that member; else 0."),
@@ -241,6 +244,7 @@ EVERY: Final = (
     CLUSTER_ROLE,
     *CLUSTER.values(),
     CLUSTER_REGISTER,
+    CLUSTER_FULL,
     CLUSTER_MEMBERS,
     *OF_A_MEMBER.values(),
     BUILD,

@@ -356,6 +356,8 @@ def _of_cluster(facts: Mapping[str, Any], text: Exposition, pieces: _Pieces) -> 
         if (value := facts[name]) is not None:
             pieces.add(text.single(family, value))
     pieces.add(text.single(families.CLUSTER_REGISTER, int(facts["register"] == "answers")))
+    full = any(each["name"] == facts["node"] and each["full"] is not None for each in members)
+    pieces.add(text.single(families.CLUSTER_FULL, int(full)))
     pieces.add(text.single(families.CLUSTER_MEMBERS, len(members)))
     for name, family in families.OF_A_MEMBER.items():
         known = [((("member", each["name"]),), each[name]) for each in members if each[name] is not None]

@@ -97,14 +97,26 @@ def read_line(path: str) -> str:
         OSError: it cannot be read.
         SecretFileError: it holds something else.
     """
+    return one_line(_read(path, 1), path)
+
+
+def read_one_or_two_lines(path: str) -> tuple[str, ...]:
+    """The one line of a file or a pipe, or the two, each a secret; as of `read_line`. While a secret is changed there are two."""
+    content = _read(path, 2)
+    first, end, second = content.partition(b"\n")
+    if not end or not second:
+        return (one_line(content, path),)
+    return one_line(first + end, path), one_line(second, path)
+
+
+def _read(path: str, lines: int) -> bytes:
     file = _opened(path)
     try:
         facts = os.fstat(file)
         _warn_of_readers(path, facts)
-        content = _beginning(file, path, wait=not stat.S_ISREG(facts.st_mode))
+        return _beginning(file, path, lines, wait=not stat.S_ISREG(facts.st_mode))
     finally:
         os.close(file)
-    return one_line(content, path)
 
 
 def line_of_standard_input(opened: BinaryIO) -> str:
@@ -131,9 +143,9 @@ def one_line(content: bytes, name: str) -> str:
         raise SecretFileError(f"{name} is not UTF-8") from None
 
 
-def _beginning(file: int, path: str, *, wait: bool) -> bytes:
-    """What is there up to the end, or to one byte more than a secret and the end of its line can have."""
-    most = MAX_SECRET_BYTES + len(b"\r\n") + 1
+def _beginning(file: int, path: str, lines: int, *, wait: bool) -> bytes:
+    """What is there up to the end, or to one byte more than so many secrets and the ends of their lines can have."""
+    most = lines * (MAX_SECRET_BYTES + len(b"\r\n")) + 1
     poll = select.poll()
     poll.register(file, select.POLLIN)
     content = b""

@@ -64,6 +64,8 @@ def documents(draw: st.DrawFn) -> ClusterDocument:
             f"{number:032x}",
             *(draw(addresses) for _ in range(3)),
             http=draw(st.none() | addresses),
+            amqp=draw(st.none() | addresses),
+            amqps=draw(st.none() | addresses),
             learner=learner,
             in_step=not learner and draw(st.booleans()),
         )
@@ -100,13 +102,23 @@ def test_whatever_is_no_document_is_one_clear_error(content: bytes) -> None:
 PLACES = [
     ("version",), ("cluster",), ("epoch",), ("leader",), ("mode",), ("members",), ("change",), ("writer",), ("members", "b"),
     ("members", "b", "directory"), ("members", "b", "send"), ("members", "b", "http"), ("members", "b", "learner"),
-    ("members", "b", "in_step"), ("change", "kind"), ("change", "name"), ("change", "member"), ("change", "member", "receive"),
+    ("members", "b", "in_step"), ("members", "b", "amqp"), ("change", "kind"), ("change", "name"), ("change", "member"),
+    ("change", "member", "receive"),
 ]  # fmt: skip
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
     max_leaves=4,
 )
+
+
+def test_a_document_of_before_there_were_addresses_of_amqp_is_read_and_written_as_it_was() -> None:
+    content = encode_document(document())
+    assert b"amqp" not in content
+    assert decode_document(content).members["a"].amqp is None
+    one = document(members=THREE | {"b": member(2, amqp="10.0.0.2:5672")})
+    assert encode_document(one).count(b"amqp") == 1
+    assert decode_document(encode_document(one)) == one
 
 
 @given(st.sampled_from(PLACES), VALUES)

@@ -189,3 +189,48 @@ def test_records_that_no_log_of_its_leader_can_have_are_not_taken() -> None:
     assert follower.received(0.0, A, Replicate(3, Position(2, 2), 1, 0.0, records(3, 2, 3))) == [
         Append(records(3, 2, 3))
     ]
+
+
+def test_who_is_full_takes_nothing_answers_for_what_it_has_and_knows_what_of_it_is_committed() -> None:
+    disk = log(1, name="b")
+    follower = following(disk, 1)
+    follower.received(0.0, A, Replicate(1, Position(1, 1), 1, 5.0, records(2, 1, 1)))
+    disk.append(records(2, 1, 1))
+    disk.durable = 4
+    follower.synced()
+    assert follower.room(0.1, True) == []
+    effects = follower.received(0.2, A, Replicate(1, Position(1, 3), 3, 6.0, records(4, 1)))
+    assert sent(effects, A) == [Stored(1, 4, 6.0)]
+    assert Commit(3) in effects
+    assert Append not in kinds(effects)
+    # What follows on that is too far on, and is not asked for as long as there is no room.
+    for now in (0.3, 1.0, 2.0):
+        effects = follower.received(now, A, Replicate(1, Position(1, 4), 4, now))
+        assert sent(effects, A) == [Stored(1, 4, now)]
+        assert kinds(effects).count(Following) == 0
+        assert not follower.misses(now + 0.1)
+
+
+def test_who_has_room_again_says_what_it_has_and_takes_what_it_lacks() -> None:
+    disk = log(1, name="b")
+    follower = following(disk, 1)
+    assert follower.room(0.0, False) == []
+    follower.room(0.1, True)
+    follower.received(0.2, A, Replicate(1, Position(1, 1), 1, 5.0, records(2, 1)))
+    assert kinds(sent(follower.room(0.3, False), A)) == [Following]
+    assert follower.received(0.4, A, Replicate(1, Position(1, 1), 1, 6.0, records(2, 1))) == [Append(records(2, 1))]
+
+
+def test_who_is_full_from_the_start_says_that_it_has_stored_nothing_of_its_leader() -> None:
+    follower = following(log(1, name="b"), 1)
+    follower.room(0.0, True)
+    assert sent(follower.received(0.1, A, Replicate(1, Position(1, 9), 1, 0.1)), A) == [Stored(1, 0, 0.1)]
+    assert sent(follower.received(0.2, A, Replicate(1, Position(1, 1), 1, 0.2, records(2, 1))), A) == [
+        Stored(1, 2, 0.2)
+    ]
+
+
+def test_who_is_full_still_cuts_what_its_leader_does_not_have() -> None:
+    follower = following(log(1, 1, 1, name="b"), 2)
+    follower.room(0.0, True)
+    assert Truncate(2) in follower.received(0.1, A, Replicate(2, Position(2, 2), 1, 0.1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from actors.replication.document import ALL, ASYNC, ONE
 from actors.replication.leader import Leader
 from actors.replication.limits import HAND_OVER_SECONDS, MAX_EPOCH_STARTS, MISS_SECONDS, OPEN_SECONDS, Limits
@@ -146,17 +148,42 @@ def test_it_hands_over_to_who_has_everything_and_waits_no_longer_than_it_may() -
     disk = log(1)
     leader = leading(disk, 2, document())
     follows(leader, B, log(1))
-    assert leader.hand_over(0.0) == []
+    assert leader.hand_over(0.0, {B}) == []
     stores(leader, B, 3, 0.1)
     effects = leader.tick(0.2)
     assert TakeOver(2) in sent(effects, B)
     assert kinds(effects)[-1] is StepDown
     other = leading(log(1), 2, document())
-    other.hand_over(0.0)
+    other.hand_over(0.0, {B})
     for now in (1.0, 2.0, 3.0, 4.0, HAND_OVER_SECONDS):
         stores(other, B, 1, now)
         effects = other.tick(now)
     assert kinds(effects)[-1] is StepDown
+
+
+@pytest.mark.parametrize("members", ["a", "abc"])
+def test_it_waits_for_nobody_where_nobody_can_take_over(members: str) -> None:
+    leader = leading(log(1), 2, document(members))
+    assert kinds(leader.hand_over(0.0, set())) == [StepDown]
+
+
+def test_who_does_not_count_yet_is_not_waited_for() -> None:
+    alone = document("a")
+    leader = leading(log(1), 2, alone)
+    leader.ruled(0.0, [rule_of(alone)], [A, B])
+    leader.connected(0.0, B)
+    assert kinds(leader.hand_over(0.0, {B})) == [StepDown]
+
+
+def test_it_waits_no_longer_when_the_last_follower_has_gone() -> None:
+    leader = leading(log(1), 2, document())
+    connected = {B, C}
+    follows(leader, B, log(1))
+    assert leader.hand_over(0.0, connected) == []
+    connected.discard(C)
+    assert StepDown not in kinds(leader.tick(0.1))
+    connected.discard(B)
+    assert kinds(leader.tick(0.2))[-1] is StepDown
 
 
 def test_a_new_connection_asks_anew_what_the_log_is() -> None:

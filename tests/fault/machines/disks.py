@@ -260,15 +260,19 @@ class ImageDisk(Disk):
     def fill(self, leave: int = 0) -> None:
         """Have it full, but for ``leave`` bytes: for every program, the one that asks how much is free too."""
         with (self.path / BALLAST).open("wb") as file:
-            free = os.statvfs(self.path)
-            size = free.f_bavail * free.f_frsize - leave
-            while size >= BLOCK_BYTES:
+            most = size = self._free() - leave
+            while min(size, most) >= BLOCK_BYTES:
                 try:
-                    os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, size)
+                    os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, min(size, most))
                 except OSError as error:
                     if error.errno != errno.ENOSPC:
                         raise
                     size //= 2  # the file system needs some of it to know where the rest is
+                most = self._free() - leave
+
+    def _free(self) -> int:
+        free = os.statvfs(self.path)
+        return free.f_bavail * free.f_frsize
 
     def unfill(self) -> None:
         """Undo `fill`."""

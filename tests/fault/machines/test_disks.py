@@ -146,6 +146,10 @@ def test_a_full_disk_is_full_until_it_is_not(image_machines: Machines) -> None:
     disk.unfill()
     (disk.path / "more").write_bytes(bytes(2**20))
     assert (disk.path / "more").stat().st_size == 2**20
+    disk.fill(2**22)
+    left = os.statvfs(disk.path)
+    assert 2**21 < left.f_bavail * left.f_frsize <= 2**22
+    disk.unfill()
 
 
 @pytest.mark.usefixtures("faults_here")

@@ -48,6 +48,7 @@ class Faults:
         for host in cluster.hosts.values():
             host.triggers = []
             host.sync_seconds = cluster.plan.sync_seconds
+            host.has_room(True)
             host.resume()
             host.start()
 
@@ -137,6 +138,11 @@ class Faults:
         host.sync_seconds = sync
         self._world.after(seconds, setattr, host, "sync_seconds", self._cluster.plan.sync_seconds)
 
+    def _full(self, host: Host, seconds: float) -> None:
+        """Its disk has no room for more of the log."""
+        host.has_room(False)
+        self._world.after(seconds, host.has_room, True)
+
     def _stop(self, host: Host, drawn: float) -> None:
         host.stop()
 
@@ -220,6 +226,7 @@ KINDS = {
     "clock": Faults._clock,
     "register": Faults._register,
     "slow disk": Faults._slow_disk,
+    "full": Faults._full,
     "wipe": Faults._wipe,
     "restore": Faults._restore,
     "stop": Faults._stop,

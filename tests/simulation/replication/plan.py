@@ -140,6 +140,15 @@ def draw_more(plan: Plan, random: Random) -> None:
     plan.faults.sort()
 
 
+def draw_full(plan: Plan, random: Random) -> None:
+    """Beside all else disks are full for a while: one, or several at once, of whoever leads too."""
+    hosts = plan.members + plan.spares
+    for _ in range(random.choice((1, 3, 6))):
+        host = random.choice((LEADER, *hosts, *hosts))
+        plan.faults.append(Fault(random.uniform(0.5, plan.seconds), "full", host, (random.choice((0.3, 2.0, 12.0)),)))
+    plan.faults.sort()
+
+
 def draw_alone(kind: str, plan: Plan, random: Random) -> None:
     """One kind of fault, which takes its time, and nothing else."""
     hosts = plan.members

@@ -51,7 +51,10 @@ class Program:
         up: whether its program runs.
         paused: whether it stands still.
         opened: whether its ports for senders are open.
+        full: whether its disk has no room for more of the log.
     """
+
+    full = False
 
     def __init__(self, cluster: Cluster, name: str, disk: Disk, limits: Limits) -> None:
         self.cluster = cluster
@@ -117,6 +120,20 @@ class Program:
         )
         self.cluster.network.dial(self)
         self._do(self.replica.tick, self.clock)
+        if self.full:
+            self._do(self.replica.room, self.clock, True)
+
+    def has_room(self, room: bool) -> None:
+        """Its disk has room for more of the log, or has none."""
+        if room == self.full:
+            self.full = not room
+            self.world.note(f"the disk of {self.name} {'has room' if room else 'is full'}")
+            if self.up:
+                self._event(self.life, self._tell_of_room, ())
+
+    def _tell_of_room(self) -> None:
+        if self.replica is not None:
+            self._do(self.replica.room, self.clock, self.full)
 
     def _shown(self) -> str:
         disk = self.disk

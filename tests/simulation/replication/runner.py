@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from actors.replication.document import ClusterDocument, Member
@@ -10,7 +11,7 @@ from tests.simulation.replication.checker import Checker
 from tests.simulation.replication.disk import Disk
 from tests.simulation.replication.faults import Faults
 from tests.simulation.replication.host import Host
-from tests.simulation.replication.plan import FORMER, LEADER, NEWEST, Plan, draw
+from tests.simulation.replication.plan import FORMER, LEADER, NEWEST, Plan, draw, draw_full
 from tests.simulation.replication.program import Defects
 from tests.simulation.replication.senders import Sender
 from tests.simulation.replication.world import Network, SimulatedRegister, World
@@ -148,9 +149,19 @@ def _epoch(host: Host) -> int:
     return host.replica.leader.epoch
 
 
-def run(seed: int, members: int | None = None, defects: type[Defects] = Defects, *, verbose: bool = False) -> Outcome:
-    """A seed's run. What breaks in it is a finding too."""
-    cluster = Cluster(draw(seed, members), defects, verbose=verbose)
+def run(
+    seed: int,
+    members: int | None = None,
+    defects: type[Defects] = Defects,
+    *,
+    verbose: bool = False,
+    full: bool = False,
+) -> Outcome:
+    """A seed's run, with disks that are ``full`` besides. What breaks in it is a finding too."""
+    plan = draw(seed, members)
+    if full:
+        draw_full(plan, Random(f"full {seed}"))
+    cluster = Cluster(plan, defects, verbose=verbose)
     try:
         return cluster.run()
     except Exception as error:  # noqa: BLE001 - whatever breaks is a finding, with the seed that shows it

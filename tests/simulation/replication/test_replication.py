@@ -40,6 +40,15 @@ def test_nothing_confirmed_is_lost_and_everything_heals(first: int) -> None:
         assert outcome.confirmed > 0
 
 
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_disks_that_are_full_for_a_while_lose_nothing_and_everybody_catches_up(first: int) -> None:
+    for seed in range(first, first + 20):
+        outcome = run(seed, full=True)
+        assert outcome.findings == [], seed
+        assert any(fault.kind == "full" for fault in outcome.plan.faults)
+        assert outcome.confirmed > 0
+
+
 def test_a_leader_that_ends_between_committing_and_opening_hides_no_loss() -> None:
     assert run(1935).findings == []
 

@@ -121,7 +121,7 @@ def test_a_cluster_is_shown_reloaded_and_handed_over(brokers: Brokers) -> None:
     brokers.settings.write_text('[broker]\nlog_level = "debug"\n')
     for name in (leader, first):
         brokers.running[name].process.send_signal(signal.SIGHUP)
-        brokers.until_said(name, "read again: log level")
+        brokers.until_said(name, "read again: keys of the links, keys of the register, log level")
     # The leader is stopped: another one leads before anybody has missed it.
     brokers.running[leader].process.send_signal(signal.SIGTERM)
     assert brokers.running[leader].end() == 0

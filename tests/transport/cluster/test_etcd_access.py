@@ -53,6 +53,36 @@ def test_a_register_is_reached_over_tls_with_a_certificate(under_tls: tuple[Etcd
     asyncio.run(main())
 
 
+def test_another_certificate_in_the_files_is_shown_once_they_are_read_again(
+    under_tls: tuple[Etcds, Certificates], tmp_path: Path
+) -> None:
+    etcds, issued = under_tls
+    (tmp_path / "other").mkdir()
+    other = Certificates(tmp_path / "other")
+    files = [tmp_path / "ca.pem", tmp_path / "certificate.pem", tmp_path / "key.pem"]
+
+    def put(*sources: str) -> None:
+        for file, source in zip(files, sources, strict=True):
+            file.write_bytes(Path(source).read_bytes())
+
+    async def main() -> None:
+        put(other.ca, other.server.certificate, other.server.key)
+        whole = replace(etcds.machines["a"].register, name="read-again")
+        a = register(replace(whole, tls=EtcdTls(*map(str, files))))
+        with pytest.raises(RegisterUnavailableError):
+            await a.read()
+        put(issued.ca, issued.server.certificate, issued.server.key)
+        a.read_again()
+        version = await a.swap(NOTHING, FIRST)
+        # Files that cannot be used leave those that were read.
+        files[1].write_text("none")
+        with pytest.raises(LocalProtocolError):
+            a.read_again()
+        assert await a.read() == (version, FIRST)
+
+    asyncio.run(main())
+
+
 @pytest.mark.event_loop
 def test_what_is_wrong_with_tls_is_told_and_nothing_was_done(
     under_tls: tuple[Etcds, Certificates], tmp_path: Path

@@ -62,7 +62,7 @@ def test_a_secret_is_one_line_of_a_file(tmp_path: Path) -> None:
     [
         ("", "is empty"),
         (SECRET[1:] + "\n", f"has {LEAST_SECRET_BYTES - 1} bytes, and could be guessed"),
-        ("a\nb\n", "has more"),
+        ("a\nb\nc\n", "has more"),
     ],
 )
 def test_a_secret_that_is_none_is_refused(tmp_path: Path, text: str, why: str) -> None:

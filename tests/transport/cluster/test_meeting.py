@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgpack
 import pytest
 
 from actors.replication.document import Member
@@ -41,6 +43,21 @@ def test_it_says_who_it_is_as_often_as_it_is_asked() -> None:
                 assert await ask(stranger("a", "a" * 32, "10.0.0.1:9184"), address, KEYS) == HERE
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("more", [{}, {"amqp": "10.0.0.2:5672"}, {"amqps": "10.0.0.2:5671"}])
+def test_addresses_of_amqp_stand_behind_what_an_older_program_knows(more: dict[str, str]) -> None:
+    here = HERE._replace(member=replace(HERE.member, **more))
+    packed = pack_here(here)
+    assert unpack_here(packed) == here
+    assert len(msgpack.unpackb(packed)) == (10 if more else 8)
+
+
+@pytest.mark.parametrize("count", [7, 9, 11])
+def test_one_that_says_more_or_less_is_refused(count: int) -> None:
+    fields = [*msgpack.unpackb(pack_here(HERE)), None, None, None][:count]
+    with pytest.raises(RemoteProtocolError, match="no node does"):
+        unpack_here(msgpack.packb(fields))
 
 
 def test_who_has_another_secret_hears_nothing() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from actors.errors import StorageError
 from journal import TransferHead
 from streams.testkit import settle
 from transport.cluster import node_work as module
@@ -52,6 +54,7 @@ class Shipping:
         self.asked = threading.Event()
         self.failure: Exception | None = None
         self.installed: list[int] = []
+        self.discarded = 0
 
     def target(self) -> Target:
         self.asked.set()
@@ -66,6 +69,13 @@ class Shipping:
     async def install(self, lsn: int) -> None:
         self.installed.append(lsn)
 
+    def discard(self) -> bool:
+        assert self.open == 0, "nobody is taking into it"
+        if self.failure is not None:
+            raise self.failure
+        self.discarded += 1
+        return True
+
 
 class Bench:
     """The work of a node, with all around it replaced."""
@@ -77,7 +87,9 @@ class Bench:
         self.changed = asyncio.Event()
         nothing: Any = None
         shipping: Any = self.shipping
-        self.work = NodeWork(nothing, nothing, self, shipping, lambda _: None)
+        storage: Any = SimpleNamespace(append=lambda _: None, lead=lambda _: None)
+        self.full: str | None = None
+        self.work = NodeWork(storage, nothing, self, shipping, lambda _: None, full=lambda: self.full)
         node: Any = self
         self.work.node = node
 
@@ -173,6 +185,26 @@ def test_a_transfer_that_fails_is_asked_for_again_after_a_while(where: str, monk
     with_bench(main)
 
 
+def test_no_transfer_is_taken_into_a_disk_that_is_full(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 30.0)
+    monkeypatch.setattr(module, "AGAIN_WITHOUT_ROOM_SECONDS", 0.05)
+
+    async def main(bench: Bench) -> None:
+        bench.full = "1 MiB are free"
+        bench.work.take(A)
+        await bench.until(lambda: bench.said)
+        assert bench.said == ["transfer failed"]
+        assert bench.shipping.opened == 0
+        bench.full = None
+        bench.work.take(A)
+        await bench.until(lambda: bench.sent)
+
+    with_bench(main)
+    assert "cannot go on, and is asked for again: 1 MiB are free" in caplog.text
+
+
 def test_a_transfer_that_failed_and_is_dropped_before_that_is_told_is_not_told_to_have_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -205,6 +237,63 @@ def test_one_that_is_whole_is_told_and_installed() -> None:
         assert bench.shipping.installed == [9]
 
     with_bench(main)
+
+
+GOES_ON: list[Callable[[NodeWork], object]] = [lambda work: work.append([]), lambda work: work.lead(3)]
+
+
+@pytest.mark.parametrize("goes_on", GOES_ON)
+def test_what_a_dropped_transfer_has_left_goes_once_the_log_goes_on_without(
+    goes_on: Callable[[NodeWork], object],
+) -> None:
+    async def main(bench: Bench) -> None:
+        bench.work.take(A)
+        await bench.until(lambda: bench.sent)
+        bench.work.drop_transfer(A)
+        await settle(0.02)
+        assert bench.shipping.discarded == 0
+        goes_on(bench.work)
+        await bench.work.settled()
+        assert bench.shipping.discarded == 1
+        goes_on(bench.work)
+        await bench.work.settled()
+        assert bench.shipping.discarded == 1, "there is nothing more to look for"
+
+    with_bench(main)
+
+
+def test_what_a_start_before_has_left_goes_too() -> None:
+    async def main(bench: Bench) -> None:
+        bench.work.append([])
+        await bench.work.settled()
+        assert bench.shipping.discarded == 1
+
+    with_bench(main)
+
+
+def test_a_transfer_that_is_wanted_meanwhile_goes_on_behind_what_is_there() -> None:
+    async def main(bench: Bench) -> None:
+        bench.work.append([])
+        bench.work.take(B)
+        await bench.until(lambda: bench.sent)
+        assert bench.shipping.discarded == 0
+        bench.work.drop_transfer(B)
+        bench.work.append([])
+        await bench.work.settled()
+        assert bench.shipping.discarded == 1
+
+    with_bench(main)
+
+
+def test_what_cannot_be_removed_stays_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(bench: Bench) -> None:
+        bench.shipping.failure = StorageError("the disk")
+        bench.work.append([])
+        await bench.work.settled()
+        bench.shipping.failure = None
+
+    with_bench(main)
+    assert "what a transfer has left stays in the data directory: the disk" in caplog.text
 
 
 @pytest.mark.parametrize("where", ["the folder", "a piece"])

@@ -59,25 +59,29 @@ def ports(count: int) -> list[int]:
 class Nodes:
     """The nodes of one cluster, by name."""
 
-    def __init__(self, folder: Path, first: str = "abc", names: str = "abcd", **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, first: str = "abc", names: str = "abcd", *, amqp: bool = False, **settings: Any
+    ) -> None:
         self.folder = folder
         self.register = Register()
         self.running: dict[str, ClusterNode] = {}
         self._settings = settings
-        found = iter(ports(4 * len(names)))
-        self._ports = {name: [next(found) for _ in range(4)] for name in names}
+        found = iter(ports(5 * len(names)))
+        self._ports = {name: [next(found) for _ in range(5)] for name in names}
+        self._amqp = amqp
         self._first = ",".join(f"{name}=127.0.0.1:{self._ports[name][2]}" for name in first)
         secret = folder / "secret"
         secret.write_text("0123456789abcdef0123456789abcdef\n")
         secret.chmod(0o600)
 
     def config(self, name: str) -> BrokerConfig:
-        send, receive, links, http = (f"127.0.0.1:{port}" for port in self._ports[name])
+        send, receive, links, http, amqp = (f"127.0.0.1:{port}" for port in self._ports[name])
         return BrokerConfig(
             send,
             receive,
             directory=str(self.folder / name),
             http=http,
+            amqp=amqp if self._amqp else None,
             cluster="etcd://127.0.0.1:1/tests",
             cluster_node=name,
             cluster_members=self._first,

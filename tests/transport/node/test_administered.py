@@ -7,6 +7,7 @@ import json
 import shutil
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from transport.clients.administration import Administration
 from transport.config.config import BrokerConfig
 from transport.errors import BrokerError
 from transport.node import administered
+from transport.node.cluster_node import ClusterNode
 from transport.picture import families
 
 FREE = "127.0.0.1:0"
@@ -157,6 +159,28 @@ async def _changed(nodes: Nodes, folder: Path) -> None:
         await nodes.stop("d")
 
 
+def test_a_member_moves_to_another_machine_while_its_former_node_still_runs(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with cluster(tmp_path) as nodes:
+            leader = await nodes.leader()
+            first = min(set("abc") - {leader})
+            place = replace(nodes.config("d"), cluster_node=first)
+            async with (
+                ClusterNode(place, register=nodes.register) as there,
+                Administration(nodes.send()) as administration,
+            ):
+                await nodes.stands(lambda facts: bool(member(facts, first)["connected"]), leader)
+                anew = there.storage.directory_id
+                moved = await administration.move_member(first, nodes.links("d"))
+                assert moved == {"name": first, "directory": anew}
+                facts = await nodes.stands(
+                    lambda facts: member(facts, first).get("directory") == anew and not facts["change"], leader
+                )
+                assert member(facts, first)["send"] == nodes.send("d")
+
+    run(body())
+
+
 def test_a_broker_that_is_alone_says_so_and_shows_nothing_of_a_cluster() -> None:
     async def body() -> None:
         async with Broker(BrokerConfig(FREE, FREE)) as broker, Administration(broker.send_address) as administration:
@@ -192,3 +216,27 @@ def test_a_node_reads_its_users_anew_whether_it_leads_or_follows(tmp_path: Path)
                 assert await node.reloads() is before
 
     run(body())
+
+
+def test_followers_know_where_the_leader_speaks_amqp_and_the_status_shows_it(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with cluster(tmp_path, amqp=True) as nodes:
+            leader = await nodes.leader()
+            follower = next(name for name in "abc" if name != leader)
+            facts = await nodes.stands(lambda facts: facts["leader"] == leader, follower)
+            amqp = nodes.config(leader).amqp
+            assert (member(facts, leader)["amqp"], member(facts, leader)["amqps"]) == (amqp, None)
+            lines = status_lines(facts, None)
+            assert any(line.split()[4:6] == ["http", "amqp"] for line in lines if line.startswith("name"))
+            assert any(str(amqp) in line for line in lines)
+            door = nodes.running[follower]._door
+            assert door._leadership.why("amqp") == f"this broker does not lead its cluster; its leader is at {amqp}"
+            # A listener of which the document knows no address: the host is told all the same.
+            assert door._leadership.why("amqps") == "this broker does not lead its cluster; its leader is on 127.0.0.1"
+
+    run(body())
+
+
+def test_without_amqp_the_status_has_no_column_for_it() -> None:
+    row = {"name": "a", "amqp": None, "amqps": None}
+    assert not any("amqp" in line for line in status_lines({"members": [row]}, None))

@@ -14,6 +14,7 @@ import pytest
 
 from actors.errors import StorageError
 from actors.replication.document import ClusterDocument, DocumentError
+from actors.replication.limits import HAND_OVER_SECONDS
 from actors.replication.register import NOTHING, RegisterMovedError, Versioned
 from streams import Source
 from streams.testkit import settle
@@ -169,5 +170,15 @@ def test_a_cluster_begins_when_all_are_there_and_goes_on_without_any_one_of_them
             async for delivery in Receiver(receiving, queue="orders", limit=1):
                 assert bytes(delivery.payload) == b"one"
                 delivery.acknowledge()
+
+    asyncio.run(main())
+
+
+def test_a_leader_that_is_told_to_end_waits_for_nobody_where_nobody_could_take_over(tmp_path: Path) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with leading(settings(tmp_path, drain=0.0), Register()):
+            began = loop.time()
+        assert loop.time() - began < HAND_OVER_SECONDS / 2
 
     asyncio.run(main())

@@ -61,6 +61,24 @@ def test_an_etcd_that_runs_already_says_nothing_of_members_so_settings_do() -> N
     assert plan.first == {"a": Address("10.0.0.1", 9184), "b": Address("10.0.0.2", 7000), "c": Address("::1", 9184)}
 
 
+def test_machines_that_run_its_etcd_are_met_at_the_port_of_this_nodes_address_unless_members_say_another() -> None:
+    """A port in ``--cluster`` is that of a machine's etcd."""
+    fields = {"cluster": "a=10.0.0.1:4000,b=10.0.0.2,c=10.0.0.3", "cluster_address": "0.0.0.0:7000", "insecure": True}
+    assert plan_of(config(**fields)).first == {
+        name: Address(f"10.0.0.{number}", 7000) for number, name in enumerate("abc", 1)
+    }
+    listed = plan_of(config(cluster_members="a=10.0.0.1:7001,b=10.0.0.2:7000", **fields))
+    assert listed.first == {"a": Address("10.0.0.1", 7001), "b": Address("10.0.0.2", 7000)}
+
+
+def test_where_it_speaks_amqp_is_advertised_as_all_else() -> None:
+    plan = plan_of(config(amqp="0.0.0.0:5672", amqps="0.0.0.0:5671", tls_certificate="c", insecure=True))
+    member = plan.member("d" * 32)
+    assert (member.amqp, member.amqps) == ("10.0.0.2:5672", "10.0.0.2:5671")
+    with pytest.raises(LocalProtocolError, match="amqp has port 0"):
+        plan_of(config(amqp="0.0.0.0:0", insecure=True))
+
+
 def test_what_is_advertised_goes_before_all_else() -> None:
     plan = plan_of(config(cluster_advertise="b.example", cluster_address="0.0.0.0:7000", insecure=True))
     assert plan.places[:3] == ("b.example:9182", "b.example:9183", "b.example:7000")

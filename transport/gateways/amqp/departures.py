@@ -9,7 +9,7 @@ It is the same with those that are to get nothing more, since their connection i
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -98,7 +98,7 @@ class Departing:
         names: of its virtual host.
         consumers: that it has.
         others: that are no consumers: they have asked for single messages, or hold what is not settled.
-        waiting: what has come for some, and their client never had.
+        kept: what has come for some beside what waits there, and their client never had.
 
     Attributes:
         is_over: whether all have left.
@@ -110,18 +110,36 @@ class Departing:
         names: Names,
         consumers: Sequence[Consumer],
         others: Sequence[Consumer],
-        waiting: Iterable[tuple[Consumer, ReceivedMessages]] = (),
+        kept: Iterable[tuple[Consumer, ReceivedMessages]] = (),
     ) -> None:
+        # Or what some held would come to those that leave in turns to come.
+        many = len(consumers) > TOGETHER and not consumers[0].ended
+        self._before = Withdrawing(consumers) if many else None
         for each in (*consumers, *others):
             each.ended = True
         self.is_over = not consumers and not others
         self._link, self._names = link, names
+        # Of each that has not left. Nothing of it has failed: a queue that counts would have it die of their leaving.
+        self._unseen: dict[Consumer, list[tuple[int, int]]] = {each: [] for each in (*consumers, *others)}
+        for each, messages in kept:
+            self.came(each, messages)
+        for each in consumers:
+            self._take_back(each)
         # What has not run yet knows this, and is known by this: where nobody leaves there is none.
-        self._leaves = iter(()) if self.is_over else self._leaving(consumers, others, waiting)
+        self._leaves = iter(()) if self.is_over else self._leaving(consumers, others)
         self._over: asyncio.Future[None] | None = None
+
+    def came(self, consumer: Consumer, *messages: ReceivedMessages) -> None:
+        """What others held that have left, or what is new, has come for one that is yet to leave: it goes back as that does."""
+        unseen = self._unseen.get(consumer)
+        if unseen is not None:
+            unseen += [(each.first, len(each.batch)) for each in messages]
 
     def begin(self) -> None:
         """Have them leave."""
+        before, self._before = self._before, None
+        if before is not None:
+            self._link.departures.put(before)
         if not self.is_over:
             self._link.departures.put(self)
 
@@ -138,16 +156,8 @@ class Departing:
             self._over = self._over or asyncio.get_running_loop().create_future()
             await self._over
 
-    def _leaving(
-        self,
-        consumers: Sequence[Consumer],
-        others: Sequence[Consumer],
-        waiting: Iterable[tuple[Consumer, ReceivedMessages]],
-    ) -> Iterator[None]:
+    def _leaving(self, consumers: Sequence[Consumer], others: Sequence[Consumer]) -> Iterator[None]:
         link, those_others = self._link, frozenset(others)
-        unseen: defaultdict[Consumer, list[tuple[int, int]]] = defaultdict(list)
-        for each, messages in waiting:
-            unseen[each].append((messages.first, len(messages.batch)))
         by_queue: dict[str, list[Consumer]] = {}
         # What the others hold would come to a consumer that is about to leave too, and fail a second time.
         for each in (*_in_order(consumers), *others):
@@ -155,10 +165,14 @@ class Departing:
         for of_one in by_queue.values():
             for start in range(0, len(of_one), TOGETHER):
                 for each in of_one[start : start + TOGETHER]:
-                    ranges = ranges_of(sorted(unseen.pop(each, ())))
-                    each.leave(failed=False if link.broker_ends else None, unseen=ranges, together=len(of_one) > 1)
+                    self._take_back(each)
+                    ranges, together = ranges_of(sorted(self._unseen.pop(each, ()))), len(of_one) > 1
+                    each.leave(failed=False if link.broker_ends else None, unseen=ranges, together=together)
                     self._left(each, consumed=each not in those_others)
                 yield
+
+    def _take_back(self, consumer: Consumer) -> None:
+        self.came(consumer, *consumer.taken_back())
 
     def _left(self, consumer: Consumer, *, consumed: bool) -> None:
         """One has left, that was a consumer or not."""

@@ -78,6 +78,11 @@ class Remains:
         self._timer: asyncio.TimerHandle | None = None
         self._unfinished = Unfinished(lambda channel: channel.unstored)
         leaving.bytes += self._size
+        if len(channels) > 1:
+            # Or what one held would come to those that leave behind it, and fail once more with each.
+            for channel in channels:
+                if channel.consuming is not None:
+                    channel.consuming.stop()
         for channel in channels:
             channel.leave_behind()
         if leaving.bytes > MOST_LEAVING_BYTES:

@@ -108,19 +108,17 @@ class Receiving:
 
     def stop(self) -> None:
         """Deliver nothing more; the client may still settle what it has."""
-        self._channel.link.departures.put(Withdrawing(list(self._consumers.values())))
+        self._channel.link.departures.put(Withdrawing([each for each in self._consumers.values() if not each.ended]))
 
     def end(self) -> Departing:
         """What the client holds goes back to its queues, of very many consumers in turns to come; returns those that leave."""
         if self.departing is None:
-            later = [(each, messages) for each in self._consumers.values() for messages in each.taken_back()]
-            waiting = [*self._kept, *later]
+            channel, kept = self._channel, list(self._kept)
             consumers, others = list(self._consumers.values()), [*self._getters.values(), *self._lingering]
-            # They know this: without a cycle all are free at once.
-            self._asks_of, self._held = None, Deliveries()
+            self._asks_of, self._held = None, Deliveries()  # they know this: without a cycle all are free at once
             for each in (self._consumers, self._getters, self._lingering, self._writers, self._kept):
                 each.clear()
-            self.departing = Departing(self._channel.link, self._channel.names, consumers, others, waiting)
+            self.departing = Departing(channel.link, channel.names, consumers, others, kept)
             self.departing.begin()
         return self.departing
 
@@ -256,9 +254,11 @@ class Receiving:
         """As `consuming.Host.delivered`."""
         writer = self._writers.get(consumer)
         if writer is None:
-            # It was cancelled while these were on their way. What one has that leaves goes back as it does.
+            # It was cancelled while these were on their way, or is yet to leave.
             if self.departing is None:
                 consumer.give_back(((messages.first, len(messages.batch)),), failed=False)
+            else:
+                self.departing.came(consumer, messages)
             return
         if self._most and not consumer.no_ack:
             self._kept.append((consumer, messages))
@@ -305,6 +305,7 @@ class Receiving:
         """As `consuming.Host.taken`."""
         asked, self._asked = self._asked, None
         if self.departing is not None:
+            self.departing.came(getter, *answer.ranges)
             return
         assert asked is not None, "what is answered was asked"
         if answer.ranges:

@@ -154,7 +154,10 @@ def test_a_worker_says_what_it_runs_and_what_it_can(prefork: Running, waiting: D
     sent = [prefork.send("early", waiting.port) for _ in range(PROCESSES + 1)]
     held = [waiting.next() for _ in range(PROCESSES)]
     asked = prefork.inspect()
-    active = {each["id"] for each in asked.active()[prefork.name]}
+    active, until = set[str](), time.monotonic() + SECONDS
+    # Its processes have begun before they tell it so.
+    while len(active) < PROCESSES and time.monotonic() < until:
+        active = {each["id"] for each in asked.active()[prefork.name]}
     reserved = {each["id"] for each in asked.reserved()[prefork.name]}
     assert (len(active), active | reserved) == (PROCESSES, {each.id for each in sent})
     assert {"add", "tried"} <= set(asked.registered()[prefork.name])

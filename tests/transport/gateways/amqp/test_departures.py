@@ -23,6 +23,7 @@ from transport.gateways.amqp.departures import Departures
 from transport.gateways.amqp.gateway import Gateway
 from transport.gateways.amqp.layout import FRAME_BODY
 from transport.gateways.amqp.listening import amqp_listeners
+from transport.gateways.amqp.tables import Table
 
 MANY = 30
 """Consumers of one channel."""
@@ -363,6 +364,67 @@ def test_what_a_channel_held_by_gets_and_by_a_consumer_comes_back_as_the_queue_h
                 await other.more()
             assert other.bodies == [b"0", b"1", b"2", b"3"]
             client.transport.abort()
+            other.transport.abort()
+
+    run(main)
+
+
+async def failing_once(amqp: Amqp, channels: int, consumers: int) -> AsyncClient:
+    """A client that has all messages of a queue where each may fail once. Its consumers, so many of each channel, have no limit."""
+    client = await amqp.client()
+    await client.ask(entity.QueueDeclare(queue="q", arguments=Table.of({"x-delivery-limit": 1})), entity.QueueDeclareOk)
+    for channel in range(1, channels + 1):
+        if channel > 1:
+            await client.ask(connection.ChannelOpen(), connection.ChannelOpenOk, channel)
+        for number in range(consumers):
+            await client.ask(basic.BasicConsume(queue="q", consumer_tag=str(number)), basic.BasicConsumeOk, channel)
+    client.transport.write(b"".join(published("q", b"%d" % number) for number in range(MANY)))
+    for _ in range(MANY):
+        await client.until(basic.BasicDeliver)
+    return client
+
+
+@pytest.mark.parametrize("channels", [1, 2, 9])
+@pytest.mark.parametrize("consumers", [1, 3])
+@pytest.mark.parametrize("slow", [False, True])
+def test_what_a_lost_connection_held_has_failed_once_however_many_consumers_it_had(
+    run: Run, request: pytest.FixtureRequest, channels: int, consumers: int, slow: bool
+) -> None:
+    """Nothing of it comes to one that is yet to leave, be it that they leave one a turn."""
+    if slow:
+        request.getfixturevalue("one_a_turn")
+
+    async def main() -> None:
+        async with serving() as amqp:
+            client, other = await failing_once(amqp, channels, consumers), await amqp.client()
+            client.transport.abort()
+            await until(lambda: not amqp.receivers("q"))
+            assert await got(other, "q") == list(reversed(range(MANY)))
+            other.transport.abort()
+
+    run(main)
+
+
+@pytest.mark.usefixtures("one_a_turn")
+def test_what_comes_for_one_that_is_yet_to_leave_has_not_failed_there(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as amqp:
+            client, other = await amqp.client(), await amqp.client(Reading)
+            declared = entity.QueueDeclare(queue="q", arguments=Table.of({"x-delivery-limit": 1}))
+            await client.ask(declared, entity.QueueDeclareOk)
+            await client.ask(basic.BasicConsume(queue="q"), basic.BasicConsumeOk)
+            amqp.departures.is_open = False
+            client.transport.abort()
+            await until(lambda: bool(amqp.departures))
+            other.transport.write(published("q", b"late"))
+            declared_ok = await other.ask(entity.QueueDeclare(queue="q", passive=True), entity.QueueDeclareOk)
+            assert declared_ok.message_count == 0
+            amqp.departures.is_open = True
+            await until(lambda: not amqp.receivers("q"))
+            # It may fail once, and does so now.
+            await other.ask(basic.BasicGet(queue="q"), basic.BasicGetOk)
+            other.say(basic.BasicNack(delivery_tag=1, requeue=True))
+            await other.ask(basic.BasicGet(queue="q"), basic.BasicGetOk)
             other.transport.abort()
 
     run(main)

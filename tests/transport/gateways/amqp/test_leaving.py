@@ -41,10 +41,13 @@ class Channel:
     def __init__(self, *, unstored: bool) -> None:
         self.unstored = unstored
         self.said: list[str] = []
-        self.receiving = self
+        self.receiving, self.consuming = self, cast("Channel | None", None)
 
     def leave_behind(self) -> None:
         self.said.append("end")
+
+    def stop(self) -> None:
+        self.said.append("nothing more")
 
     def end(self) -> None:
         self.said.append("end")
@@ -58,6 +61,15 @@ def remains(leaving: Leaving, loop: Loop, size: int, *channels: Channel) -> Rema
 
 
 RECEIVING_AND_ALL = ["end", "end"]
+
+
+def test_those_of_several_channels_get_nothing_more_before_any_of_them_leaves() -> None:
+    said: list[str] = []
+    channels = Channel(unstored=False), Channel(unstored=False)
+    for channel in channels:
+        channel.said, channel.consuming = said, channel
+    remains(Leaving(), Loop(), 0, *channels)
+    assert said == ["nothing more", "nothing more", "end", "end", "end", "end"]
 
 
 def test_where_nothing_waits_all_ends_at_once() -> None:

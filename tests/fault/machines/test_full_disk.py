@@ -1,0 +1,81 @@
+"""The disk of a follower is full: it stays, the others go on, and it counts again when it has room. Real disks, brokers and etcds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fault.machines.brokers import PlainBroker
+from tests.fault.machines.cluster import NODES, Cluster
+from tests.fault.machines.disks import ImageDisk
+from tests.fault.machines.load import Load
+from tests.fault.machines.machines import Machines
+from tests.fault.machines.options import Options
+
+MIB = 2**20
+IMAGE_BYTES = 640 * MIB
+FLOOR = 64 * MIB
+LEFT = 24 * MIB
+"""Less than half of the floor."""
+SECONDS = 60.0
+
+
+@pytest.fixture
+def full_machines(namespaces_here: None, images_here: None, etcd_here: None) -> Iterator[Machines]:
+    with Machines([*NODES, "clients"], image_bytes=IMAGE_BYTES) as made:
+        yield made
+
+
+def test_a_follower_whose_disk_is_full_stays_and_counts_again_when_it_has_room(full_machines: Machines) -> None:
+    clients = full_machines["clients"]
+    cluster = Cluster(
+        full_machines, options=("--disk-floor", str(FLOOR), "--segment-bytes", "4MiB", "--cluster-log-bytes", "32MiB")
+    )
+    cluster.start()
+    cluster.wait_whole()
+    full, other = cluster.followers()
+    load = Load(clients, full_machines.folder / "load", cluster.send, cluster.receive, Options(rate=200.0))
+    load.start()
+    load.wait_confirmed(200)
+
+    disk = full.machine.disk
+    assert isinstance(disk, ImageDisk)
+    disk.fill(LEFT)
+    assert full.process is not None
+    full.process.wait_line("this node takes no records when it follows, until there is room", SECONDS)
+    load.wait_after(load.mark("a follower is full"))
+    load.wait_confirmed(1_000, SECONDS)
+    assert full.running, "\n".join(full.process.said[-25:])
+
+    disk.unfill()
+    full.process.wait_line("there is room again: this node takes records when it follows", SECONDS)
+    load.wait_after(load.mark("it has room"))
+    # The two go on without the third: the one that was full has all that it lacked.
+    cluster.kill(other)
+    load.wait_after(load.mark("another one is killed"), SECONDS)
+    cluster.start(other.name)
+    cluster.wait_whole(SECONDS)
+    load.drain(lambda: PlainBroker(cluster.wait_whole(SECONDS).machine).left(clients, load.options.queue))
+    found = load.judge()
+    assert found.clean, found.summary()
+    assert full.running, "\n".join(full.process.said[-25:])
+    cluster.stop()
+
+
+def test_a_follower_that_has_nothing_to_write_outlives_a_disk_that_is_full_to_the_last_byte(
+    full_machines: Machines,
+) -> None:
+    cluster = Cluster(full_machines, options=("--disk-floor", str(FLOOR), "--segment-bytes", "4MiB"))
+    cluster.start()
+    cluster.wait_whole()
+    full = cluster.followers()[0]
+    disk = full.machine.disk
+    assert isinstance(disk, ImageDisk)
+    disk.fill()
+    assert full.process is not None
+    full.process.wait_line("this node takes no records when it follows, until there is room", SECONDS)
+    disk.unfill()
+    full.process.wait_line("there is room again: this node takes records when it follows", SECONDS)
+    assert full.running
+    cluster.stop()
