@@ -264,7 +264,7 @@ class NodeStorage:
         if not self._leading:
             self._keep_for_others()
             # A checkpoint takes room before it gives any back, and one that finds none is the end of the node.
-            if full and self._started and self._files.free_bytes(self.directory) > RESERVE_BYTES:
+            if full and self._started and self.files.free_bytes(self.directory) > RESERVE_BYTES:
                 self._storage.checkpoints.make()
 
     def _keep_for_others(self) -> None:
