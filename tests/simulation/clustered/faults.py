@@ -102,8 +102,8 @@ class ClusterNemesis(Nemesis):
                 self._keep(end_and_start(host))
 
         async def end_and_start(host: NodeHost) -> None:
-            if host.node is None or host.process is None:
-                return  # it is down, starts, or is stopped
+            if host.process is None or (how == "stop" and host.node is None):
+                return  # it is down, or starts; what starts, or is being stopped, may be killed
             self._note(f"{host.name}: {how}")
             if how == "stop":
                 await host.stop()

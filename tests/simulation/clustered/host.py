@@ -82,7 +82,8 @@ class NodeHost:
         self._disk.begin_life()
         self._ended = cluster.loop.create_future()
         opening = process.spawn(self._open())
-        await asyncio.wait({opening, self._ended}, timeout=START_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {opening, self._ended}
+        await asyncio.wait(either, timeout=START_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
         if process.alive:
             self.node = opening.result()
             process.spawn(self.node.serve_forever()).add_done_callback(self._served)
@@ -148,7 +149,8 @@ class NodeHost:
         process, self.process, self.node = self.process, None, None
         self._cluster.network.kill(process, silent)
         self._cluster.loop.kill(process)
-        self._ended.done() or self._ended.set_result(None)
+        if not self._ended.done():
+            self._ended.set_result(None)
         self._cluster.gone(self)
 
 

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ def test_a_disk_that_is_lost_is_replaced_by_a_transfer() -> None:
         ("checkpoint of uncommitted", 0, {"kill_node": 2.0, "cut_off_node": 2.0}),
     ],
 )
-def test_a_defect_is_found_in_a_run_that_is_good_without_it(name: str, seed: int, faults: dict[str, float]) -> None:
+def test_a_defect_is_found_in_a_run_that_is_good_without_it(name: str, seed: int, faults: dict[str, Any]) -> None:
     plan = with_faults(seed, **faults)
     assert not run_cluster_plan(plan).findings
     assert first_found(name, [plan]) is not None
