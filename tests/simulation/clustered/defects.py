@@ -92,12 +92,15 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 """By name; the first ten are of those that issue 19 lists."""
 
 
-def with_faults(seed: int, *, mode: str | None = None, **kinds: float) -> ClusterPlan:
-    """The plan of a seed with nothing but these faults, often; in another mode, if one is given."""
+def with_faults(
+    seed: int, *, mode: str | None = None, commit_delay: float | None = None, **kinds: float
+) -> ClusterPlan:
+    """The plan of a seed with nothing but these faults, often; in another mode, and with slower disks, if that is said."""
     plan = draw_clustered(seed, mode=mode)
     weights = dict.fromkeys(plan.base.faults.weights, 0.0) | {kind.replace("_", " "): of for kind, of in kinds.items()}
     faults = replace(plan.base.faults, weights=weights, interval=min(plan.base.faults.interval, 1.0))
-    return replace(plan, base=replace(plan.base, faults=faults))
+    delay = plan.base.commit_delay if commit_delay is None else commit_delay
+    return replace(plan, base=replace(plan.base, faults=faults, commit_delay=delay))
 
 
 def first_found(name: str, plans: Iterable[ClusterPlan]) -> Outcome | None:

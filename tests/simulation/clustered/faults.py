@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -94,14 +94,17 @@ class ClusterNemesis(Nemesis):
     def _some(self, count: int) -> list[NodeHost]:
         return self._random.sample(list(self._cluster.hosts.values()), count)
 
-    def _end(self, hosts: Iterable[NodeHost], how: str) -> None:
+    def _end(self, hosts: list[NodeHost], how: str) -> None:
         async def all_at_once() -> None:
             if self._random.random() < 0.5:
                 await self._next_confirmation()
-            for host in hosts:
-                self._keep(end_and_start(host))
+            # They come back one after another, in any order.
+            down = self._while(LONGEST_DOWN) if len(hosts) == 1 else self._random.uniform(0, 2.0)
+            for host in self._random.sample(hosts, len(hosts)):
+                self._keep(end_and_start(host, down))
+                down += self._random.uniform(0, LONGEST_DOWN / 2)
 
-        async def end_and_start(host: NodeHost) -> None:
+        async def end_and_start(host: NodeHost, down: float) -> None:
             if host.process is None or (how == "stop" and host.node is None):
                 return  # it is down, or starts; what starts, or is being stopped, may be killed
             self._note(f"{host.name}: {how}")
@@ -111,7 +114,7 @@ class ClusterNemesis(Nemesis):
                 host.kill()
             else:
                 host.power_off()
-            await elapse(self._while(LONGEST_DOWN))
+            await elapse(down)
             if host.process is None:
                 self._note(f"{host.name} starts")
                 await host.start()
