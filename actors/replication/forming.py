@@ -23,12 +23,14 @@ class Here(NamedTuple):
         cluster: the id of the cluster that its directory is of; "" for none yet.
         end: one more than the last record of its log; 1 for a log that holds nothing.
         member: its directory's id, and where it is reached.
+        heals: whether a damaged journal was put aside there, and it may be filled anew without a person.
     """
 
     name: str
     cluster: str
     end: int
     member: Member
+    heals: bool = False
 
 
 class Wait(NamedTuple):
