@@ -6,12 +6,13 @@ import asyncio
 import gc
 import logging
 import random
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from unittest import mock
 
 from actors import LoopActorRegistry
@@ -205,15 +206,27 @@ def run(seed: int, *, durable: bool = True, features: frozenset[str] = FEATURES)
     return run_plan(draw(seed, durable, features))
 
 
+def _unless_dropped(hook: Callable[[Any], object]) -> Callable[[Any], object]:
+    def said(about: Any) -> None:
+        if not (isinstance(about.exc_value, RuntimeError) and "ignored GeneratorExit" in str(about.exc_value)):
+            hook(about)
+
+    return said
+
+
 def _drop(loop: SimulatedLoop) -> None:
     """Drop all tasks, and what nobody holds: a failure that nobody looked at is told then, in its own run."""
+    unraisable = sys.unraisablehook
     asyncio._set_running_loop(loop)  # what is dropped as it stands may want to say goodbye; it is not heard
     try:
         # Not as asyncio.run ends: the tasks of killed processes cannot be cancelled, for they never run again.
         loop.abandon_tasks()
+        # Who awaits something even when it is dropped is stopped there, and Python would say so on stderr.
+        sys.unraisablehook = _unless_dropped(unraisable)
         # Nothing was collected meanwhile, so what the run has made is all in the youngest generation; what was before it is not the run's.
         gc.collect(0)
     finally:
+        sys.unraisablehook = unraisable
         asyncio._set_running_loop(None)
 
 
