@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from actors.errors import ActorError
 from actors.storage.failures import storage_error
-from journal import JournalError, LogGoneError, OsFiles, TransferTarget
+from journal import JournalError, LogGoneError, TransferTarget
 from journal import ShippedRecord as ShippedRecord  # noqa: PLC0414 - given here too
 from journal.installing import install
 from journal.names import INCOMING
@@ -60,13 +60,13 @@ class NodeShipping:
     Args:
         storage: the directory.
         options: of the journal that a transfer makes.
-        files: the file system.
+        files: the file system; that of the directory by default.
     """
 
     def __init__(self, storage: NodeStorage, options: JournalOptions, files: Files | None = None) -> None:
         self._storage = storage
         self._options = options
-        self._files = files or OsFiles()
+        self._files = files or storage.files
 
     def records(self, lsn: int, most: int) -> Records:
         """From ``lsn`` on, one at least, and more up to about ``most`` bytes.

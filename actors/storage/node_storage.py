@@ -69,6 +69,7 @@ class NodeStorage:
 
     Attributes:
         directory: where it is.
+        files: the file system that has it.
         log: what the machines read; the same one all the time.
         same_log: the same object as long as the log is not cut or replaced, nor opened anew.
         cut_records: how many were cut off its log since the node started, for the cluster's log has others there;
@@ -89,7 +90,7 @@ class NodeStorage:
         self._threads = None if apart is not None else ThreadPoolExecutor(THREADS, "penstock node")
         self._measures = JournalMeasures()
         self._options = self._measures.told(replace(options, replicated=True))
-        self._files = files
+        self.files = files
         self._cache_bytes = cache_bytes
         self._committer = committer
         self._apart = apart or self._on_thread
@@ -131,17 +132,17 @@ class NodeStorage:
         """Open the directory as a follower's; it blocks, and touches nothing of this object."""
         what, directory = "opened", self.directory
         try:
-            journal = ReplicatedJournal.open(directory, self._options, self._files, logger.warning)
+            journal = ReplicatedJournal.open(directory, self._options, self.files, logger.warning)
             what = "read"
             try:
-                if is_marked(self._files, directory):
+                if is_marked(self.files, directory):
                     raise DamagedReplicaError(
                         f"the data directory {directory} was repaired, or lacks messages, and is no whole replica: have it filled anew by "
                         "the others of the cluster; or, where there is no cluster yet, start a broker alone on it first"
                     )
                 folded: list[FollowedContents] = []
                 storage = LeaderStorage(
-                    journal, directory, self._cache_bytes, self._files, self._measures, lambda: folded[0].folded
+                    journal, directory, self._cache_bytes, self.files, self._measures, lambda: folded[0].folded
                 )
                 folded.append(FollowedContents(journal, storage.contents, directory))
                 folded[0].begin()
@@ -268,7 +269,7 @@ class NodeStorage:
         if not self._leading:
             self._keep_for_others()
             # A checkpoint takes room before it gives any back, and one that finds none is the end of the node.
-            if full and self._started and self._files.free_bytes(self.directory) > RESERVE_BYTES:
+            if full and self._started and self.files.free_bytes(self.directory) > RESERVE_BYTES:
                 self._storage.checkpoints.make()
 
     def _keep_for_others(self) -> None:
@@ -334,7 +335,7 @@ class NodeStorage:
         Raises:
             OSError: the directory cannot be listed.
         """
-        return kept(self._files, self.directory)
+        return kept(self.files, self.directory)
 
     async def reopen(self, between: Callable[[], None] | None = None) -> None:
         """Close the directory, and open it as a follower's; what was committed is folded anew from the checkpoint.

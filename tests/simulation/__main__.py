@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from tests.simulation.clustered.runner import run_cluster
 from tests.simulation.plan import FEATURES, draw_exchanges_alone
 from tests.simulation.runner import run, run_plan
 
@@ -27,12 +28,17 @@ def main(arguments: list[str]) -> int:
         "--plain", action="store_true", help="queues with limits and timeouts only, none of the features"
     )
     parser.add_argument("--exchanges", action="store_true", help="exchanges, and nothing else")
+    parser.add_argument(
+        "--cluster", action="store_true", help="three or five nodes of a cluster in the place of a broker alone"
+    )
     parser.add_argument("--verbose", action="store_true", help="print every event")
     options = parser.parse_args(arguments)
     failed = 0
     for seed in options.seeds:
         features = frozenset() if options.plain else FEATURES
-        if options.exchanges:
+        if options.cluster:
+            outcome = run_cluster(seed)
+        elif options.exchanges:
             outcome = run_plan(draw_exchanges_alone(seed, durable=not options.memory))
         else:
             outcome = run(seed, durable=not options.memory, features=features)
@@ -43,7 +49,7 @@ def main(arguments: list[str]) -> int:
         if not outcome.findings:
             continue
         failed += 1
-        how = " --memory" * options.memory + " --plain" * options.plain + " --exchanges" * options.exchanges
+        how = "".join(f" --{name}" for name in ("memory", "plain", "exchanges", "cluster") if getattr(options, name))
         print(f"seed {seed} fails: python -m tests.simulation --seeds {seed}{how} --verbose")
         for finding in outcome.findings[:MOST_FINDINGS]:
             print(f"  {finding}")

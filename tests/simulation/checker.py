@@ -103,16 +103,19 @@ class Checker:
     def check(self, events: Sequence[Event]) -> list[Finding]:
         """Judge a whole history."""
         for event in events:
-            self._groups.follow(event)
-            self._ids.follow(event)
-            self._tasks.before(event)
-            self._follow(event)
+            self._hear(event)
         self._transactions.check(events[-1].time if events else 0.0)
         self._ids.check(events[-1].time if events else 0.0)
         for name, queue in self._queues.items():
             self._check_nothing_lost(name, queue, events[-1].time if events else 0.0)
         self._tasks.check(events[-1].time if events else 0.0)
         return self.findings
+
+    def _hear(self, event: Event) -> None:
+        self._groups.follow(event)
+        self._ids.follow(event)
+        self._tasks.before(event)
+        self._follow(event)
 
     def _follow(self, event: Event) -> None:
         match event:

@@ -33,11 +33,13 @@ class Client:
         name: whose.
         process: its life, None between two.
         finished: done once it has nothing left to do.
+        send_address, receive_address: where it connects to; several of a cluster.
     """
 
     def __init__(self, name: str, seed: int, history: History) -> None:
         self.name = name
         self.process: Process | None = None
+        self.send_address, self.receive_address = SEND_ADDRESS, RECEIVE_ADDRESS
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._seed = seed
         self._lives = self._taken_over = 0
@@ -92,7 +94,7 @@ class Producer(Client):
         # What a life has sent and not seen confirmed is nobody's business in the next: nothing is sent twice by the program.
         self._offered, self._confirmed = [], 0
         sender = Sender(
-            SEND_ADDRESS,
+            self.send_address,
             queue=plan.queue,
             client_id=plan.name if plan.named else None,
             max_in_flight=plan.max_in_flight,
@@ -146,7 +148,7 @@ class Consumer(Client):
         plan = self.plan
         while True:
             receiver = Receiver(
-                RECEIVE_ADDRESS,
+                self.receive_address,
                 queue=plan.queue,
                 max_in_flight=plan.max_in_flight,
                 reconnect=PATIENCE,
@@ -187,7 +189,7 @@ class Drainer(Client):
 
     async def _live(self) -> None:
         while True:
-            receiver = Receiver(RECEIVE_ADDRESS, queue=self._queue, reconnect=PATIENCE)
+            receiver = Receiver(self.receive_address, queue=self._queue, reconnect=PATIENCE)
             try:
                 await receiver.to(Sink.foreach(self._handle)).run()
             except TransportError as error:

@@ -194,8 +194,16 @@ class FailureRules:
                     # Both are remembered: that it has failed, and until when it waits.
                     before.held, before.most = False, None
                     continue
+                # What may be forgotten now is not known at the next crash either.
+                said_at = when if when < since else inf
                 known[sequence] = _Failures(
-                    said if when < since else 0, None, 0.0, held=False, said=before.said, failed_at=None, releases=-1
+                    said if when < since else 0,
+                    None,
+                    0.0,
+                    held=False,
+                    said=(said, said_at),
+                    failed_at=None,
+                    releases=-1,
                 )
 
     def _held(self, name: str, connection: int, ranges: Ranges) -> Iterator[tuple[_Failures, Stored]]:

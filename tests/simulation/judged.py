@@ -89,13 +89,13 @@ class QueueRules:
         return self.tasks is not None and self.tasks.counts_failures
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Timing:
     """How long the broker may take.
 
     Attributes:
         commit: seconds until what has happened is durable: deliveries may be as late, and decided as much earlier.
-        acknowledgement: seconds after which an acknowledgement that arrived survives a crash.
+        acknowledgement: seconds after which an acknowledgement that arrived survives a crash; it may be another one for each crash.
     """
 
     commit: float = 0.0

@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import heapq
 import inspect
+import socket
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Iterator
@@ -43,6 +44,8 @@ class Process:
         name: who it is; the next life has the same.
         alive: whether its code may still run.
         context: what its callbacks run in.
+        frozen: whether it is stopped, as by SIGSTOP.
+        jobs: what it has had done on threads, and is not done yet.
         tasks: its tasks that have not ended.
         futures: what it waits for, its tasks among them.
     """
@@ -50,6 +53,8 @@ class Process:
     def __init__(self, name: str, loop: SimulatedLoop) -> None:
         self.name = name
         self.alive = True
+        self.frozen = False
+        self.jobs: dict[Callable[[], object], None] = {}
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.futures: weakref.WeakSet[asyncio.Future[Any]] = weakref.WeakSet()
         self._loop = loop
@@ -89,6 +94,7 @@ class SimulatedLoop(VirtualTimeLoop):
 
     Args:
         schedule: the order of what nobody orders; None for first in, first out.
+        threads: how long what is done on a thread takes; None for real threads.
 
     Attributes:
         network: what ``create_server`` and ``create_connection`` use.
@@ -99,8 +105,10 @@ class SimulatedLoop(VirtualTimeLoop):
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
 
-    def __init__(self, schedule: Schedule | None = None) -> None:
+    def __init__(self, schedule: Schedule | None = None, threads: Callable[[], float] | None = None) -> None:
         super().__init__(io_grace=0.0)
+        self._threads = threads
+        self._frozen: dict[Process, list[tuple[Hashable, asyncio.Handle]]] = {}
         self.reports: list[str] = []
         self._schedule = schedule
         self._turns = 0
@@ -120,6 +128,7 @@ class SimulatedLoop(VirtualTimeLoop):
     def kill(self, process: Process) -> None:
         """End a process between two of its instructions: no callback, task or actor of its runs again."""
         process.alive = False
+        self.thaw(process)
         for handle in self._pending():
             if not handle.cancelled() and _process_of(handle) is process:
                 handle.cancel()
@@ -136,6 +145,20 @@ class SimulatedLoop(VirtualTimeLoop):
             context = ref.actor_inbox.context
             if context is not None and context.get(PROCESS) is process:
                 ref.actor_inbox.abandon()
+
+    def freeze(self, process: Process) -> None:
+        """Stop a process, as by SIGSTOP: time passes it by, and what comes for it waits."""
+        process.frozen = True
+        self._frozen.setdefault(process, [])
+
+    def thaw(self, process: Process) -> None:
+        """Have it go on; all that has waited is ready."""
+        process.frozen = False
+        for lane, handle in self._frozen.pop(process, ()):
+            if lane is None:
+                self._ready.append(handle)
+            else:
+                self._events.append((lane, handle))
 
     def abandon_tasks(self) -> None:
         """Drop every task as it stands, those of killed processes too; before the loop is closed."""
@@ -191,6 +214,8 @@ class SimulatedLoop(VirtualTimeLoop):
         if not ready and not events and not self._stopping:  # type: ignore[attr-defined]
             self._pass_time()
         self._take_due()
+        if self._frozen:
+            self._set_aside()
         if schedule is None:
             ready.extend(handle for _, handle in events)
             events.clear()
@@ -199,11 +224,30 @@ class SimulatedLoop(VirtualTimeLoop):
             until = max(self._outside[0][0], self.time() + stall)
             while self._outside and self._outside[0][0] <= until:
                 self._take_outside()
+            if self._frozen:
+                self._set_aside()
         if len(ready) + len(events) > 1:
             self._mix(schedule)
         else:
             ready.extend(handle for _, handle in events)
             events.clear()
+
+    def _set_aside(self) -> None:
+        """What is ready of those that are frozen waits."""
+        ready: list[asyncio.Handle] = []
+        for handle in self._ready:
+            held = self._frozen.get(_process_of(handle))  # type: ignore[arg-type]  # None is none of them
+            if held is None:
+                ready.append(handle)
+            else:
+                held.append((None, handle))
+        self._ready.clear()
+        self._ready.extend(ready)
+        events: list[tuple[Hashable, asyncio.Handle]] = []
+        for lane, handle in self._events:
+            held = self._frozen.get(_process_of(handle))  # type: ignore[arg-type]
+            (events if held is None else held).append((lane, handle))
+        self._events[:] = events
 
     def _mix(self, schedule: Schedule) -> None:
         """Have some wait and mix the others: only a program's ``call_soon``, and what shares a lane, stay in their order."""
@@ -266,6 +310,7 @@ class SimulatedLoop(VirtualTimeLoop):
         yield from list(self._ready)
         yield from self._paused
         yield from [handle for _, handle in self._events]
+        yield from [handle for held in self._frozen.values() for _, handle in held]
         yield from self._scheduled
         yield from [handle for _, _, handle in self._outside]
 
@@ -305,6 +350,43 @@ class SimulatedLoop(VirtualTimeLoop):
         handle = super().call_at(when, callback, *args, context=context)
         self._unless_dead(handle, context)
         return handle
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        """On a thread: it is done after a while, and its process is told a while later."""
+        threads = self._threads
+        if threads is None:
+            return super().run_in_executor(executor, func, *args)
+        answer: asyncio.Future[T] = self.create_future()
+        process = PROCESS.get()
+
+        def work() -> None:
+            if process is not None:
+                del process.jobs[work]
+            result: list[T] = []
+            failed: Exception | None = None
+            try:
+                result.append(func(*args))
+            except Exception as error:  # noqa: BLE001 - whoever waits is told
+                failed = error
+
+            def tell() -> None:
+                if answer.cancelled():
+                    return
+                if failed is not None:
+                    answer.set_exception(failed)
+                else:
+                    answer.set_result(result[0])
+
+            self.arrive_at(self.time() + threads(), None, tell)
+
+        if process is not None:
+            process.jobs[work] = None
+        self.arrive_at(self.time() + threads(), None, work)
+        return answer
+
+    async def getaddrinfo(self, host: Any, port: Any, **_options: Any) -> Any:
+        """A name stands for itself, and the network knows places by their ports."""
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port))]
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **_options: Any) -> Any:
         """Listen on the simulated network."""
@@ -352,6 +434,10 @@ def _abandon(task: asyncio.Task[Any]) -> None:
         waits_for.exception()
     coro = task.get_coro()
     if inspect.iscoroutine(coro) and inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
-        coro.close()  # nothing of it has run, so nothing of it can say goodbye
+        # Nothing of it has run, so nothing of it can say goodbye; nor of what it was to wait for.
+        for given in coro.cr_frame.f_locals.values():
+            if inspect.iscoroutine(given) and inspect.getcoroutinestate(given) == inspect.CORO_CREATED:
+                given.close()
+        coro.close()
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     running._supervisors.discard(task)

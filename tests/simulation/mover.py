@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streams.testkit import elapse
-from tests.simulation.clients import SEND_ADDRESS, Client
+from tests.simulation.clients import Client
 from tests.simulation.history import History, Moved, Noted, name_of
 from transport import Administration, TransportError
 from transport.errors import MoveStoppedError
@@ -27,7 +27,7 @@ class Mover(Client):
     async def _live(self) -> None:
         while True:
             # Not `async with`: a program that is killed does not close what it has.
-            administration = Administration(SEND_ADDRESS)
+            administration = Administration(self.send_address)
             try:
                 await administration.__aenter__()
                 while True:

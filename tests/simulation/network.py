@@ -29,14 +29,18 @@ class Link:
 
     Attributes:
         number: in the order of connecting.
+        port: where it was connected to.
         client: the end that connected.
         server: the other.
         capacity: bytes under way and unread, each way.
     """
 
-    def __init__(self, network: Network, number: int, client: Process | None, server: Process | None) -> None:
+    def __init__(
+        self, network: Network, number: int, port: int, client: Process | None, server: Process | None
+    ) -> None:
         self.network = network
         self.number = number
+        self.port = port
         random = network.random
         self.capacity = random.choice(KERNEL_BUFFERS)
         self._latency = random.uniform(*LATENCIES)
@@ -108,17 +112,19 @@ class Network:
     Attributes:
         links: open links by number.
         isolated: names of processes that nothing reaches now, in either direction.
+        blocked: pairs of names, the first of which does not reach the second.
         down: names of hosts that are off: what is sent there is not even refused.
-        tap: makes the listener of a new connection's server end.
+        tap: makes the listener of a new connection's server end; None for none.
     """
 
-    def __init__(self, loop: SimulatedLoop, random: Random, tap: Callable[[int], Tap] | None = None) -> None:
+    def __init__(self, loop: SimulatedLoop, random: Random, tap: Callable[[int], Tap | None] | None = None) -> None:
         self.loop = loop
         self.random = random
         self.tap = tap
         self.links: dict[int, Link] = {}
         self.listeners: dict[int, Listener] = {}
         self.isolated: dict[str, None] = {}
+        self.blocked: dict[tuple[str, str], None] = {}
         self.down: dict[str, None] = {}
         self.context = contextvars.Context()
         self._hosts: dict[int, str] = {}
@@ -149,13 +155,15 @@ class Network:
         await self._pass(self.random.uniform(*LATENCIES) * 2)
         listener = self.listeners.get(port)
         unreachable = {*self.isolated, *self.down}
-        if self._hosts.get(port) in unreachable or (process is not None and process.name in unreachable):
+        host = self._hosts.get(port)
+        is_blocked = process is not None and host is not None and self._is_blocked(process.name, host)
+        if host in unreachable or is_blocked or (process is not None and process.name in unreachable):
             await self.loop.create_future()
         if listener is None:
             raise ConnectionRefusedError(111, f"nobody listens on port {port}")
         number = self._next
         self._next += 1
-        link = self.links[number] = Link(self, number, process, listener.process)
+        link = self.links[number] = Link(self, number, port, process, listener.process)
         if self.tap is not None:
             link.server.tap = self.tap(number)
         link.server._call(lambda: link.server.opened(listener.factory()))
@@ -193,6 +201,20 @@ class Network:
         for link in self._of(name):
             link.heal()
 
+    def block(self, source: str, target: str) -> None:
+        """Nothing gets from one to the other any more until ``unblock``, and no new connection comes about; nobody is told."""
+        self.blocked[source, target] = None
+        for pipe in self._pipes(source, target):
+            pipe.silent = True
+
+    def unblock(self, source: str, target: str) -> None:
+        """What was held back arrives."""
+        if self.blocked.pop((source, target), self) is self:
+            return
+        if source not in self.isolated and target not in self.isolated:
+            for pipe in self._pipes(source, target):
+                pipe.heal()
+
     def unheard(self, target: Endpoint, source: Endpoint) -> None:
         """Bytes came for a connection that its host does not know: a reset goes back, unless the host is off."""
         if target.process is None or target.process.name not in self.down:
@@ -201,6 +223,18 @@ class Network:
     def reset(self, end: Endpoint, delay: float) -> None:
         """Have an end hear soon that its connection is reset."""
         self.loop.arrive_at(self.loop.time() + delay, None, end.reset, self.context)
+
+    def _is_blocked(self, one: str, other: str) -> bool:
+        """In either direction: to connect both are needed."""
+        return (one, other) in self.blocked or (other, one) in self.blocked
+
+    def _pipes(self, source: str, target: str) -> list[Pipe]:
+        return [
+            pipe
+            for link in self.links.values()
+            for pipe in link.pipes
+            if _is_of(pipe.source, source) and _is_of(pipe.target, target)
+        ]
 
     def _of(self, name: str) -> list[Link]:
         return [
@@ -211,3 +245,7 @@ class Network:
 
     async def _pass(self, seconds: float) -> None:
         await elapse(seconds)
+
+
+def _is_of(end: Endpoint, name: str) -> bool:
+    return end.process is not None and end.process.name == name

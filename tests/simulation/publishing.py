@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from actors.exchanges.delayed import DELAY
 from streams import Sink, Source
 from streams.testkit import elapse
-from tests.simulation.clients import PATIENCE, RECEIVE_ADDRESS, SEND_ADDRESS, Client, Consumer, offered
+from tests.simulation.clients import PATIENCE, Client, Consumer, offered
 from tests.simulation.exchange_plan import KINDS, SIZES, Bound, ExchangePlan
 from tests.simulation.history import CameBack, History, Noted, PublishConfirmed, Published, name_of
 from transport import Administration, BrokerError, Message, MessageBatch, Receiver, Sender, TransportError
@@ -36,7 +36,7 @@ class Publisher(Client):
         plan = self.plan
         self._offered, self._confirmed = [], 0
         sender = Sender(
-            SEND_ADDRESS,
+            self.send_address,
             exchange=plan.exchange,
             routing_key=plan.routing_key,
             mandatory=plan.mandatory,
@@ -115,7 +115,7 @@ class Definer(Client):
         ]
         while things:
             # Not `async with`: a program that is killed does not close what it has.
-            administration = Administration(SEND_ADDRESS)
+            administration = Administration(self.send_address)
             try:
                 await administration.__aenter__()
                 while True:
@@ -171,7 +171,11 @@ class BriefConsumer(Consumer):
         plan = self.plan
         while True:
             receiver = Receiver(
-                RECEIVE_ADDRESS, queue=plan.queue, max_in_flight=plan.max_in_flight, reconnect=PATIENCE, create=False
+                self.receive_address,
+                queue=plan.queue,
+                max_in_flight=plan.max_in_flight,
+                reconnect=PATIENCE,
+                create=False,
             )
             try:
                 await receiver.to(Sink.foreach(self._handle)).run()

@@ -6,10 +6,13 @@ import asyncio
 import gc
 import logging
 import random
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from random import Random
+from typing import Any, Protocol, TypeVar
 from unittest import mock
 
 from actors import LoopActorRegistry
@@ -85,7 +88,7 @@ class Run:
         """Work under faults, mend, drain, stop."""
         plan, loop, history = self._plan, self._loop, self.history
         await self._host.start()
-        producers: list[Client] = [self._producer(each) for each in plan.producers]
+        producers: list[Client] = [producer_of(each, plan, history) for each in plan.producers]
         producers += [Writer(each, plan.seed, history) for each in plan.writers]
         if plan.exchanges is not None:
             producers += [Publisher(each, plan.seed, history) for each in plan.exchanges.publishers]
@@ -151,12 +154,6 @@ class Run:
                 self._loop.kill(client.process)
                 client.process = None
 
-    def _producer(self, plan: ProducerPlan) -> Producer:
-        if not plan.priorities and not plan.later:
-            return Producer(plan, self._plan.seed, self.history)
-        settings = next(each.settings for each in self._plan.queues if each.name == plan.queue)
-        return TaskProducer(plan, self._plan.seed, self.history, settings.max_priority or 0)
-
     def _consumer(self, plan: ConsumerPlan) -> Consumer:
         exchanges = self._plan.exchanges
         brief = exchanges is not None and plan.queue in exchanges.briefly
@@ -176,7 +173,7 @@ class Run:
 
     def _look_for_leaks(self) -> None:
         me = asyncio.current_task()
-        left = [f"task {task.get_name()}" for task in asyncio.all_tasks(self._loop) if task is not me and _lives(task)]
+        left = [f"task {task.get_name()}" for task in asyncio.all_tasks(self._loop) if task is not me and lives(task)]
         left += [f"actor {ref}" for ref in LoopActorRegistry.get_all(self._loop)]
         left += [f"connection {number}" for number in self._network.links]
         if timers := self._loop.timers():
@@ -191,7 +188,15 @@ class Run:
         self.findings.append(Finding(kind, self._loop.time(), text))
 
 
-def _lives(task: asyncio.Task[object]) -> bool:
+def producer_of(plan: ProducerPlan, of: Plan, history: History) -> Producer:
+    """The program of a plan."""
+    if not plan.priorities and not plan.later:
+        return Producer(plan, of.seed, history)
+    settings = next(each.settings for each in of.queues if each.name == plan.queue)
+    return TaskProducer(plan, of.seed, history, settings.max_priority or 0)
+
+
+def lives(task: asyncio.Task[object]) -> bool:
     """Whether a task can still run; those of killed processes wait to be collected."""
     return bool(task._log_destroy_pending)  # type: ignore[attr-defined]
 
@@ -201,15 +206,27 @@ def run(seed: int, *, durable: bool = True, features: frozenset[str] = FEATURES)
     return run_plan(draw(seed, durable, features))
 
 
+def _unless_dropped(hook: Callable[[Any], object]) -> Callable[[Any], object]:
+    def said(about: Any) -> None:
+        if not (isinstance(about.exc_value, RuntimeError) and "ignored GeneratorExit" in str(about.exc_value)):
+            hook(about)
+
+    return said
+
+
 def _drop(loop: SimulatedLoop) -> None:
     """Drop all tasks, and what nobody holds: a failure that nobody looked at is told then, in its own run."""
+    unraisable = sys.unraisablehook
     asyncio._set_running_loop(loop)  # what is dropped as it stands may want to say goodbye; it is not heard
     try:
         # Not as asyncio.run ends: the tasks of killed processes cannot be cancelled, for they never run again.
         loop.abandon_tasks()
+        # Who awaits something even when it is dropped is stopped there, and Python would say so on stderr.
+        sys.unraisablehook = _unless_dropped(unraisable)
         # Nothing was collected meanwhile, so what the run has made is all in the youngest generation; what was before it is not the run's.
         gc.collect(0)
     finally:
+        sys.unraisablehook = unraisable
         asyncio._set_running_loop(None)
 
 
@@ -225,9 +242,23 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def run_plan(plan: Plan) -> Outcome:
-    """Run a plan and judge what happened."""
-    loop = SimulatedLoop(Schedule(Random(f"schedule {plan.seed}"), plan.rush, plan.pause))
+class Runs(Protocol):
+    """What is run on a loop of its own."""
+
+    findings: list[Finding]
+
+    async def main(self) -> None:
+        """All of it."""
+
+
+R = TypeVar("R", bound=Runs)
+
+
+def carried_out(
+    plan: Plan, make: Callable[[SimulatedLoop, WallClock], R], threads: Callable[[], float] | None = None
+) -> R:
+    """Run something in a world in which nothing is by chance; what it left undone, and what was complained of, is among its findings."""
+    loop = SimulatedLoop(Schedule(Random(f"schedule {plan.seed}"), plan.rush, plan.pause), threads)
     wall_clock = WallClock(loop, START)
     entropy = Random(f"entropy {plan.seed}")
     with (
@@ -237,7 +268,7 @@ def run_plan(plan: Plan) -> Outcome:
         mock.patch("os.urandom", entropy.randbytes),
         _chance(f"chance {plan.seed}"),
     ):
-        run_ = Run(plan, loop, wall_clock)
+        run_ = make(loop, wall_clock)
         main = loop.create_task(run_.main())
         try:
             loop.run_until_complete(main)
@@ -245,8 +276,14 @@ def run_plan(plan: Plan) -> Outcome:
             run_.findings.append(Finding(FAILED, loop.time(), f"the run itself: {error!r}"))
         _drop(loop)
         loop.close()
+    run_.findings += [Finding(DEFECT, loop.time(), text) for text in [*loop.reports, *complaints.texts]]
+    return run_
+
+
+def run_plan(plan: Plan) -> Outcome:
+    """Run a plan and judge what happened."""
+    run_ = carried_out(plan, partial(Run, plan))
     findings = [*run_.findings]
-    findings += [Finding(DEFECT, loop.time(), text) for text in [*loop.reports, *complaints.texts]]
     timing = Timing(plan.commit_delay, LAZY_DELAY + 2 * plan.commit_delay + 0.05) if plan.durable else Timing()
     events = run_.history.events
     rules = {queue.name: queue.rules for queue in plan.queues}

@@ -32,10 +32,12 @@ class MortalFiles:
 
     Attributes:
         left: calls until death, None while nobody is dying.
+        host: whose disk it is, where there are several.
     """
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self.left: int | None = None
+        self.host = ""
         self._disk = disk
 
     def __getattr__(self, name: str) -> Any:

@@ -303,6 +303,8 @@ class Endpoint(asyncio.Transport):
     def _call(self, callback: Callable[..., object], *arguments: Any) -> None:
         if self.process is None:
             callback(*arguments)
+        elif self.process.frozen:
+            self._loop.socket_ready(self, lambda: callback(*arguments), self.process.context.copy())
         elif self.process.alive:
             self.process.context.copy().run(callback, *arguments)
 

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from streams.testkit import elapse
-from tests.simulation.clients import SEND_ADDRESS, Client
+from tests.simulation.clients import Client
 from tests.simulation.history import CommitAnswered, CommitAsked, History, Noted, Staged, name_of
 from tests.simulation.said import Saying, batch_of
 from tests.simulation.wiretap import Frames
@@ -17,13 +17,12 @@ from transport.wire.codec import encode
 if TYPE_CHECKING:
     from tests.simulation.plan import WriterPlan
 
-HOST, PORT = SEND_ADDRESS.split(":")
 SILENCE = 12.0
 """Seconds without a word, longer than three of the longest heartbeats, after which the broker is taken for gone."""
 AGAIN = 0.2
 """Mean seconds until what was interrupted is tried again."""
-PASSING = frozenset({"shutting-down", "timeout"})
-"""Errors that say no more than that the connection is over."""
+PASSING = frozenset({"shutting-down", "timeout", "not-leader"})
+"""Errors that say no more than that the connection is over, or is to be made elsewhere."""
 OVERLAP = 3
 """Messages that may be sent again after a reconnect though they are stored."""
 
@@ -51,11 +50,14 @@ class Wire(asyncio.Protocol):
         self._transport: Any = None
 
     @classmethod
-    async def open(cls, role: str, queue: str | None, options: dict[str, Any]) -> tuple[Wire, dict[str, Any]]:
+    async def open(
+        cls, place: str, role: str, queue: str | None, options: dict[str, Any]
+    ) -> tuple[Wire, dict[str, Any]]:
         """Connect and be welcomed; returns the WELCOME's options too."""
+        host, _, port = place.partition(":")
         try:
             async with asyncio.timeout(SILENCE):
-                _, protocol = await asyncio.get_running_loop().create_connection(cls, HOST, int(PORT))
+                _, protocol = await asyncio.get_running_loop().create_connection(cls, host, int(port))
         except (OSError, TimeoutError) as error:
             raise InterruptedByNetworkError from error
         protocol.say(wire.Hello(wire.VERSION, role, queue, options["writer"], options))
@@ -137,6 +139,7 @@ class Writer(Client):
         self.plan = plan
         self._version = 0
         self._attempts = 0
+        self._places = 0
         self._saying = {queue: Saying(says, f"{plan.name}-{queue}", seed) for queue, says in plan.says}
         self._lingering: list[asyncio.Task[None]] = []
 
@@ -202,13 +205,22 @@ class Writer(Client):
         await elapse(self.random.uniform(0, 3.0))
         await self._stage(attempt, version, 1.0)
 
+    async def _open(self, role: str, queue: str | None, options: dict[str, Any]) -> tuple[Wire, dict[str, Any]]:
+        """Connect where it was possible last, or to the next one of a cluster."""
+        places = self.send_address.split(",")
+        try:
+            return await Wire.open(places[self._places % len(places)], role, queue, options)
+        except InterruptedByNetworkError:
+            self._places += 1
+            raise
+
     async def _stage(self, attempt: Attempt, version: int, share: float) -> bool:
         """Stage a share of an attempt over as many connections as it takes; False if the version is committed already."""
         target = round(len(attempt.payloads) * share)
         options = {"writer": self.plan.name, "version": version, "stage": attempt.name}
         while True:
             try:
-                connection, welcome = await Wire.open("sender", attempt.queue, options)
+                connection, welcome = await self._open("sender", attempt.queue, options)
                 try:
                     if welcome["committed"]:
                         return False
@@ -259,7 +271,7 @@ class Writer(Client):
         """Commit or abort, however often the answer is lost; False if a stage is not there whole."""
         while True:
             try:
-                connection, _ = await Wire.open("transaction", None, {"writer": self.plan.name, "version": version})
+                connection, _ = await self._open("transaction", None, {"writer": self.plan.name, "version": version})
                 try:
                     for each in winners or ():
                         connection.say(wire.Enlist(each.queue, each.name, len(each.payloads)))

@@ -10,8 +10,8 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from transport.cluster.link import HANDSHAKE_SECONDS, LINGER_SECONDS, Link
 from transport.errors import LimitExceededError
@@ -34,6 +34,17 @@ EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.E
 logger = logging.getLogger("penstock.cluster")
 
 
+class Elsewhere(Protocol):
+    """An address of another network than the machine's."""
+
+    def close(self) -> None:
+        """Take no more."""
+
+
+ListenElsewhere: TypeAlias = Callable[[Callable[[], Link], Address], Awaitable[Elsewhere]]
+"""Makes a listening address of: what makes the link of one who comes, and where."""
+
+
 class Door:
     """Takes connections.
 
@@ -41,6 +52,7 @@ class Door:
         make: makes the link of one.
         tls: gives what it is made with; None for no TLS.
         failed: told the host, and why, where TLS does not come about.
+        listen: how it listens, instead of on the machine's network. Then nobody is counted, and there is no TLS.
     """
 
     def __init__(
@@ -48,11 +60,14 @@ class Door:
         make: Callable[[], Link],
         tls: Callable[[], ssl.SSLContext | None],
         failed: Callable[[str, Exception], None],
+        listen: ListenElsewhere | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._make = make
         self._tls = tls
         self._failed = failed
+        self._listen = listen
+        self._elsewhere: Elsewhere | None = None
         self._listening: list[socket.socket] = []
         self._again: asyncio.TimerHandle | None = None
         self._strangers: dict[Link, str] = {}
@@ -69,6 +84,9 @@ class Door:
         Raises:
             OSError: the address cannot be bound.
         """
+        if self._listen is not None:
+            self._elsewhere = await self._listen(self._make, address)
+            return
         found = await self._loop.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -90,6 +108,8 @@ class Door:
     def close(self) -> None:
         """Take no more, and end those that have not proved themselves."""
         self._pause()
+        if self._elsewhere is not None:
+            self._elsewhere.close()
         listening, self._listening = self._listening, []
         for each in listening:
             each.close()

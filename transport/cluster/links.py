@@ -21,7 +21,7 @@ from actors.replication.limits import BEAT_SECONDS, MISS_SECONDS
 from transport.cluster import hello
 from transport.cluster.causes import Causes, cause_of, why
 from transport.cluster.dialing import FIRST_REDIAL_SECONDS, MOST_REDIAL_SECONDS, Names, dial
-from transport.cluster.door import Door
+from transport.cluster.door import Door, ListenElsewhere
 from transport.cluster.frames import PROMPT, TRANSFER
 from transport.cluster.hello import Answering, Dialing, Identity, LinkRefusedError
 from transport.cluster.link import LINGER_SECONDS, Link, LinkFigures, Refusal
@@ -89,6 +89,7 @@ class ClusterLinks:
         node: is told.
         make_record: makes the records of what comes: ``journal.ShippedRecord``.
         chance: spreads the attempts.
+        listen: how it listens, instead of on the machine's network.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class ClusterLinks:
         make_record: MakeRecord,
         *,
         chance: random.Random | None = None,
+        listen: ListenElsewhere | None = None,
     ) -> None:
         if keys.secret is None and (keys.client is None or keys.server is None):
             raise LocalProtocolError("links have a secret or TLS, or both")
@@ -113,9 +115,9 @@ class ClusterLinks:
         self._chance = chance or random.Random()  # noqa: S311 - attempts, not secrets
         self._causes = Causes()
         self._names = Names(self._loop)
-        self._door = Door(self._answering, lambda: self._keys.server, self._not_secured)
+        self._door = Door(self._answering, lambda: self._keys.server, self._not_secured, listen)
         self._peers: dict[str, _Peer] = {}
-        self._made: set[Link] = set()
+        self._made: dict[Link, None] = {}  # in order, so that a simulation is the same each time
         self._dials: dict[Link, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._count = itertools.count(1)
@@ -234,7 +236,7 @@ class ClusterLinks:
 
     def made(self, link: Link) -> None:
         """There is a connection."""
-        self._made.add(link)
+        self._made[link] = None
         self._empty.clear()
 
     def judge(self, link: Link) -> Refusal | None:
@@ -287,7 +289,7 @@ class ClusterLinks:
     def ended(self, link: Link, error: Exception) -> None:
         """It is over, or never came to stand."""
         self._door.left(link)
-        self._made.discard(link)
+        self._made.pop(link, None)
         if not self._made:
             self._empty.set()
         dialled = self._dials.pop(link, None)

@@ -16,7 +16,7 @@ from actors.replication.forming import Here
 from transport.cluster import hello
 from transport.cluster.causes import Causes
 from transport.cluster.dialing import Names, dial
-from transport.cluster.door import Door
+from transport.cluster.door import Door, ListenElsewhere
 from transport.cluster.hello import Answering, Dialing, Identity, LinkRefusedError
 from transport.cluster.link import HANDSHAKE_SECONDS, Link, Refusal
 from transport.cluster.link_codec import LinkCodec
@@ -46,9 +46,12 @@ class Meeting:
         me: of `stranger`.
         here: what is answered, as it is by then.
         keys: of `read_keys`.
+        listen: how it listens, instead of on the machine's network.
     """
 
-    def __init__(self, me: Identity, here: Callable[[], Here], keys: LinkKeys) -> None:
+    def __init__(
+        self, me: Identity, here: Callable[[], Here], keys: LinkKeys, listen: ListenElsewhere | None = None
+    ) -> None:
         self._me = me
         self._here = here
         self._keys = keys
@@ -56,8 +59,8 @@ class Meeting:
         self._codec = LinkCodec()
         self._pace = Pace(1)  # nothing is transferred
         self._causes = Causes()
-        self._door = Door(self._answering, lambda: self._keys.server, self._not_secured)
-        self._links: set[Link] = set()
+        self._door = Door(self._answering, lambda: self._keys.server, self._not_secured, listen)
+        self._links: dict[Link, None] = {}
 
     async def open(self, address: Address) -> None:
         """Listen.
@@ -90,7 +93,7 @@ class Meeting:
 
     def made(self, link: Link) -> None:
         """There is a connection."""
-        self._links.add(link)
+        self._links[link] = None
 
     def judge(self, link: Link) -> Refusal | None:  # noqa: ARG002 - everybody who has the secret
         """Whether who has dialled, and proved itself, is taken: yes."""
@@ -108,7 +111,7 @@ class Meeting:
     def ended(self, link: Link, error: Exception) -> None:
         """It is over."""
         self._door.left(link)
-        self._links.discard(link)
+        self._links.pop(link, None)
         # Members dial whom the document names, and this node is about to read that.
         if isinstance(error, LinkRefusedError) and error.reason not in (hello.CLOSING, hello.CLUSTER):
             self._not_secured(link.peer.rpartition(":")[0], error)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 from actors.errors import StorageError
 from actors.replication.document import ASYNC
 from actors.replication.replica import Replica
-from actors.storage import ShippedRecord, storage_options
+from actors.storage import ShippedRecord
 from actors.storage.damaged_replica import Whose, put_aside, whose_replica
 from actors.storage.failures import Damage, damage_of
 from actors.storage.node_news import NodeHooks
@@ -38,6 +38,7 @@ from transport.node.administered import OTHER_PLACES, NodeAdministration
 from transport.node.damaged import DamagedNode
 from transport.node.finding import ClusterFinder
 from transport.node.follower_door import FollowerDoor
+from transport.node.machine import THIS_MACHINE, Machine
 from transport.node.room import Room
 from transport.node.service import Service
 from transport.node.told import Told
@@ -73,20 +74,24 @@ class ClusterNode:
     Args:
         config: with ``cluster``.
         register: in the place of the one that ``cluster`` names.
+        machine: what it runs on.
 
     Raises:
         LocalProtocolError: the settings cannot be.
     """
 
-    def __init__(self, config: BrokerConfig, *, register: Register | None = None) -> None:
+    def __init__(
+        self, config: BrokerConfig, *, register: Register | None = None, machine: Machine = THIS_MACHINE
+    ) -> None:
         self.config = config
         self.plan = plan_of(config)
         self._keys: LinkKeys = read_keys(self.plan.links)
         self._register = register
+        self._machine = machine
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._files = FilesOfANode()
-        self._door = FollowerDoor(config, self._files)
+        self._door = FollowerDoor(config, self._files, machine)
         self.service = Service(self._make_broker, self._door)
         self._storage: NodeStorage | None = None
         self.administration: NodeAdministration
@@ -123,7 +128,7 @@ class ClusterNode:
             logger.warning("%s", warning)
         async with AsyncExitStack() as stack:
             directory = Path(config.directory)
-            self._options = storage_options(
+            self._options = self._machine.journal_options(
                 segment_bytes=config.segment_bytes,
                 sync=config.sync,
                 sync_interval=config.sync_interval,
@@ -172,7 +177,7 @@ class ClusterNode:
         config, directory = self.config, self._directory
         try:
             self._storage = await asyncio.to_thread(
-                lambda: NodeStorage.open(directory, self._options, cache_bytes=config.cache_bytes)
+                lambda: self._machine.open_storage(directory, self._options, config.cache_bytes)
             )
         except StorageError as error:
             damage = damage_of(error, directory)
@@ -310,7 +315,10 @@ class ClusterNode:
 
     async def _be_member(self) -> None:
         assert self._register is not None
-        self._finder = ClusterFinder(self.plan, self._keys, self._register, self.storage, heals=self._heals)
+        listen = self._machine.listen_to_nodes
+        self._finder = ClusterFinder(
+            self.plan, self._keys, self._register, self.storage, heals=self._heals, listen=listen
+        )
         version, document = await self._finder.found()
         journal = self.storage.journal
         if document.mode != ASYNC and self.config.sync != "always":
@@ -324,7 +332,15 @@ class ClusterNode:
             document.cluster, journal.directory_id, self.plan.name, self.plan.places[2], os.urandom(START_BYTES)
         )
         relay = _Relay(self.told)
-        links = ClusterLinks(me, self.plan.links, self._keys, relay, make_record=ShippedRecord)
+        links = ClusterLinks(
+            me,
+            self.plan.links,
+            self._keys,
+            relay,
+            make_record=ShippedRecord,
+            chance=self._machine.chance(),
+            listen=listen,
+        )
         work = NodeWork(
             self.storage, self.service, links, shipping, self._leader_known, self.room.behind, lambda: self.room.full
         )
@@ -359,7 +375,9 @@ class ClusterNode:
         leadership = Leadership(cluster=self.administration, files=self._files)
         leadership.lead()
         listeners = configured_listeners(self.config)
-        return Broker(self.config, storage=storage, listeners=listeners, leadership=leadership)
+        return Broker(
+            self.config, storage=storage, listen=self._machine.listen, listeners=listeners, leadership=leadership
+        )
 
     def _leader_known(self, directory: str) -> None:
         document = None if self.node is None else self.node.replica.document

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from actors.replication.document import ClusterDocument
     from actors.replication.register import Register
     from actors.storage.node_storage import NodeStorage
+    from transport.cluster.door import ListenElsewhere
     from transport.cluster.link_settings import LinkKeys
     from transport.cluster.plan import Plan
 
@@ -34,16 +35,25 @@ class ClusterFinder:
         register: where the document lies.
         storage: the node's directory.
         heals: whether a damaged journal was put aside here, and whoever leads may have the node filled anew without a person.
+        listen: how it listens to others, instead of on the machine's network.
     """
 
     def __init__(
-        self, plan: Plan, keys: LinkKeys, register: Register, storage: NodeStorage, *, heals: bool = False
+        self,
+        plan: Plan,
+        keys: LinkKeys,
+        register: Register,
+        storage: NodeStorage,
+        *,
+        heals: bool = False,
+        listen: ListenElsewhere | None = None,
     ) -> None:
         self._plan = plan
         self._keys = keys
         self._register = register
         self._storage = storage
         self._heals = heals
+        self._listen = listen
         self._said = ""
         self._meeting: Meeting | None = None
 
@@ -64,7 +74,7 @@ class ClusterFinder:
             self._here(), plan.first, f"{plan.name}-{os.urandom(8).hex()}", lambda: os.urandom(16).hex(), plan.mode
         )
         me = stranger(plan.name, self._storage.directory_id, plan.places[2])
-        meeting = self._meeting = Meeting(me, self._here, self._keys)
+        meeting = self._meeting = Meeting(me, self._here, self._keys, self._listen)
         await meeting.open(parse_address(plan.links.address))
         try:
             while True:

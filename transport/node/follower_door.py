@@ -8,6 +8,7 @@ from transport.broker.broker import Broker
 from transport.broker.leadership import Leadership
 from transport.config.cluster_together import without_cluster
 from transport.gateways.listeners import configured_listeners
+from transport.node.machine import THIS_MACHINE, Machine
 
 if TYPE_CHECKING:
     from transport.broker.cluster_port import Cluster
@@ -21,8 +22,11 @@ DOOR_SECONDS: Final = 0.1
 class FollowerDoor:
     """What stands in the broker's place: one without anything stored, which tells whoever comes who leads."""
 
-    def __init__(self, config: BrokerConfig, files: FilesOfANode | None = None) -> None:
+    def __init__(
+        self, config: BrokerConfig, files: FilesOfANode | None = None, machine: Machine = THIS_MACHINE
+    ) -> None:
         self._files = files
+        self._machine = machine
         # It keeps nothing, so it declares nothing.
         self._config = without_cluster(config, directory=None, queues={})
         self._leader: dict[str, list[str]] = {}
@@ -40,7 +44,8 @@ class FollowerDoor:
         self._leadership = Leadership(cluster=self._cluster, files=self._files)
         self._leadership.trouble = self._trouble
         self._leadership.follow(self._leader)
-        broker = Broker(self._config, listeners=configured_listeners(self._config), leadership=self._leadership)
+        listeners = configured_listeners(self._config)
+        broker = Broker(self._config, listen=self._machine.listen, listeners=listeners, leadership=self._leadership)
         await broker.__aenter__()
         self.broker = broker
 

@@ -1,0 +1,166 @@
+"""One run over a cluster: a seed in, what was found out."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from actors import LoopActorRegistry
+from actors.replication.document import ALL
+from actors.replication.limits import SILENT_SECONDS
+from streams.testkit import elapse
+from tests.simulation.checker import Finding, Timing
+from tests.simulation.clients import Client, Consumer, Drainer
+from tests.simulation.clustered.checker import ClusterChecker
+from tests.simulation.clustered.faults import LONGEST_FREEZE, ClusterNemesis
+from tests.simulation.clustered.host import RECEIVERS, SENDERS, Cluster, places
+from tests.simulation.clustered.plan import ClusterPlan, draw_clustered
+from tests.simulation.clustered.together import judge_together
+from tests.simulation.faults import WallClock
+from tests.simulation.history import Drained, History, Noted
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.mover import Mover
+from tests.simulation.network import Network
+from tests.simulation.register import SimulatedRegister
+from tests.simulation.runner import (
+    DRAIN_DEADLINE,
+    DRAIN_STEP,
+    FAILED,
+    LEAK,
+    LINGERING,
+    PRODUCE_DEADLINE,
+    Outcome,
+    carried_out,
+    lives,
+    producer_of,
+)
+from tests.simulation.wiretap import Wiretap
+from tests.simulation.writer import Writer
+
+if TYPE_CHECKING:
+    from tests.simulation.transports import Tap
+
+SECRET: Final = "the secret of all nodes of a simulation, long enough\n"
+LATE_SECONDS: Final = 4.0
+"""What a leader has decided may be written so much later, when it is committed at last, or never;"""
+WAITING_SECONDS: Final = LATE_SECONDS + max(LONGEST_FREEZE, SILENT_SECONDS)
+"""and so much where leaders are frozen, or wait for every member that has not been silent for long."""
+
+
+class ClusteredRun:
+    """One run on a loop of its own."""
+
+    def __init__(self, plan: ClusterPlan, secret: str, loop: SimulatedLoop, wall_clock: WallClock) -> None:
+        self.history = History()
+        self.findings: list[Finding] = []
+        self._plan = plan
+        self._loop = loop
+        self._wall_clock = wall_clock
+        network = Network(loop, Random(f"network {plan.seed}"), self._tap)
+        self._network = network
+        register = SimulatedRegister(loop, Random(f"register {plan.seed}"))
+        self.cluster = Cluster(plan, loop, network, register, self.history, secret, self._failed)
+
+    async def main(self) -> None:
+        """Work under faults, mend, drain, stop."""
+        plan, loop, history, cluster = self._plan, self._loop, self.history, self.cluster
+        await cluster.start()
+        cluster.register.faults = plan.register
+        producers: list[Client] = [producer_of(each, plan.base, history) for each in plan.base.producers]
+        producers += [Writer(each, plan.seed, history) for each in plan.base.writers]
+        consumers: list[Client] = [Consumer(each, plan.seed, history) for each in plan.base.consumers]
+        consumers += [Mover(each, plan.seed, history) for each in plan.base.movers]
+        clients = [*producers, *consumers]
+        self._begin(clients)
+        faults = Random(f"faults {plan.seed}")
+        await ClusterNemesis(cluster, faults, loop, clients, history, self._wall_clock, self._failed).run()
+        history.add(Noted(loop.time(), "everything is mended, and the consumers are gone"))
+        self._kill(consumers)
+        await cluster.led()
+        drainers: list[Client] = [Drainer(queue.name, plan.seed, history) for queue in plan.base.queues]
+        self._begin(drainers)
+        _, late = await asyncio.wait([each.finished for each in producers], timeout=PRODUCE_DEADLINE)
+        if late:
+            names = [each.name for each in producers if each.finished in late]
+            self._find("stuck", f"{', '.join(names)} could not send everything")
+        await self._drain()
+        for queue in plan.base.queues:
+            if queue.rules.tasks is not None and queue.rules.tasks.vanishes:
+                history.add(await cluster.dropped(queue.name))
+        self._kill([*producers, *drainers])
+        await elapse(LINGERING)
+        self.findings += await judge_together(cluster)
+        await cluster.stop()
+        await elapse(LINGERING)
+        self._look_for_leaks()
+
+    def _begin(self, clients: Iterable[Client]) -> None:
+        for client in clients:
+            client.send_address = places(self._plan.names, SENDERS)
+            client.receive_address = places(self._plan.names, RECEIVERS)
+            client.start(self._loop.process(client.name), self._failed)
+
+    def _tap(self, number: int) -> Tap | None:
+        """What clients say is noted, and not what nodes do."""
+        return Wiretap(number, self.history, self._loop.time) if self.cluster.note_connection(number) else None
+
+    def _kill(self, clients: Iterable[Client]) -> None:
+        for client in clients:
+            if client.process is not None:
+                self._network.kill(client.process, silent=False)
+                self._loop.kill(client.process)
+                client.process = None
+
+    async def _drain(self) -> None:
+        deadline = self._loop.time() + DRAIN_DEADLINE
+        left = dict.fromkeys((queue.name for queue in self._plan.base.queues), 1)
+        while any(left.values()) and self._loop.time() < deadline:
+            await elapse(DRAIN_STEP)
+            left = {name: await self.cluster.stored(name) for name in left}
+        for name, stored in left.items():
+            self.history.add(Drained(self._loop.time(), name, stored))
+
+    def _look_for_leaks(self) -> None:
+        me = asyncio.current_task()
+        left = [f"task {task.get_name()}" for task in asyncio.all_tasks(self._loop) if task is not me and lives(task)]
+        left += [f"actor {ref}" for ref in LoopActorRegistry.get_all(self._loop)]
+        left += [f"connection {number}" for number in self._network.links]
+        if timers := self._loop.timers():
+            left.append(f"{timers} timers")
+        for what in left:
+            self._find(LEAK, what)
+
+    def _failed(self, who: str, error: BaseException) -> None:
+        self._find(FAILED, f"{who}: {error!r}")
+
+    def _find(self, kind: str, text: str) -> None:
+        self.findings.append(Finding(kind, self._loop.time(), text))
+
+
+def run_cluster(seed: int) -> Outcome:
+    """Run a seed."""
+    return run_cluster_plan(draw_clustered(seed))
+
+
+def run_cluster_plan(plan: ClusterPlan, seen: Counter[str] | None = None) -> Outcome:
+    """Run a plan and judge what happened; what the nodes have done is counted in ``seen``."""
+    threads = Random(f"threads {plan.seed}")
+    with tempfile.TemporaryDirectory() as folder:
+        secret = Path(folder) / "secret"
+        secret.touch(0o600)
+        secret.write_text(SECRET)
+        run = carried_out(plan.base, partial(ClusteredRun, plan, str(secret)), lambda: threads.uniform(0, plan.thread))
+    if seen is not None:
+        seen.update(run.cluster.watch.seen)
+    waits_long = plan.mode == ALL or plan.base.faults.weights["freeze node"]
+    late = WAITING_SECONDS if waits_long else LATE_SECONDS
+    rules = {queue.name: queue.rules for queue in plan.base.queues}
+    checker = ClusterChecker(rules, Timing(late, late), run.cluster.watch.leads)
+    findings = [*run.findings, *run.cluster.watch.findings, *checker.check(run.history.events)]
+    return Outcome(plan.base, tuple(findings), tuple(run.history.events), run.history.digest())
