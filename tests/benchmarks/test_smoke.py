@@ -110,6 +110,7 @@ def test_rounds_alternate_and_a_profile_lists_functions_of_the_broker(benchmark:
     assert "function calls" in Path(f"{file}.txt").read_text("utf-8")
 
 
+@pytest.mark.soak
 def test_latencies_are_ordered_and_have_a_ceiling(benchmark: Benchmark) -> None:
     outcome = benchmark("latency", "--rate", "200", "--seconds", "0.5", "--warm-up", "0.1", "--rounds", "1")
     assert [one["kind"] for one in outcome["rounds"]] == ["broker", "relay"]
@@ -155,6 +156,7 @@ def test_senders_that_wait_for_each_confirmation_share_syncs(benchmark: Benchmar
     assert value(outcome, "confirmed, durable") == pytest.approx(800 / rounds["durable"]["seconds"])
 
 
+@pytest.mark.soak
 def test_a_source_of_the_simple_message_queue_stands_beside_a_native_sender(benchmark: Benchmark) -> None:
     outcome = benchmark("smq", "--size", "100", "--size", "8192", "--messages", "50", "--warm-up", "5", "--rounds", "1")
     assert [one["size"] for one in outcome["rounds"]] == [100, 8192]
@@ -163,6 +165,7 @@ def test_a_source_of_the_simple_message_queue_stands_beside_a_native_sender(benc
     assert value(outcome, "p50, 8192 bytes in two writes, SMQ") > 0
 
 
+@pytest.mark.soak
 def test_websocket_stands_beside_tcp(benchmark: Benchmark) -> None:
     outcome = benchmark("websocket", "--messages", "1000", "--rounds", "2")
     assert [one["kind"] for one in outcome["rounds"]] == ["WebSocket", "TCP", "TCP", "WebSocket"]
@@ -357,6 +360,7 @@ def test_a_folder_in_memory_is_refused_where_the_disk_is_measured() -> None:
     assert "where a sync costs nothing" in done.stderr
 
 
+@pytest.mark.soak
 def test_a_full_queue_slows_the_source_of_its_sender(benchmark: Benchmark) -> None:
     outcome = benchmark(
         "backpressure",
@@ -381,6 +385,7 @@ def test_metrics_are_asked_for_over_http_and_the_loops_turns_are_timed(benchmark
     assert value(outcome, "one observation of a histogram") > 0
 
 
+@pytest.mark.soak
 def test_who_looks_is_set_beside_nobody_and_the_loops_turns_are_timed(benchmark: Benchmark) -> None:
     outcome = benchmark(
         "observed",
@@ -398,6 +403,7 @@ def test_who_looks_is_set_beside_nobody_and_the_loops_turns_are_timed(benchmark:
     assert value(outcome, "idle with HTTP: timers") == value(outcome, "idle without HTTP: timers")
 
 
+@pytest.mark.soak
 def test_idle_connections_are_set_beside_a_broker_without_any(benchmark: Benchmark) -> None:
     outcome = benchmark("idle", "--seconds", "0.3", "--senders", "3", "--receivers", "2")
     assert 0 <= value(outcome, "broker's share of a core, idle connections") <= 200
