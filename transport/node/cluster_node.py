@@ -272,10 +272,10 @@ class ClusterNode:
 
     async def _find_cluster(self) -> tuple[int, ClusterDocument]:
         """Until the document names this directory."""
-        plan = self.plan
-        forming = Forming(
-            self._here(), plan.first, f"{plan.name}-{os.urandom(8).hex()}", lambda: os.urandom(16).hex(), plan.mode
-        )
+        plan, journal = self.plan, self.storage.journal
+        writer = f"{plan.name}-{os.urandom(8).hex()}"
+        copied = not journal.cluster_id and journal.next_lsn > 1 and journal.epoch_of(journal.next_lsn - 1) > 0
+        forming = Forming(self._here(), plan.first, writer, lambda: os.urandom(16).hex(), plan.mode, copied=copied)
         me = stranger(plan.name, self.storage.directory_id, plan.places[2])
         meeting = self._meeting = Meeting(me, self._here, self._keys)
         await meeting.open(parse_address(plan.links.address))
