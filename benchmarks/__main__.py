@@ -130,6 +130,33 @@ def cluster(
     _finish(run(Transfer(messages, size, batch, True, max_in_flight, True), rounds, data), json)
 
 
+@app.command("cluster_beside")
+def cluster_beside(
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 2_000_000,
+    size: Size = 100,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a batch.")] = 1_000,
+    theirs: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round of the others.")] = 100_000,
+    large_messages: Annotated[int, typer.Option(min=1, metavar="N", help="Large messages of a round.")] = 16_000,
+    large_size: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Bytes of their payloads.")] = 65_536,
+    large_batch: Annotated[int, typer.Option(min=1, metavar="N", help="Large messages of a batch.")] = 16,
+    large_theirs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Large messages of a round of the others.")
+    ] = 8_000,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = DURABLE_IN_FLIGHT,
+    rounds: Rounds = 3,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """Three brokers that act as one, beside RabbitMQ's quorum queues and JetStream on three nodes, where they are installed."""
+    from benchmarks.cluster_beside import Part, run  # noqa: PLC0415 - a command loads what it needs
+
+    parts = [
+        Part(f"{size} B", size, messages, theirs, batch, 20.0),
+        Part(f"{large_size} B", large_size, large_messages, large_theirs, large_batch, 5.0),
+    ]
+    _finish(run(parts, max_in_flight, rounds, data), json)
+
+
 @app.command()
 def arrow(
     messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 4_000_000,

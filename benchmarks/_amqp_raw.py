@@ -155,10 +155,10 @@ class RawConnection:
         return int(_HEAD.unpack_from(self.rest, at)[2]) + EMPTY_FRAME_BYTES
 
 
-def declare(port: int, queue: str, kind: str) -> None:
-    """A durable queue, of RabbitMQ's ``kind``, empty."""
+def declare(port: int, queue: str, kind: str, members: int = 1) -> None:
+    """A durable queue, of RabbitMQ's ``kind``, empty; on so many nodes, where it is of a kind that is on several."""
     with RawConnection(port) as opened:
-        arguments = Table.of({"x-queue-type": kind})
+        arguments = Table.of({"x-queue-type": kind} | ({"x-quorum-initial-group-size": members} if members > 1 else {}))
         opened.ask(entity.QueueDeclare(queue=queue, durable=True, arguments=arguments), entity.QueueDeclareOk)
         opened.ask(entity.QueuePurge(queue=queue), entity.QueuePurgeOk)
         opened.close()

@@ -40,6 +40,13 @@ log.channel.level = critical
 disk_free_limit.absolute = 50MB
 """
 """Beside its defaults: it logs no connection, no error that it was asked for, and is content with the disk that there is."""
+JOINING: Final = """\
+cluster_formation.peer_discovery_backend = classic_config
+cluster_formation.classic_config.nodes.1 = {node}
+cluster_formation.randomized_startup_delay_range.min = 0
+cluster_formation.randomized_startup_delay_range.max = 1
+"""
+"""For one that begins as a node of another's cluster."""
 
 
 def program() -> Path | None:
@@ -64,33 +71,43 @@ def missing() -> str | None:
 class RabbitServer:
     """One whose files go into ``folder``; a context manager that ends it.
 
+    Args:
+        folder: made for it.
+        joins: a node whose cluster it is to be of; it ends before that.
+
     Attributes:
+        node: its name among the nodes of its cluster.
         port: where AMQP is spoken, on the loopback address.
         version: as it says itself: major, minor, patch.
         pid: the virtual machine's number.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, joins: RabbitServer | None = None) -> None:
         script = program()
         if script is None:
             raise BenchmarkError(str(missing()))
         folder.mkdir()
         self._folder = folder
+        # Nodes of one cluster are in one list of names, and have one cookie.
+        self._home: Path = folder if joins is None else joins._home
         self._said: deque[bytes] = deque(maxlen=KEPT_LINES)
         self._ready = Event()
         self._is_ready = False
         self.version: tuple[int, ...] = ()
         with ExitStack() as stack:
             self.port, distribution, names = _free_ports(3)
-            environment = self._environment(distribution, names)
-            listing = subprocess.Popen(
-                [*_ends_with_us("KILL"), NAMES, "-address", HOST, "-port", str(names)],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            stack.callback(_end, listing)
+            self._names: int = names if joins is None else joins._names
+            self.node = f"penstock-{self.port}@localhost"
+            environment = self._environment(distribution, None if joins is None else joins.node)
+            if joins is None:
+                listing = subprocess.Popen(
+                    [*_ends_with_us("KILL"), NAMES, "-address", HOST, "-port", str(names)],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+                stack.callback(_end, listing)
             self._process = subprocess.Popen(
                 [*_ends_with_us("TERM"), str(script)],
                 env=environment,
@@ -123,14 +140,15 @@ class RabbitServer:
     ) -> None:
         self._stack.close()
 
-    def _environment(self, distribution: int, names: int) -> dict[str, str]:
+    def _environment(self, distribution: int, joins: str | None) -> dict[str, str]:
         """What it is told: settings of our own, of this machine's none."""
         folder = self._folder
-        (folder / "rabbitmq.conf").write_text(SETTINGS, "utf-8")
+        settings = SETTINGS if joins is None else SETTINGS + JOINING.format(node=joins)
+        (folder / "rabbitmq.conf").write_text(settings, "utf-8")
         (folder / "environment").write_text("", "utf-8")
         (folder / "plugins").write_text("[].\n", "utf-8")
         told = {
-            "RABBITMQ_NODENAME": f"penstock-{self.port}@localhost",
+            "RABBITMQ_NODENAME": self.node,
             "RABBITMQ_NODE_IP_ADDRESS": HOST,
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(distribution),
@@ -144,10 +162,10 @@ class RabbitServer:
             "RABBITMQ_GENERATED_CONFIG_DIR": str(folder / "generated"),
             "RABBITMQ_PID_FILE": str(folder / "pid"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
-            "ERL_EPMD_PORT": str(names),
+            "ERL_EPMD_PORT": str(self._names),
             "ERL_EPMD_ADDRESS": HOST,
             # Erlang's cookie is made there.
-            "HOME": str(folder),
+            "HOME": str(self._home),
             "LANG": "C.UTF-8",
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RABBITMQ_", "ERL_"))}

@@ -32,6 +32,7 @@ from .recovery import Record
 from .repair import repair
 from .replicated import ReplicatedJournal
 from .restore import back_up_directory, restore
+from .setting_aside import Kept, kept, set_aside
 from .shipped import Position, ShippedRecord
 from .transfer_source import TransferHead, TransferSource
 from .transfer_target import TransferTarget
@@ -62,6 +63,7 @@ __all__ = [
     "JournalOptions",
     "JournalStatistics",
     "JournalUsageError",
+    "Kept",
     "Located",
     "LogGoneError",
     "LogPiece",
@@ -88,9 +90,11 @@ __all__ = [
     "back_up_directory",
     "diverged_records",
     "glance",
+    "kept",
     "read_manifest",
     "repair",
     "restore",
+    "set_aside",
     "taken_in",
     "unpack_items_prefix",
     "unpack_several",

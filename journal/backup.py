@@ -20,7 +20,7 @@ from journal.durable import create_anew, read_exactly, read_whole, write_all, wr
 from journal.errors import BackupError, JournalDamagedError
 from journal.files import Buffer, Files, OsFiles
 from journal.format import LOG
-from journal.names import ASIDE, BACKUP, LOCK, is_part, parse_segment
+from journal.names import ASIDE, BACKUP, ENCOUNTERED, LOCK, REPAIRED, is_part, parse_segment
 from journal.newest import Newest, write_newest
 from journal.scan import SegmentScan
 from journal.verify import findings
@@ -30,7 +30,7 @@ PARTIAL = ".partial"
 """Behind the name of a directory that is being written."""
 COPY_BYTES = 1 << 20
 """Bytes read at a time."""
-NOTES = frozenset({"repaired", "encountered"})
+NOTES = frozenset({REPAIRED, ENCOUNTERED})
 """Files of a journal's directory that are no part of the journal, and belong to it all the same."""
 
 

@@ -18,6 +18,8 @@ Directory::
     transfer                                 it is being filled by another node, and no journal yet (journal/transfer_target.py)
     torn-<stem of a segment>-<offset>        what was cut off behind that offset; kept for a person to look at
     damaged-<name>                           an original that repair has replaced; likewise
+    damaged-<number>                         a replica's whole journal that was damaged, a folder (journal/setting_aside.py); likewise.
+                                             Its name ends with .part while it is being moved there
     diverged-<name of a segment>             what was cut off a replica's log: records that were never committed; likewise. A whole
     diverged-<number>-<name of a segment>    segment, but that the first lsn of its name and header may be another (journal/diverged.py)
     superseded-<name>                        a whole segment that repair has taken out of use, as others hold its records; likewise

@@ -7,6 +7,8 @@ import re
 LOCK = "lock"
 NEWEST = "newest"
 ENCOUNTERED = "encountered"
+REPAIRED = "repaired"
+"""The journal was repaired, and no start has looked since at what that has lost (actors/storage/after_repair.py)."""
 RESERVE = "reserve"
 REPLICA = "replica"
 TRANSFER = "transfer"

@@ -32,6 +32,7 @@ from journal.reclaim import Live
 from journal.recovery import Recovered, recover
 from journal.replica_file import ReplicaFile
 from journal.segment import Segment
+from journal.setting_aside import finish_set_aside
 from journal.shipped import ShippedRecord, split_items
 from journal.transfer_source import TransferSource
 from journal.truncation import Truncated, cut_off, keep_copies
@@ -75,6 +76,7 @@ class ReplicatedJournal(LogReading, Journal):
 
     @classmethod
     def _recover(cls, directory: Path, options: JournalOptions, files: Files, lock: int, report: Report) -> Recovered:
+        finish_set_aside(files, directory, report)
         finish_install(files, directory, lock, report)
         bound_diverged(files, directory, report)
         replica = ReplicaFile.open(files, directory, lock, report)

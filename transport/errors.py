@@ -105,21 +105,25 @@ class ConfirmedLostError(RemoteProtocolError):
     """The broker no longer has what it had confirmed to a sender.
 
     Attributes:
+        client_id: the producer.
         stored: the producer's number below which the broker has messages now.
         confirmed: the number below which it had confirmed them.
+        where: where they were sent, as in ``queue orders``; "" where that is not known.
     """
 
     code = "data-loss"
 
-    def __init__(self, client_id: str, stored: int, confirmed: int) -> None:
+    def __init__(self, client_id: str, stored: int, confirmed: int, where: str = "") -> None:
         super().__init__(
-            f"the broker has stored the messages of {client_id!r} below {stored}, but had confirmed those below {confirmed}: "
-            "it runs on older data than before, lost power with sync set to interval or never, or leads a cluster of the mode async since "
-            "its leader was lost. What is missing is lost; "
-            "send it again with another client id"
+            f"{where and f'{where}: '}the broker has stored the messages of {client_id!r} below {stored}, but had confirmed those below "
+            f"{confirmed}: it runs on older data than before, lost power with sync set to interval or never, or leads a cluster of the "
+            "mode async or one since its leader was lost; or the queue was deleted meanwhile. "
+            f"What is missing is lost, {confirmed - stored} of them: send it again with another client id"
         )
+        self.client_id = client_id
         self.stored = stored
         self.confirmed = confirmed
+        self.where = where
 
 
 class BadHeadersError(TransportError, ValueError):

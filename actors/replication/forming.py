@@ -2,11 +2,14 @@
 
 A cluster is formed once all of its first members are there and hear each other: so the first message is confirmed by half + 1 of the
 machines that were asked for, and not by the one that happened to start first. One of them writes the document; compare-and-swap decides.
+
+Where one of them was a broker that was alone, and holds messages, nobody else may come to lead before having them: the others learn first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import NamedTuple
 
 from actors.replication.document import MAJORITY, ClusterDocument, Member, check_member_name
@@ -23,12 +26,14 @@ class Here(NamedTuple):
         cluster: the id of the cluster that its directory is of; "" for none yet.
         end: one more than the last record of its log; 1 for a log that holds nothing.
         member: its directory's id, and where it is reached.
+        heals: whether a damaged journal was put aside there, and it may be filled anew without a person.
     """
 
     name: str
     cluster: str
     end: int
     member: Member
+    heals: bool = False
 
 
 class Wait(NamedTuple):
@@ -142,8 +147,9 @@ class Forming:
         if why:
             return Wait(why)
         peers = [self._heard[name] for name in self._first]
-        leader = next((peer.name for peer in peers if peer.end > 1), self._me.name)
-        members = {peer.name: peer.member for peer in peers}
+        full = next((peer.name for peer in peers if peer.end > 1), None)
+        members = {peer.name: peer.member if full in (None, peer.name) else _learning(peer.member) for peer in peers}
+        leader = full or self._me.name
         return Form(ClusterDocument(self._new_id(), FIRST_EPOCH, leader, members, self._mode, None, self._writer))
 
     def _why_none(self) -> str:
@@ -168,3 +174,8 @@ class Forming:
                 "the others empty directories"
             )
         return "" if me.name == first[0] else f"{first[0]!r} forms the cluster"
+
+
+def _learning(member: Member) -> Member:
+    """One that counts once it has what the others have."""
+    return replace(member, learner=True, in_step=False)

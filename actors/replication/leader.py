@@ -48,6 +48,7 @@ class Leader:
         confirmed: every record below may be confirmed and delivered.
         opened: whether its first record is committed.
         over: whether it leads no more.
+        whole: whether nothing that was confirmed before it can be missing.
     """
 
     __slots__ = (
@@ -61,7 +62,6 @@ class Leader:
         "_rules",
         "_shipping",
         "_ticked",
-        "_whole",
         "committed",
         "confirmed",
         "epoch",
@@ -69,6 +69,7 @@ class Leader:
         "me",
         "opened",
         "over",
+        "whole",
     )
 
     def __init__(
@@ -82,7 +83,7 @@ class Leader:
         self.opened = False
         self.over = False
         self._first = 0  # the lsn of its first record
-        self._whole = whole
+        self.whole = whole
         self._limits = limits
         self._began = now
         self._rules: tuple[Rule, ...] = ()
@@ -213,7 +214,7 @@ class Leader:
             if not self.opened and lsn > self._first:
                 # Before anybody can know that this epoch has opened, it has said what may be missing: see `Takeover.sure`.
                 self.opened = True
-                effects.append(Open(self.epoch, self._whole))
+                effects.append(Open(self.epoch, self.whole))
             effects.append(Commit(min(lsn, self.log.durable)))
         elif self.log.committed < min(self.committed, self.log.durable):
             effects.append(Commit(min(self.committed, self.log.durable)))

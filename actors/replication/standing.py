@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 FOLLOWER: Final = "follower"
 LEARNER: Final = "learner"
 AWAY: Final = "away"
+WAITING: Final = "waiting"
+"""Of no cluster yet."""
+DAMAGED: Final = "damaged"
+"""A member by name only, until it is filled anew: its directory cannot be read."""
 MAX_MARKS: Final = 512
 """Of one log: when there are more, every other one goes."""
 
@@ -106,13 +110,13 @@ def standing(
         "end": log.end,
         "committed": log.committed if leader is None else leader.committed,
         "confirmed": None if leader is None else leader.confirmed,
+        "whole": None if leader is None else leader.whole,
         "change": None,
         "members": [],
     }
     if document is None:
         return facts
-    if document.change is not None:
-        facts["change"] = {"kind": document.change.kind, "name": document.change.name}
+    facts["change"] = _change(document)
     for each, member in document.members.items():
         row = _member(each, member, document)
         if member.directory == replica.me:
@@ -125,6 +129,38 @@ def standing(
                 row["role"] = LEADER
         facts["members"].append(row)
     return facts
+
+
+def standing_outside(
+    document: ClusterDocument | None, name: str, connected: Collection[str], role: str
+) -> dict[str, Any]:
+    """How the cluster stands, as a node sees it that follows nobody: all that it may know is the document.
+
+    Args:
+        document: as it was read last; None where it was not.
+        name: this node's.
+        connected: the directories to whom there is a connection.
+        role: of this node.
+    """
+    facts: dict[str, Any] = dict.fromkeys(
+        ("cluster", "leader", "mode", "end", "committed", "confirmed", "whole", "change")
+    )
+    facts |= {"node": name, "role": role, "epoch": 0, "members": []}
+    if document is None:
+        return facts
+    facts |= {"cluster": document.cluster, "mode": document.mode, "epoch": document.epoch, "change": _change(document)}
+    for each, member in document.members.items():
+        row = _member(each, member, document)
+        if each == name:
+            row |= {"role": role, "connected": True}
+        else:
+            row |= _other(None, member, 0.0, member.directory in connected, Marks(), 0)
+        facts["members"].append(row)
+    return facts
+
+
+def _change(document: ClusterDocument) -> dict[str, Any] | None:
+    return None if document.change is None else {"kind": document.change.kind, "name": document.change.name}
 
 
 def _leader(replica: Replica, document: ClusterDocument | None) -> str | None:

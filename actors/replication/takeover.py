@@ -13,6 +13,7 @@ from typing import Final
 
 from actors.replication.document import ONE, ClusterDocument
 from actors.replication.follower import Follower
+from actors.replication.forming import FIRST_EPOCH
 from actors.replication.limits import (
     ADOPT_SECONDS,
     ALL_BUT_ONE_SECONDS,
@@ -122,6 +123,9 @@ class Takeover:
         """Whether nothing that was confirmed can be missing in the logs that were asked."""
         assert self.rule is not None
         greatest = max(log.epoch for log in self.sealed.values())
+        if not greatest and self._former_epoch == FIRST_EPOCH:
+            # Nobody has led yet. What there may be is of a broker that was alone, whose directory the first document names.
+            return whole(self.rule, self.sealed, self._former, opened=True)
         # Between a leader that has confirmed and this one there may have been others that wrote, and never opened: what is missing then,
         # nobody has said. A leader has opened if something of its epoch is known to be committed.
         opened = any(log.opened(greatest) for log in self.sealed.values())

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from actors.errors import DiskBehindError, StorageError
 from actors.storage import codec
-from actors.storage.failures import LeadershipLostError, storage_error
+from actors.storage.after_repair import set_mark
+from actors.storage.failures import DamagedReplicaError, LeadershipLostError, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.options import MAX_PENDING_BYTES, PENDING_HIGH_BYTES, PENDING_LOW_BYTES
 from actors.storage.replica_checkpoints import ReplicaCheckpoints
@@ -163,10 +165,13 @@ class LeaderStorage(Storage):
         return self.failure if self.failure is not None else super()._lost(error)
 
     def _missing(self, number: int, sequence: int) -> StorageError:
-        error = StorageError(
-            f"message {sequence} of queue {self._contents.queues[number].name} is stored, and the journal in {self.directory} has no "
-            "record of it: it was lost to damage. Take this node out of the cluster, and have it filled anew by the others"
+        error = DamagedReplicaError(
+            f"message {sequence} of queue {self._contents.queues[number].name} is stored, and the journal has no record of it: it was "
+            "lost to damage"
         )
+        # The next start would not come upon it: it has to know.
+        with suppress(OSError):
+            set_mark(self._files, self.directory)
         self.fail(error)
         return error
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actors.errors import StorageError
-from actors.storage.failures import LeadershipLostError
+from actors.storage.failures import LeadershipLostError, storage_error
 from actors.storage.options import ACKNOWLEDGE_DELAY
+from journal import JournalError
 
 if TYPE_CHECKING:
     from journal import ReplicatedJournal
@@ -125,3 +126,25 @@ class NodeNews:
             self._later = None
         if not self._stopped and self.hooks is not None:
             self.hooks.appended()
+
+
+class Failing:
+    """A journal that fails within it is the end of the node's directory.
+
+    Args:
+        fail: told of it.
+    """
+
+    def __init__(self, fail: Callable[[StorageError], None]) -> None:
+        self._fail = fail
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, JournalError | OSError):
+            failure = storage_error(error)
+            self._fail(failure)
+            raise failure from error
+        if isinstance(error, StorageError):
+            self._fail(error)

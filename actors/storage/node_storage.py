@@ -43,14 +43,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from actors.errors import StorageError
 from actors.storage import codec
 from actors.storage.after_repair import is_marked
-from actors.storage.failures import place_error, storage_error
+from actors.storage.failures import DamagedReplicaError, place_error, storage_error
 from actors.storage.followed import FollowedContents
 from actors.storage.leader_storage import LeaderStorage
 from actors.storage.measures import JournalMeasures
-from actors.storage.node_news import NodeHooks, NodeNews
+from actors.storage.node_news import Failing, NodeHooks, NodeNews
 from actors.storage.options import DEFAULT_CACHE_BYTES, RESERVE_BYTES, storage_options
 from actors.storage.replica_log import JournalLog
-from journal import Files, JournalError, JournalFullError, JournalOptions, OsFiles, ReplicatedJournal
+from journal import Files, JournalError, JournalFullError, JournalOptions, Kept, OsFiles, ReplicatedJournal, kept
 
 if TYPE_CHECKING:
     from journal import Committer, ShippedRecord, TransferSource, Truncated
@@ -71,6 +71,8 @@ class NodeStorage:
         directory: where it is.
         log: what the machines read; the same one all the time.
         same_log: the same object as long as the log is not cut or replaced, nor opened anew.
+        cut_records: how many were cut off its log since the node started, for the cluster's log has others there;
+        cut_messages: and how many messages they held.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class NodeStorage:
         self._apart = apart or self._on_thread
         self._closed = self._spare = False
         self._promising = asyncio.Lock()
+        self.cut_records = self.cut_messages = 0
         self._news = NodeNews(None, None, self._more_synced)
         self._take(self._open())
         self.log = JournalLog(self._journal)
@@ -132,9 +135,9 @@ class NodeStorage:
             what = "read"
             try:
                 if is_marked(self._files, directory):
-                    raise StorageError(
-                        f"the data directory {directory} was repaired, and is no whole replica: have it filled anew by the others of the "
-                        "cluster; or, where there is no cluster yet, start a broker alone on it first"
+                    raise DamagedReplicaError(
+                        f"the data directory {directory} was repaired, or lacks messages, and is no whole replica: have it filled anew by "
+                        "the others of the cluster; or, where there is no cluster yet, start a broker alone on it first"
                     )
                 folded: list[FollowedContents] = []
                 storage = LeaderStorage(
@@ -195,7 +198,7 @@ class NodeStorage:
         Raises:
             StorageError: it is not what follows, or the disk fails; the node has been told, and ends.
         """
-        with _Failing(self), suppress(JournalFullError):
+        with Failing(self._storage.fail), suppress(JournalFullError):
             self._start_journal()
             self._journal.append_shipped(records)
 
@@ -214,13 +217,13 @@ class NodeStorage:
         async with self._promising:
             # Two may be under way, and one that is greater promises the other.
             if journal.promised < epoch:
-                with _Failing(self):
+                with Failing(self._storage.fail):
                     await self._apart(lambda: journal.promise(epoch))
 
     def commit(self, lsn: int) -> None:
         """Every record below ``lsn`` is committed, and on this disk: it is folded, and a checkpoint may have it."""
         journal = self._journal
-        with _Failing(self):
+        with Failing(self._storage.fail):
             journal.committed(lsn)
         if self._leading:
             self._storage.committed()
@@ -243,11 +246,13 @@ class NodeStorage:
         self.log.freeze()
         self._cutting = True
         self.same_log = object()
-        with _Failing(self):
+        with Failing(self._storage.fail):
             truncated: Truncated = await self._apart(lambda: journal.truncate(lsn))
             # What is known of that is not in the directory.
             journal.committed(committed)
         self._cutting = False
+        self.cut_records += truncated.records
+        self.cut_messages += sum(truncated.items.values())
         self._followed.read_anew()
         self.log.open(journal)
         self._fold_soon()
@@ -278,7 +283,7 @@ class NodeStorage:
         Raises:
             StorageError: the disk fails, or a greater epoch was promised.
         """
-        with _Failing(self):
+        with Failing(self._storage.fail):
             self._start_journal()
             journal, storage = self._journal, self._storage
             # From here on the state may come to have what is not committed.
@@ -319,6 +324,18 @@ class NodeStorage:
 
     # --- the directory as a whole
 
+    def fail(self, error: Exception) -> None:
+        """What is stored cannot be read, as somebody else has found: it is the end of the node's directory."""
+        self._storage.fail_with(error)
+
+    def kept(self) -> Kept:
+        """What lies beside the journal for somebody to look at; it blocks for as long as that takes to be listed.
+
+        Raises:
+            OSError: the directory cannot be listed.
+        """
+        return kept(self._files, self.directory)
+
     async def reopen(self, between: Callable[[], None] | None = None) -> None:
         """Close the directory, and open it as a follower's; what was committed is folded anew from the checkpoint.
 
@@ -338,7 +355,7 @@ class NodeStorage:
                 between()
             return self._open()
 
-        with _Failing(self):
+        with Failing(self._storage.fail):
             opened = await self._apart(anew)
         committed = 0 if between is not None else journal.committed_lsn
         self._take(opened)
@@ -426,21 +443,3 @@ class NodeStorage:
             self._news.wake()
         if checkpoints.due():
             checkpoints.make()
-
-
-class _Failing:
-    """A journal that fails is the end of the node's directory."""
-
-    def __init__(self, node: NodeStorage) -> None:
-        self._node = node
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, JournalError | OSError):
-            failure = storage_error(error)
-            self._node._storage.fail(failure)
-            raise failure from error
-        if isinstance(error, StorageError):
-            self._node._storage.fail(error)

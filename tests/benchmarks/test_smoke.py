@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks import _rabbitmq_server
+from benchmarks import _nats_cluster, _rabbitmq_server
 from benchmarks._redis_server import missing
 from tests.preconditions import folder_in_memory
+from tests.transport.cluster import etcds
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 100.0
@@ -474,3 +475,29 @@ def test_more_active_receivers_than_connected_are_refused() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 2
     assert "3 active ones" in done.stderr
+
+
+@pytest.mark.soak
+def test_three_brokers_that_act_as_one_stand_beside_one_alone_and_a_bare_loop(benchmark: Benchmark, data: Path) -> None:
+    etcds.program()
+    arguments = ("--messages", "20000", "--batch", "300", "--rounds", "1", "--data", str(data))
+    outcome = benchmark("cluster", *arguments)
+    rates = {one["kind"]: one["messages_per_s"] for one in outcome["rounds"]}
+    assert list(rates) == ["alone", "cluster", "bare"]
+    assert value(outcome, "share of alone") == pytest.approx(rates["cluster"] / rates["alone"])
+    assert not list(data.iterdir())
+
+
+@pytest.mark.soak
+def test_three_brokers_that_act_as_one_stand_beside_others_where_these_are_there(
+    benchmark: Benchmark, data: Path
+) -> None:
+    etcds.program()
+    sizes = ("--messages", "20000", "--theirs", "2000", "--large-messages", "64", "--large-theirs", "32")
+    outcome = benchmark("cluster_beside", *sizes, "--rounds", "1", "--data", str(data), deadline=3 * DEADLINE)
+    there = ["Penstock", "bare loop"]
+    there += ["RabbitMQ quorum"] if _rabbitmq_server.missing() is None else []
+    there += ["JetStream R3"] if _nats_cluster.missing() is None else []
+    measured = [(one["part"], one["side"]) for one in outcome["rounds"]]
+    assert measured == [(part, side) for part in ("100 B", "65536 B") for side in there]
+    assert not list(data.iterdir())

@@ -136,6 +136,7 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "penstock cluster move b\n": CHANGES,
         "penstock cluster add d": CHANGES,
     },
+    "docs/cluster-damage.md": {"penstock cluster heal b": CHANGES},
     "docs/cluster-wire.md": {
         "[python]": "tests/docs/test_cluster_wire.py::"
         "test_the_program_makes_the_proofs_seeds_and_frames_that_go_over_a_link",

@@ -105,8 +105,9 @@ def run(shell: Shell, command: str) -> str:
 
 def test_each_command_that_changes_members_is_one_with_the_words_that_it_takes() -> None:
     named = [block("docs/cluster.md", f"penstock cluster {verb}") for verb in ("add d", "move b\n")]
+    named.append(block("docs/cluster-damage.md", "penstock cluster heal b"))
     lines = "".join(named).splitlines()
-    assert [line.split()[2] for line in lines] == ["add", "remove", "move", "give-up", "move"]
+    assert [line.split()[2] for line in lines] == ["add", "remove", "move", "give-up", "move", "heal"]
     for line in lines:
         check(line)
         assert run_here(line) == "no broker"

@@ -91,7 +91,15 @@ def test_the_overview_sends_to_every_page_about_streams() -> None:
     }
     others |= {"spark", "spark-exactly-once", "streams", "arrow", "backups", "coming-from-kafka", "consumer", "start"}
     others |= {"coming-from-rabbitmq", "amqp", "celery", "dramatiq", "schedules", "groups"}
-    others |= {"deduplication", "delayed-exchanges", "delays", "cluster", "cluster-wire", "clients-of-a-cluster"}
+    others |= {
+        "deduplication",
+        "delayed-exchanges",
+        "delays",
+        "cluster",
+        "cluster-damage",
+        "cluster-wire",
+        "clients-of-a-cluster",
+    }
     others |= {"testing", "tracing", "tour", "queue", "ledger", "sender", "receiver", "delivery", "administration"}
     about_streams = {path.name for path in DOCS.glob("*.md") if path.stem not in others}
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", TEXT))

@@ -94,6 +94,27 @@ def test_a_sender_that_has_confirmed_more_than_the_backup_has_is_told_of_the_los
     run(main)
 
 
+def test_a_sender_that_began_behind_the_backup_is_told_of_the_loss_too(run: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        confirmed: list[int] = []
+        async with broker_on(tmp_path / "data") as broker, Administration(broker.send_address) as administration:
+            address = broker.send_address
+            await administration.create_queue("orders")
+            await administration.backup(tmp_path / "backup")
+            back = Backoff(minimum=0.01, maximum=0.05)
+            sender = Sender(address, queue="orders", client_id="till", reconnect=back)
+            source = Source.queue(10, of=MessageBatch).via(sender)
+            running = source.to(Sink.foreach(lambda each: confirmed.append(each.count))).run()
+            running.value.offer(MessageBatch.from_payloads([b"1", b"2"]))
+            await until(lambda: sum(confirmed) == 2)
+        restore_storage(tmp_path / "backup", tmp_path / "restored")
+        async with broker_on(tmp_path / "restored", address):
+            with pytest.raises(ConfirmedLostError, match=r"queue orders: .*'till' below 0, .* below 2"):
+                await running
+
+    run(main)
+
+
 def test_a_broker_in_memory_and_one_whose_journal_has_failed_say_so_and_nothing_is_left(
     run: Any, tmp_path: Path
 ) -> None:

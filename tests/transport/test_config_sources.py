@@ -86,6 +86,7 @@ SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
     "cluster_key": ('"a"', "folder/a", "b", "b", "/c", "/c"),
     "cluster_ca": ('"a"', "folder/a", "b", "b", "/c", "/c"),
     "cluster_log_bytes": ('"1GiB"', 2**30, "2GiB", 2**31, "1MiB", 2**20),
+    "auto_heal": ("true", True, "true", True, "false", False),
 }
 
 WITH_SECRET = '[cluster]\nregister = "etcd://h/o"\nsecret_file = "s"\n'

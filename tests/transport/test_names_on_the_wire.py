@@ -115,6 +115,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "cluster.add": ("name", "address"),
     "cluster.remove": ("name",),
     "cluster.move": ("name", "address"),
+    "cluster.heal": ("name",),
     "cluster.give_up": (),
 }
 """The texts that each command takes."""

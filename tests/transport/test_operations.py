@@ -45,6 +45,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "cluster.add": {"name": "d", "address": "127.0.0.1:9184"},
     "cluster.remove": {"name": "d"},
     "cluster.move": {"name": "d"},
+    "cluster.heal": {"name": "d"},
     "connection.close": {"user": "nobody"},
     "subscription.release": {"queue": QUEUE, "name": "s"},
     "subscription.delete": {"queue": QUEUE, "name": "s"},

@@ -62,6 +62,55 @@ def test_a_sender_is_told_when_the_broker_has_lost_what_it_confirmed(run: Any) -
     run(main)
 
 
+def test_a_broker_that_would_know_and_has_nothing_at_its_next_start_has_lost_what_it_confirmed(run: Any) -> None:
+    async def confirms(client: Client) -> None:
+        await client.welcome(last_sequence=None, remembers=True)
+        client.say(GRANT)
+        await client.send()
+        client.say(Sent(3, 0))
+        await client.send()
+
+    async def lacks_it(client: Client) -> None:
+        await client.welcome(epoch=2, last_sequence=None, remembers=True)
+        await until_end(client)
+
+    async def main() -> None:
+        async with scripted(confirms, lacks_it) as address:
+            sender = Sender(address, queue="orders", client_id="till-7", max_batch_messages=3, reconnect=QUICK)
+            with pytest.raises(
+                ConfirmedLostError, match=r"^queue orders: .*'till-7' below 0, .*below 3: .*lost, 3 of"
+            ) as caught:
+                await Source.from_iterable([b"a", b"b", b"c", b"d"]).to(sender).run()
+        error = caught.value
+        assert (error.client_id, error.stored, error.confirmed, error.where) == ("till-7", 0, 3, "queue orders")
+
+    run(main)
+
+
+def test_a_queue_that_was_deleted_while_its_broker_ran_is_no_loss(run: Any) -> None:
+    async def confirms(client: Client) -> None:
+        await client.welcome(last_sequence=None, remembers=True)
+        client.say(GRANT)
+        await client.send()
+        client.say(Sent(1, 0))
+        await client.send()
+
+    async def made_anew(client: Client) -> None:
+        await client.welcome(last_sequence=None, remembers=True)
+        client.say(GRANT)
+        await client.send()
+        client.say(Sent(2, 0))
+        await until_end(client)
+
+    async def main() -> None:
+        async with scripted(confirms, made_anew) as address:
+            sender = Sender(address, queue="orders", max_batch_messages=1, reconnect=QUICK)
+            summary = await Source.from_iterable([b"a", b"b"]).to(sender).run()
+            assert (summary.messages, summary.reconnects) == (2, 1)
+
+    run(main)
+
+
 @pytest.mark.parametrize(
     ("epoch", "why"), [(2, "started anew without a journal"), (1, "the queue was deleted, or too many other producers")]
 )

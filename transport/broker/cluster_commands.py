@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MEETS: Final = ("name", "address")
 """The arguments of ``cluster.add`` and ``cluster.move``."""
 NAMES: Final = ("name",)
-"""Those of ``cluster.remove``."""
+"""Those of ``cluster.remove`` and ``cluster.heal``."""
 STATUS: Final = "cluster.status"
 """The command that a broker carries out whether it leads or not."""
 
@@ -40,6 +40,11 @@ async def cluster_move(commands: Commands, arguments: Options) -> Any:
     """A member lives elsewhere."""
     address = None if arguments.get("address") is None else string_of(arguments, "address")
     return await _cluster(commands).move(string_of(arguments, "name"), address)
+
+
+async def cluster_heal(commands: Commands, arguments: Options) -> Any:
+    """A member that has met damage is filled anew."""
+    return await _cluster(commands).heal(string_of(arguments, "name"))
 
 
 async def cluster_give_up(commands: Commands, _arguments: Options) -> Any:

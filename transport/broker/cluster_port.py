@@ -23,5 +23,8 @@ class Cluster(Protocol):
     async def move(self, name: str, address: str | None) -> dict[str, Any]:
         """A member lives in another directory, or at other addresses; returns once the register has the change."""
 
+    async def heal(self, name: str) -> dict[str, Any]:
+        """A member that has met damage puts its directory aside, and is filled anew; returns once the register has the change."""
+
     async def give_up(self) -> dict[str, Any]:
         """Leave the members as they were before the change that is under way."""

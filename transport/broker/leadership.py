@@ -42,6 +42,7 @@ class Leadership:
     Attributes:
         leads: whether it leads.
         cluster: as given.
+        trouble: what is wrong with the node itself, for whoever asks why the broker cannot be used; "" for nothing.
         files: as given.
     """
 
@@ -51,6 +52,7 @@ class Leadership:
         self.files = files or FilesOfANode()
         self.leads = False
         self.cluster = cluster
+        self.trouble = ""
         self._silence_ms = max(2, round(silence * 1000))
         self._leader: Mapping[str, tuple[str, ...]] = MappingProxyType({})
         self._connections: Connections | None = None
@@ -112,4 +114,6 @@ class Leadership:
 
     def unready(self) -> tuple[str, str] | None:
         """Code and text of why the broker cannot be used; None where it leads."""
-        return None if self.leads else (NOT_LEADER, self.why("http"))
+        if self.leads:
+            return None
+        return NOT_LEADER, f"{self.why('http')}; {self.trouble}" if self.trouble else self.why("http")

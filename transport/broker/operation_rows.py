@@ -227,6 +227,13 @@ OPERATIONS: Final[dict[str, Operation]] = {
         takes=cluster_commands.MEETS,
         about=cluster_commands.MEETS,
     ),
+    "cluster.heal": Operation(
+        Right.ADMINISTER,
+        None,
+        cluster_commands.cluster_heal,
+        takes=cluster_commands.NAMES,
+        about=cluster_commands.NAMES,
+    ),
     "cluster.give_up": Operation(Right.ADMINISTER, None, cluster_commands.cluster_give_up, takes=()),
     # A copy of everything that is stored: what it takes to begin one, it takes to go on.
     "journal.backup": Operation(Right.ADMINISTER, None, Commands.journal_backup, of_asker=True, takes=()),

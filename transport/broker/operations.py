@@ -24,6 +24,7 @@ from actors import (
 )
 from actors.limits import NO_DEADLINE
 from actors.queue.exchange_sender import ExchangeSender
+from actors.storage import MemoryMap
 from transport.broker import audit, exchange_commands
 from transport.broker.declarations import EXCHANGE, MADE_BY, Declarations
 from transport.broker.operation_rows import DEFAULT_EXCHANGE_RESOURCE as DEFAULT_EXCHANGE_RESOURCE  # noqa: PLC0414 - the door gives it
@@ -79,6 +80,11 @@ class Operations(Declarations):
         self.number: int | None = None
         # The move that was told of last: what goes on with it is told no more.
         self._moves: tuple[str | None, str] | None = None
+
+    @property
+    def durable(self) -> bool:
+        """Whether the broker has a journal: what it was told outlives its end, but for transient queues."""
+        return not isinstance(self._services.memory, MemoryMap)
 
     @property
     def tasks(self) -> Tasks:

@@ -49,6 +49,7 @@ class SendingPort(Port):
         if type(temporary) is not bool:
             raise RemoteProtocolError(f"HELLO: temporary is {wire.brief(temporary)}, not true or false")
         self._until = operations.delay_until
+        self._durable = operations.durable
         self.actor = self._attached(operations, hello, temporary)
 
     def _attached(self, operations: Operations, hello: wire.Hello, temporary: bool) -> LoopActorRef[Any]:
@@ -114,6 +115,8 @@ class SendingPort(Port):
         options: wire.Options = {"last_sequence": reply.last_sequence, wire.EXPLAINS: True}
         if self._stage is not None:
             options["committed"] = reply.committed
+        if reply.remembers and self._durable:
+            options[wire.REMEMBERS] = True
         if reply.next_sequence is not None:
             options[NEXT_SEQUENCE] = reply.next_sequence
         if levels := MAX_PRIORITY if self._publishes else reply.max_priority:

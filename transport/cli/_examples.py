@@ -131,6 +131,10 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("penstock cluster move b", "Its directory was wiped: have it filled anew, and count again."),
         Example("penstock cluster move b=10.0.0.7", "It is another machine now."),
     ),
+    "cluster heal": (
+        Example("penstock cluster heal b", "It has met damage: fill it anew, and keep what it has aside."),
+        Example("penstock cluster heal b --wait 1h", "Where there is much for it to read."),
+    ),
     "cluster give-up": (
         Example("penstock cluster give-up", "End a change that cannot be done."),
         Example("penstock cluster give-up --context prod", "At the cluster of a context."),

@@ -117,6 +117,22 @@ async def move(administration: Administration, node: MovedNode, wait: Wait = DEF
     typer.echo(f"node {name} has moved, at {administration.address}")
 
 
+@app.command("heal")
+@admin_command("cluster heal")
+async def heal(administration: Administration, name: Name, wait: Wait = DEFAULT_WAIT) -> None:
+    """Fill a member anew that has met damage. What it has is put aside in its directory, as damaged-..., and nothing is deleted."""
+    begun = await administration.heal_member(name)
+
+    def done(facts: Facts) -> bool:
+        member = _member(facts, name)
+        return member is not None and member.get("directory") == begun.get("directory") and not _changing(facts, name)
+
+    await _until(administration, "cluster heal", wait, done, lambda facts: _learning(facts, name))
+    typer.echo(
+        f"node {name} is filled anew, at {administration.address}; what it had lies in its directory as damaged-..."
+    )
+
+
 @app.command("give-up")
 @admin_command("cluster give-up")
 async def give_up(administration: Administration) -> None:
@@ -167,6 +183,11 @@ def status_lines(facts: Facts, width: int | None) -> list[str]:
         lines.append(f"  as {who} sees it: only the leader knows how far behind each is")
     if change := facts.get("change"):
         lines.append(f"  under way: {cell(change.get('kind'))} {cell(change.get('name'))}")
+    if facts.get("whole") is False:
+        lines.append(
+            "  messages that were confirmed before this leader may be missing: their senders are told (data-loss)"
+        )
+    lines += [line for each in members for line in _kept(each)]
     lines += [f"  {cell(each.get('name'))} has no room: {cell(full)}" for each in members if (full := each.get("full"))]
     rows = [_row(each) for each in members]
     lines += ["", written.counted(len(rows), "member"), *table(rows, MEMBERS, width), ""]
@@ -181,7 +202,8 @@ def summary(facts: Facts) -> list[str]:
         f"  node {cell(facts.get('node'))} of a cluster: {cell(facts.get('role'))}, epoch {cell(str(facts.get('epoch')))}, "
         f"committed to record {_last(facts.get('committed'))} of {_last(facts.get('end'))}"
     )
-    return [first, *(f"  {_behind(each)}" for each in others)]
+    kept = [line for each in facts.get("members") or [] for line in _kept(each)]
+    return [first, *(f"  {_behind(each)}" for each in others), *kept]
 
 
 def _behind(member: Facts) -> str:
@@ -192,6 +214,24 @@ def _behind(member: Facts) -> str:
         return f"{what}: nothing is known of its records"
     size, time = written.size(member.get("lag_bytes") or 0), written.duration(member.get("lag_s") or 0)
     return f"{what}: {written.counted(records, 'record')}, {size}, {time} behind"
+
+
+def _kept(member: Facts) -> list[str]:
+    """What there is to tell of a member's directory, if anything."""
+    name, lines = cell(member.get("name")), []
+    if damage := member.get("damage"):
+        lines.append(f"  {name} has met damage, and has left (penstock cluster heal {name}): {cell(damage)}")
+    if records := member.get("cut_records"):
+        messages = written.counted(member.get("cut_messages") or 0, "message")
+        lines.append(
+            f"  {name} has cut {written.counted(records, 'record')} with {messages} off its log: the cluster has others"
+        )
+    if files := member.get("kept_files"):
+        size = written.size(member.get("kept_bytes") or 0)
+        lines.append(f"  {name} keeps what was cut off, {size} in {written.counted(files, 'file')} (diverged-...)")
+    if folders := member.get("kept_damaged"):
+        lines.append(f"  {name} keeps {written.counted(folders, 'damaged journal')} (damaged-...)")
+    return lines
 
 
 def _last(end: object) -> str:

@@ -10,6 +10,8 @@ from transport.errors import RemoteProtocolError
 
 CHANGE_TIMEOUT: Final = 30.0
 """Seconds for a change to be begun: the other node is met, and the register asked, and both may take theirs."""
+HEAL_TIMEOUT: Final = 60.0
+"""The same of a member that is filled anew: its node puts a directory aside first."""
 STATUS_TIMEOUT: Final = 15.0
 """Seconds for how a cluster stands: the register is asked, which may not answer."""
 
@@ -55,12 +57,16 @@ class ClusterCommands(ABC):
         """A member lives in another directory, or at another address, from now on, once it has caught up there; as of `add_member`."""
         return await self._change("cluster.move", {"name": name, "address": address})
 
+    async def heal_member(self, name: str) -> Facts:
+        """A member that has met damage puts its directory aside, and is filled anew in an empty one; as of `add_member`."""
+        return await self._change("cluster.heal", {"name": name}, HEAL_TIMEOUT)
+
     async def give_up_change(self) -> Facts:
         """Leave the members as they were before the change that is under way; as of `add_member`."""
         return await self._change("cluster.give_up", {})
 
-    async def _change(self, name: str, arguments: Facts) -> Facts:
-        answer = await self._command_within(name, arguments, CHANGE_TIMEOUT)
+    async def _change(self, name: str, arguments: Facts, seconds: float = CHANGE_TIMEOUT) -> Facts:
+        answer = await self._command_within(name, arguments, seconds)
         if not isinstance(answer, dict):
             raise RemoteProtocolError(f"the broker's answer to {name} is of another shape: {answer!r:.80}")
         return answer

@@ -92,6 +92,7 @@ class SenderSession:
         resent: messages sent again after a reconnect.
         returned_messages: messages that no queue took, of what is published with ``mandatory``.
         priorities: whether priorities make a difference where they go; see `takes_priorities`.
+        target: where they go, for errors.
         numbered: whether the broker tells the queue's numbers of what it has stored, as it does of what is sent to one queue.
         next_number: the number that the next message to be sent gets.
         unsent_bytes: bytes taken and not yet sent.
@@ -114,6 +115,7 @@ class SenderSession:
     resent: int = 0
     returned_messages: int = 0
     numbered: bool = True
+    target: str = ""
     priorities: bool = False
     next_number: int = 0
     _builder: BatchBuilder = field(init=False)
@@ -296,7 +298,7 @@ class SenderSession:
 
     def _check_stored(self, stored: int, last_sequence: int, highest: int) -> None:
         if last_sequence < stored:
-            raise ConfirmedLostError(self.client_id, last_sequence, stored)
+            raise ConfirmedLostError(self.client_id, last_sequence, stored, self.target)
         if last_sequence > highest:
             raise RemoteProtocolError(
                 f"the broker has stored messages of {self.client_id!r} below {last_sequence}, of which this sender sent those "

@@ -18,7 +18,19 @@ from transport.clients.sender_batches import Sendable
 from transport.clients.sender_session import Confirmation, SenderSession
 from transport.errors import BrokerError, QueueFullError, RemoteProtocolError, UnroutableError
 from transport.wire.cumulative import CumulativeDemand
-from transport.wire.messages import VERSION, Because, Demand, Error, Frame, Hello, Returned, Sent, Welcome, brief
+from transport.wire.messages import (
+    REMEMBERS,
+    VERSION,
+    Because,
+    Demand,
+    Error,
+    Frame,
+    Hello,
+    Returned,
+    Sent,
+    Welcome,
+    brief,
+)
 from transport.wire.timing import highest_priority
 
 if TYPE_CHECKING:
@@ -94,6 +106,7 @@ class SenderStage(Subscriber[Sendable]):
             sender.timing,
             sender.client_id,
             numbered=sender.publishes_to is None,
+            target=sender.target,
         )
         self._on_confirmed = on_confirmed
         self._on_done = on_done
@@ -214,7 +227,11 @@ class SenderStage(Subscriber[Sendable]):
             raise RemoteProtocolError(f"WELCOME: last_sequence is {brief(last)}")
         self._demand = CumulativeDemand()
         if last is None and self.session.numbered and self.session.confirmed_up_to:
-            self._note_forgotten(restarted=welcome.epoch != self._epoch)
+            restarted = welcome.epoch != self._epoch
+            if restarted and welcome.options.get(REMEMBERS) is True:
+                last = 0  # it would know: nothing of it is there any more
+            else:
+                self._note_forgotten(restarted)
         self._epoch = welcome.epoch
         following = welcome.options.get("next_sequence")
         if following is not None and type(following) is not int:
@@ -361,7 +378,10 @@ class SenderStage(Subscriber[Sendable]):
             self._finish(error)
 
     def _note_forgotten(self, restarted: bool) -> None:
-        """A broker without a journal may forget; that is no error, but nobody should learn of it by accident."""
+        """A broker without a journal may forget; that is no error, but nobody should learn of it by accident.
+
+        One that would know, and was started again or has a predecessor, has lost it: that is `ConfirmedLostError`.
+        """
         logger.warning(
             "%s: the broker knows nothing more of %s, of which it had confirmed every message below number %d: %s. "
             "Going on from there",

@@ -1,6 +1,7 @@
 """What a node says of itself when it is met, as bytes.
 
-A msgpack array ``[name, cluster, end, directory, send, receive, replication, http]``, and behind it ``amqp, amqps`` where it has one.
+A msgpack array ``[name, cluster, end, directory, send, receive, replication, http]``, and behind it ``amqp, amqps`` where it has one, and
+true where `Here.heals`.
 ``cluster`` is "" for none yet, ``end`` one more than the last record of its log, and an address is nil where there is none. An older
 program knows the first eight alone.
 """
@@ -35,6 +36,7 @@ def pack_here(here: Here) -> bytes:
             member.replication,
             member.http,
             *((member.amqp, member.amqps) if member.amqp or member.amqps else ()),
+            *((True,) if here.heals else ()),
         ]
     )
     return packed
@@ -48,6 +50,11 @@ def unpack_here(data: Buffer) -> Here:
     """
     try:
         fields: Any = msgpack.unpackb(data, max_ext_len=0)
+        heals = (
+            isinstance(fields, list) and len(fields) in (FIELDS + 1, FIELDS + AMQP_FIELDS + 1) and fields[-1] is True
+        )
+        if heals:
+            fields.pop()
         if not isinstance(fields, list) or len(fields) not in (FIELDS, FIELDS + AMQP_FIELDS):
             raise RemoteProtocolError("a node that says of itself what no node does")
         name, cluster, end, directory, send, receive, replication, http, amqp, amqps = (*fields, None, None)[:10]
@@ -56,6 +63,6 @@ def unpack_here(data: Buffer) -> Here:
         if type(end) is not int or end < 1:
             raise RemoteProtocolError(f"a node whose log ends with {end!r:.40}")
         member = Member(directory, send, receive, replication, http, amqp=amqp, amqps=amqps)
-        return Here(check_member_name(name), cluster, end, member)
+        return Here(check_member_name(name), cluster, end, member, heals)
     except (ValueError, msgpack.UnpackException, DocumentError) as error:
         raise RemoteProtocolError(f"a node that says of itself what cannot be: {error}") from None

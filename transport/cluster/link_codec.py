@@ -20,6 +20,7 @@ from transport.cluster import transfer_messages as of_transfers
 from transport.cluster.frames import BULK, FRAME_BYTES, PROMPT, TRANSFER, Buffer, Whole
 from transport.cluster.here_message import pack_here, unpack_here
 from transport.cluster.records import MakeRecord, Record, pack_records, unpack_records
+from transport.cluster.tidings import Heal, Tidings, pack_tidings, unpack_tidings
 from transport.errors import LocalProtocolError, RemoteProtocolError
 
 MAX_LSN: Final = (1 << 63) - 1
@@ -65,7 +66,7 @@ _COUNT: Final = struct.Struct("<I")
 
 _ALIVE, _FOLLOW, _FOLLOWING, _REPLICATED, _STORES, _REFUSED, _SEAL, _SEALED = range(8)
 _ASKS, _MISSES, _FETCH, _FETCHES, _TAKE_TRANSFER, _TAKE_OVER = range(8, 14)
-_HERE: Final = 48
+_HERE, _TIDINGS, _HEAL = range(48, 51)
 _ASK_RECORDS, _ASK_STATE, _GIVEN_RECORDS, _GIVEN_HEAD, _GIVEN_STATE, _WAIT, _NO_TRANSFER = range(32, 39)
 
 
@@ -186,6 +187,8 @@ _ENCODE: Final[dict[type, Callable[[Any], Encoded]]] = {
     of_transfers.GivenState: _given_state,
     of_transfers.Wait: lambda _: _prompt(_WAIT, b""),
     Here: lambda m: _prompt(_HERE, pack_here(m)),
+    Tidings: lambda m: _prompt(_TIDINGS, pack_tidings(m)),
+    Heal: lambda _: _prompt(_HEAL, b""),
     of_transfers.NoTransfer: _no_transfer,
 }
 
@@ -374,6 +377,8 @@ _DECODE: Final[dict[tuple[int, int], Callable[[Sequence[Buffer], MakeRecord], An
     (_GIVEN_STATE, TRANSFER): _unpack_given_state,
     (_WAIT, PROMPT): _empty(of_transfers.Wait()),
     (_HERE, PROMPT): lambda pieces, _: unpack_here(pieces[0]),
+    (_TIDINGS, PROMPT): lambda pieces, _: unpack_tidings(pieces[0]),
+    (_HEAL, PROMPT): _empty(Heal()),
     (_NO_TRANSFER, PROMPT): _unpack_no_transfer,
 }
 """What decodes a kind of message on a lane."""

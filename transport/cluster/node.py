@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from actors.replication import vocabulary as say
 from actors.replication.replica import LEADER
+from actors.storage.failures import DivergedReplicaError
 from actors.storage.node_shipping import RecordsGoneError
 from transport.cluster.register_calls import RegisterCalls
 
@@ -383,6 +384,11 @@ class Node:
             "the log of this node is not its leader's from record %d on, though it was known as committed here: this node follows "
             "nobody any more. See docs/cluster.md",
             effect.lsn,
+        )
+        self._fail(
+            DivergedReplicaError(
+                f"its log is not its leader's from record {effect.lsn} on, though it was known as committed here"
+            )
         )
 
     def _read_register(self, effect: say.ReadRegister) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from actors.errors import StorageError
+from actors.storage.failures import is_unreadable
 from transport.cluster.transfers import STILL_SECONDS, Transfers
 
 if TYPE_CHECKING:
@@ -310,6 +311,9 @@ class NodeWork:
         """See `TransferNode`."""
         logger.error("the transfer to %s cannot be read: %s", peer, error)
         self.unpin(peer)
+        if is_unreadable(error, self._storage.directory):
+            # What others need cannot be read here: another one is to lead.
+            self._storage.fail(error)
 
     def _begin(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

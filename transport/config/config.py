@@ -161,6 +161,7 @@ class BrokerConfig:
         cluster_key: file of its key; None where the certificate's file has it too.
         cluster_ca: file of what signs the certificates of all nodes.
         cluster_log_bytes: of the log so much is kept for nodes that lag.
+        cluster_auto_heal: whether this node, where it meets damage, is filled anew without a person, once enough others have all.
         queues: queues that are there from the start, and what they are declared with.
 
     Raises:
@@ -234,6 +235,7 @@ class BrokerConfig:
     cluster_key: str | None = None
     cluster_ca: str | None = None
     cluster_log_bytes: int = DEFAULT_CLUSTER_LOG_BYTES
+    cluster_auto_heal: bool = False
     queues: Mapping[str, QueueSettings] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

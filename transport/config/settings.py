@@ -274,6 +274,14 @@ OPTIONS: tuple[Option, ...] = (
     _option("cluster", "key", FILE, "Its key, where the certificate's file does not have it.", name="cluster_key"),
     _option("cluster", "ca", FILE, "What signs the certificates of its nodes.", name="cluster_ca"),
     _option("cluster", "log_bytes", SIZE, "Of the log, kept for nodes that lag.", name="cluster_log_bytes"),
+    _option(
+        "cluster",
+        "auto_heal",
+        FLAG,
+        "Fill this node anew by itself where it meets damage.",
+        name="auto_heal",
+        field="cluster_auto_heal",
+    ),
     *(_of_queues(setting) for setting in QUEUE_SETTINGS),
 )
 """Every setting but the queues declared one by one."""

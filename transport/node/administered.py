@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
 from actors.replication.document import DocumentError, Member, check_member_name
 from actors.replication.limits import BEAT_SECONDS, PREPARE_SECONDS
 from actors.replication.register import RegisterError
-from actors.replication.standing import Marks, standing
+from actors.replication.standing import AWAY, DAMAGED, WAITING, Marks, standing, standing_outside
 from transport.cluster.hello import CLUSTER, LinkRefusedError
 from transport.cluster.meeting import ask
+from transport.cluster.tidings import NOTHING, UNKNOWN
 from transport.config.clustered import parse_node_address
 from transport.errors import ClusterChangeError, TransportError
+from transport.node.healing import Healing
 from transport.wire.address import Address, parse_address
 
 if TYPE_CHECKING:
@@ -31,7 +34,12 @@ if TYPE_CHECKING:
     from actors.replication.replica import Replica
     from transport.cluster.hello import Identity
     from transport.cluster.link_settings import LinkKeys
+    from transport.cluster.plan import Plan
     from transport.cluster.register_calls import RegisterCalls
+    from transport.cluster.tidings import Tidings
+    from transport.node.damaged import DamagedNode
+    from transport.node.room import Room
+    from transport.node.told import Told
 
 CHANGE_SECONDS: Final = PREPARE_SECONDS + 10.0
 """For the register to have a change: what it needs first, and a swap whose answer was lost once."""
@@ -39,53 +47,76 @@ OTHER_PLACES: Final = ("http", "amqp", "amqps")
 """Of a member, where it is reached if it is there at all."""
 LOOK_SECONDS: Final = 0.05
 """From one look at whether it has to the next."""
+KEPT_SECONDS: Final = 5.0
+"""From one look at what lies in the directory to the next."""
 
 
-class AdministeredNode(Protocol):
-    """What is asked of a node that is a member."""
+class MemberNode(Protocol):
+    """What is asked of a node while it is a member."""
 
     replica: Replica
     register_calls: RegisterCalls
+
+
+class Administered(Protocol):
+    """What is asked of a node at any time: `transport.node.cluster_node.ClusterNode`.
+
+    Attributes:
+        told: what it and the others tell of their directories.
+        room: for records that others send it.
+    """
+
+    plan: Plan
+    told: Told
+    room: Room
+
+    @property
+    def node(self) -> MemberNode | None:
+        """What carries out; None while it is no member."""
+
+    @property
+    def damaged(self) -> DamagedNode | None:
+        """What it is while its directory is damaged."""
+
+    @property
+    def me(self) -> Identity:
+        """Who it says it is, to one that is of no cluster yet."""
+
+    @property
+    def linked(self) -> Collection[str]:
+        """To whom it has a connection."""
+
+    @property
+    def appended_bytes(self) -> int:
+        """Appended to its log."""
+
+    def looked_at(self) -> Tidings:
+        """What there is to tell of its directory by now; on any thread."""
 
 
 class NodeAdministration:
     """One node's.
 
     Args:
-        name: the node's.
-        me: who it says it is, to one that is of no cluster yet.
+        node: which.
         keys: of its links.
         register: where the document lies.
-        node: what carries out; None before it is a member.
-        connected: to whom it has a connection.
-        appended: bytes appended to its log.
-        full: why it takes no records when it follows; None where it does.
+        auto_heal: whether it fills others anew that wait for that, where it leads.
     """
 
-    def __init__(
-        self,
-        name: str,
-        me: Identity,
-        keys: LinkKeys,
-        register: Register,
-        node: Callable[[], AdministeredNode | None],
-        connected: Callable[[], Collection[str]],
-        appended: Callable[[], int],
-        full: Callable[[], str | None] = lambda: None,
-    ) -> None:
-        self._name = name
-        self._me = me
+    def __init__(self, node: Administered, keys: LinkKeys, register: Register, *, auto_heal: bool = False) -> None:
+        self._name = node.plan.name
+        self._of = node
         self._keys = keys
         self._register = register
-        self._node = node
-        self._connected = connected
-        self._appended = appended
-        self._full = full
         self._loop = asyncio.get_running_loop()
         self._marks = Marks()
         self._marked = 0  # the epoch that they are of
         self._timer: asyncio.TimerHandle | None = None
         self._changing = asyncio.Lock()
+        self._healing = Healing(self, node, auto_heal=auto_heal)
+        self._looking: asyncio.Task[None] | None = None
+        self._looked = 0.0
 
     def use(self, keys: LinkKeys) -> None:
         """Meet others with these from now on."""
@@ -99,32 +130,58 @@ class NodeAdministration:
         """Take none any more."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+        self._healing.stop()
 
     def _mark(self) -> None:
+        now = self._loop.time()
         self._timer = self._loop.call_later(BEAT_SECONDS, self._mark)
-        node = self._node()
-        leader = None if node is None else node.replica.leader
+        node = self._of.node
+        if node is None:
+            return
+        if now - self._looked >= KEPT_SECONDS and (self._looking is None or self._looking.done()):
+            self._looked = now
+            self._looking = self._loop.create_task(self._tell())
+        leader = node.replica.leader
         if leader is None:
             return
+        self._healing.look(leader)
         if leader.epoch != self._marked:
             self._marks, self._marked = Marks(), leader.epoch
-        self._marks.add(self._loop.time(), leader.log.end, self._appended())
+        self._marks.add(now, leader.log.end, self._of.appended_bytes)
+
+    async def _tell(self) -> None:
+        """Tell the others what there is to tell of the directory."""
+        with suppress(OSError):  # a directory that cannot be listed is another's to report
+            found = await asyncio.to_thread(self._of.looked_at)
+            if self._of.node is not None:
+                self._of.told.say(found)
 
     # What there is to see
 
     def standing(self) -> dict[str, Any]:
         """See `Cluster` of transport/broker/cluster_commands.py."""
-        node = self._node()
-        if node is None:
-            facts: dict[str, Any] = dict.fromkeys(
-                ("cluster", "leader", "mode", "end", "committed", "confirmed", "change")
-            )
-            return {"node": self._name, "role": "waiting", "epoch": 0, **facts, "register": None, "members": []}
-        facts = standing(node.replica, self._name, self._loop.time(), self._connected(), self._marks, self._appended())
-        for each in facts["members"]:
-            if each["name"] == self._name:
-                each["full"] = self._full()
-        return facts | {"register": "answers" if node.register_calls.reachable else "does not answer"}
+        of = self._of
+        node, damaged = of.node, of.damaged
+        if node is not None:
+            facts = standing(node.replica, self._name, self._loop.time(), of.linked, self._marks, of.appended_bytes)
+            facts["register"] = "answers" if node.register_calls.reachable else "does not answer"
+        else:
+            document = None if damaged is None else damaged.document
+            facts = standing_outside(document, self._name, of.linked, WAITING if damaged is None else DAMAGED)
+            facts["register"] = None if document is None else "answers"
+        facts["damage"] = of.told.own.damage or None
+        for row in facts["members"]:
+            mine = row["name"] == self._name
+            if mine and node is not None:
+                row["full"] = of.room.full
+            told = of.told.own if mine else of.told.of(row["directory"])
+            row.update(UNKNOWN if told is None and not row["connected"] else (told or NOTHING).facts())
+            if row["damage"] is not None and row["connected"]:
+                row["role"] = DAMAGED
+            row["damaged"] = None if row["role"] == AWAY else row["role"] == DAMAGED
+        return facts
 
     async def looked(self) -> dict[str, Any]:
         """As above."""
@@ -133,6 +190,7 @@ class NodeAdministration:
             register = "answers"
         except (RegisterError, DocumentError) as error:
             register = f"does not answer: {error}"
+        await self._tell()
         return self.standing() | {"register": register}
 
     # What there is to change
@@ -142,11 +200,11 @@ class NodeAdministration:
         self._check_name(name)
         where = parse_node_address(address)
         async with self._changing:
-            if name in self._membership().document.members:
+            if name in self.membership().document.members:
                 raise ClusterChangeError(
                     f"there is a member {name!r} already: one that lives elsewhere now is moved (penstock cluster move)"
                 )
-            member = (await self._meet(name, where)).member
+            member = (await self.meet(name, where)).member
             await self._change(
                 lambda membership: membership.add(name, member), lambda document: name in document.members
             )
@@ -170,51 +228,63 @@ class NodeAdministration:
         self._check_name(name)
         async with self._changing:
             old = self._member(name)
-            if old.directory == self._me.directory:
+            if name == self._name:
                 raise ClusterChangeError(f"{name!r} leads: restart its node first, so that another one leads")
             where = parse_address(old.replication) if address is None else parse_node_address(address)
             here = None
-            if old.directory not in self._connected():
-                here = await self._meet(name, where)
+            if old.directory not in self._of.linked:
+                here = await self.meet(name, where)
             elif address is not None:
-                here = await self._meet(name, where, linked=True)
+                here = await self.meet(name, where, linked=True)
             # Its directory has links there already: it lives at another address.
             member = _at(old, where) if here is None else here.member
             if _places(member) == _places(old):
                 raise ClusterChangeError(
                     f"the member {name!r} has that directory and those addresses already: there is nothing to move"
                 )
-
-            def begun(document: ClusterDocument) -> bool:
-                # What it is to be may be there already: the change was begun, and is done.
-                now, change = document.members.get(name), document.change
-                done = now is not None and _places(now) == _places(member)
-                return done or (change is not None and change.name == name)
-
-            await self._change(lambda membership: membership.move(name, member), begun)
+            await self._moves(name, member)
         return {"name": name, "directory": member.directory}
 
     async def give_up(self) -> dict[str, Any]:
         """As above."""
         async with self._changing:
-            change = self._membership().document.change
+            change = self.membership().document.change
             if change is None:
                 raise ClusterChangeError("no change of the members is under way")
             await self._change(lambda membership: membership.give_up(), lambda document: document.change != change)
         return {"kind": change.kind, "name": change.name}
 
+    async def heal(self, name: str) -> dict[str, Any]:
+        """As above."""
+        self._check_name(name)
+        async with self._changing:
+            member = await self._healing.renewed(name, self._member(name))
+            await self._moves(name, member)
+        return {"name": name, "directory": member.directory}
+
     # Inside
+
+    async def _moves(self, name: str, member: Member) -> None:
+        """Have a member be what it is to be, wherever it lives."""
+
+        def begun(now: ClusterDocument) -> bool:
+            # What it is to be may be there already: the change was begun, and is done.
+            found, change = now.members.get(name), now.change
+            done = found is not None and _places(found) == _places(member)
+            return done or (change is not None and change.name == name)
+
+        await self._change(lambda membership: membership.move(name, member), begun)
 
     async def _change(
         self, begin: Callable[[Membership], str | None], begun: Callable[[ClusterDocument], bool]
     ) -> None:
         """Have a change begin, and wait until the document has it."""
-        membership = self._membership()
+        membership = self.membership()
         if (why := begin(membership)) is not None:
             raise ClusterChangeError(why)
         until = self._loop.time() + CHANGE_SECONDS
         while not begun(membership.document):
-            self._membership(membership)
+            self.membership(membership)
             if self._loop.time() >= until:
                 raise ClusterChangeError(
                     f"the register did not have the change within {CHANGE_SECONDS:g} s: it does not answer, or those whom the change "
@@ -224,9 +294,9 @@ class NodeAdministration:
             self._loop.call_later(LOOK_SECONDS, looked.set)
             await looked.wait()
 
-    def _membership(self, before: Membership | None = None) -> Membership:
+    def membership(self, before: Membership | None = None) -> Membership:
         """The document in the hands of this node, which leads; ``before`` where it is to be the same lead still."""
-        node = self._node()
+        node = self._of.node
         membership = None if node is None else node.replica.membership
         if membership is None or before not in (None, membership):
             raise ClusterChangeError(
@@ -235,9 +305,9 @@ class NodeAdministration:
         return membership
 
     def _member(self, name: str) -> Member:
-        member = self._membership().document.members.get(name)
+        member = self.membership().document.members.get(name)
         if member is None:
-            there = ", ".join(self._membership().document.members)
+            there = ", ".join(self.membership().document.members)
             raise ClusterChangeError(f"there is no member {name!r}: there are {there}")
         return member
 
@@ -248,15 +318,15 @@ class NodeAdministration:
             raise ClusterChangeError(str(error)) from None
 
     @overload
-    async def _meet(self, name: str, where: Address, *, linked: Literal[False] = False) -> Here: ...
+    async def meet(self, name: str, where: Address, *, linked: Literal[False] = False) -> Here: ...
 
     @overload
-    async def _meet(self, name: str, where: Address, *, linked: bool) -> Here | None: ...
+    async def meet(self, name: str, where: Address, *, linked: bool) -> Here | None: ...
 
-    async def _meet(self, name: str, where: Address, *, linked: bool = False) -> Here | None:
+    async def meet(self, name: str, where: Address, *, linked: bool = False) -> Here | None:
         """Ask the node at an address who it is. Where it may have links already, None says that it has."""
         try:
-            here = await ask(self._me, where, self._keys)
+            here = await ask(self._of.me, where, self._keys)
         except TransportError as error:
             if linked and isinstance(error, LinkRefusedError) and error.reason == CLUSTER:
                 return None
@@ -269,7 +339,7 @@ class NodeAdministration:
             ) from None
         if here.name != name:
             raise ClusterChangeError(f"at {where} there is the node {here.name!r}, and not {name!r}")
-        document = self._membership().document
+        document = self.membership().document
         if here.cluster not in ("", document.cluster):
             raise ClusterChangeError(
                 f"the directory of the node at {where} is of another cluster, {here.cluster}: give it an empty one"

@@ -9,12 +9,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from actors.replication.document import ASYNC, DocumentError
-from actors.replication.forming import Form, Forming, Here, Join, Leave
-from actors.replication.limits import LOOK_SECONDS
-from actors.replication.register import RegisterError
+from actors.errors import StorageError
+from actors.replication.document import ASYNC
 from actors.replication.replica import Replica
 from actors.storage import ShippedRecord, storage_options
+from actors.storage.damaged_replica import Whose, put_aside, whose_replica
+from actors.storage.failures import Damage, damage_of
 from actors.storage.node_news import NodeHooks
 from actors.storage.node_shipping import NodeShipping
 from actors.storage.node_storage import NodeStorage
@@ -27,72 +27,37 @@ from transport.cluster.etcd_child import EtcdChild
 from transport.cluster.hello import START_BYTES, Identity
 from transport.cluster.link_settings import read_keys, warning_of
 from transport.cluster.links import ClusterLinks
-from transport.cluster.meeting import Meeting, ask, stranger
+from transport.cluster.meeting import stranger
 from transport.cluster.node import Node
 from transport.cluster.node_work import NodeWork
 from transport.cluster.plan import plan_of
-from transport.config.cluster_together import without_cluster
-from transport.errors import LocalProtocolError, TransportError
+from transport.cluster.tidings import NOTHING, Tidings
+from transport.errors import LocalProtocolError
 from transport.gateways.listeners import configured_listeners
 from transport.node.administered import OTHER_PLACES, NodeAdministration
+from transport.node.damaged import DamagedNode
+from transport.node.finding import ClusterFinder
+from transport.node.follower_door import FollowerDoor
 from transport.node.room import Room
 from transport.node.service import Service
-from transport.wire.address import parse_address
+from transport.node.told import Told
 
 if TYPE_CHECKING:
-    from actors.replication.document import ClusterDocument
     from actors.replication.register import Register
     from actors.storage.leader_storage import LeaderStorage
-    from transport.broker.cluster_port import Cluster
     from transport.cluster.link_settings import LinkKeys
     from transport.config.config import BrokerConfig
 
-DOOR_SECONDS: Final = 0.1
-"""For those at a door to take their leave: who comes to lead waits for so long with opening its ports, be they silent or slow."""
 ETCD_FOLDER: Final = "etcd"
 """In the data directory."""
 LINK_KEYS: Final = "keys of the links"
 REGISTER_KEYS: Final = "keys of the register"
 """What is read anew, as the log names it."""
 
+NO_DIRECTORY: Final = "f" * 32
+"""In the place of the id of a directory that cannot be opened."""
+
 logger = logging.getLogger("penstock.cluster")
-
-
-class FollowerDoor:
-    """What stands in the broker's place: one without anything stored, which tells whoever comes who leads."""
-
-    def __init__(self, config: BrokerConfig, files: FilesOfANode | None = None) -> None:
-        self._files = files
-        # It keeps nothing, so it declares nothing.
-        self._config = without_cluster(config, directory=None, queues={})
-        self._leader: dict[str, list[str]] = {}
-        self._cluster: Cluster | None = None
-        self._leadership = Leadership()
-        self.broker: Broker | None = None
-
-    def shows(self, cluster: Cluster) -> None:
-        """What administrators are told of the cluster here, from the next `open` on."""
-        self._cluster = cluster
-
-    async def open(self) -> None:
-        """See `Door`."""
-        self._leadership = Leadership(cluster=self._cluster, files=self._files)
-        self._leadership.follow(self._leader)
-        broker = Broker(self._config, listeners=configured_listeners(self._config), leadership=self._leadership)
-        await broker.__aenter__()
-        self.broker = broker
-
-    async def close(self) -> None:
-        """See `Door`."""
-        broker, self.broker = self.broker, None
-        if broker is not None:
-            broker.leave_within(DOOR_SECONDS)
-            await broker.__aexit__(None, None, None)
-
-    def leader(self, addresses: dict[str, list[str]]) -> None:
-        """Who leads, by where it is reached; nobody is known where it is empty."""
-        self._leader = addresses
-        self._leadership.follow(addresses)
 
 
 class ClusterNode:
@@ -101,7 +66,9 @@ class ClusterNode:
     Attributes:
         config: of its broker.
         service: what clients meet.
-        node: what carries out; once it is a member.
+        node: what carries out; while it is a member.
+        told: what this node and the others tell of their directories.
+        damaged: what it is while its directory is damaged; None while it is not.
 
     Args:
         config: with ``cluster``.
@@ -121,15 +88,26 @@ class ClusterNode:
         self._files = FilesOfANode()
         self._door = FollowerDoor(config, self._files)
         self.service = Service(self._make_broker, self._door)
-        self.storage: NodeStorage
+        self._storage: NodeStorage | None = None
         self.administration: NodeAdministration
         self.room: Room
         self._links: ClusterLinks | None = None
-        self._meeting: Meeting | None = None
+        self._finder: ClusterFinder | None = None
         self.node: Node | None = None
+        self.told = Told()
+        self.damaged: DamagedNode | None = None
+        self._damage: Damage | None = None
+        self._met: asyncio.Future[Damage] = self._loop.create_future()
+        self._heals = False
         self._kept = AsyncExitStack()
-        self._said = ""
-        self._member: asyncio.Task[None] | None = None
+        self._as_member = AsyncExitStack()
+        self._life: asyncio.Task[None] | None = None
+
+    @property
+    def storage(self) -> NodeStorage:
+        """The directory; not while it is damaged."""
+        assert self._storage is not None, "it is open"
+        return self._storage
 
     async def __aenter__(self) -> Self:
         """Open the directory, and take connections; the cluster is looked for behind that.
@@ -151,10 +129,8 @@ class ClusterNode:
                 sync_interval=config.sync_interval,
                 cluster_log_bytes=config.cluster_log_bytes,
             )
-            self.storage = await asyncio.to_thread(
-                lambda: NodeStorage.open(directory, self._options, cache_bytes=config.cache_bytes)
-            )
-            stack.push_async_callback(self.storage.close)
+            await self._open()
+            stack.push_async_callback(self._close)
             if self.plan.own_etcd is not None:
                 etcd = EtcdChild(self.plan.own_etcd, directory / ETCD_FOLDER, insecure=config.insecure)
                 await etcd.start()
@@ -166,17 +142,18 @@ class ClusterNode:
             self._door.shows(self.administration)
             self.administration.start()
             stack.callback(self.administration.stop)
+            stack.push_async_callback(self._end)
             await self.service.follow()
-            self._member = asyncio.create_task(self._be_member())
-            self._member.add_done_callback(self._member_ended)
+            self._life = asyncio.create_task(self._live())
+            self._life.add_done_callback(self._life_ended)
             self._kept = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Have another node lead, if this one does, and end."""
-        if self._member is not None and not self._member.done():
-            self._member.cancel()
-            await asyncio.gather(self._member, return_exceptions=True)
+        if self._life is not None and not self._life.done():
+            self._life.cancel()
+            await asyncio.gather(self._life, return_exceptions=True)
         failed = self._ended.done()
         try:
             if self.node is not None and failed:
@@ -189,6 +166,38 @@ class ClusterNode:
             if not self._ended.done():
                 self._ended.set_result(None)
             await self._kept.aclose()
+
+    async def _open(self) -> None:
+        """Open the directory, or find that it is damaged."""
+        config, directory = self.config, self._directory
+        try:
+            self._storage = await asyncio.to_thread(
+                lambda: NodeStorage.open(directory, self._options, cache_bytes=config.cache_bytes)
+            )
+        except StorageError as error:
+            damage = damage_of(error, directory)
+            if damage is None or await asyncio.to_thread(whose_replica, directory) is None:
+                raise
+            self._met_damage(damage)
+            return
+        kept = await asyncio.to_thread(self._storage.kept)
+        self._heals = config.cluster_auto_heal and kept.damaged > 0 and not self._storage.journal.cluster_id
+
+    async def _end(self) -> None:
+        """Be a member no more."""
+        stack, self._as_member = self._as_member, AsyncExitStack()
+        await stack.aclose()
+
+    async def _close(self) -> None:
+        """Let go of the directory."""
+        storage, self._storage = self._storage, None
+        if storage is not None:
+            await storage.close()
+
+    @property
+    def _directory(self) -> Path:
+        assert self.config.directory is not None, "the settings were checked"
+        return Path(self.config.directory)
 
     async def reloads(self) -> Reloads:
         """What can be read anew, of what clients meet now. A broker that stands later reads all of it when it starts."""
@@ -205,7 +214,7 @@ class ClusterNode:
     async def _read_keys_again(self) -> None:
         """For links from now on: those that stand have been proved."""
         self._keys = await asyncio.to_thread(read_keys, self.plan.links)
-        for each in (self._links, self._meeting, self.administration):
+        for each in (self._links, self._finder, self.damaged, self.administration):
             if each is not None:
                 each.use(self._keys)
 
@@ -214,26 +223,95 @@ class ClusterNode:
         await asyncio.shield(self._ended)
 
     def _administration(self, register: Register) -> NodeAdministration:
-        me = stranger(self.plan.name, self.storage.directory_id, self.plan.places[2])
+        return NodeAdministration(self, self._keys, register, auto_heal=self.config.cluster_auto_heal)
 
-        def connected() -> frozenset[str]:
-            return frozenset() if self._links is None else self._links.connected
+    @property
+    def me(self) -> Identity:
+        """Who it says it is, to one that is of no cluster yet."""
+        directory = NO_DIRECTORY if self._storage is None else self._storage.directory_id
+        return stranger(self.plan.name, directory, self.plan.places[2])
 
-        return NodeAdministration(
-            self.plan.name,
-            me,
-            self._keys,
-            register,
-            lambda: self.node,
-            connected,
-            lambda: self.storage.journal.appended_bytes,
-            lambda: self.room.full,
+    @property
+    def linked(self) -> frozenset[str]:
+        """The directories to whom there is a connection."""
+        if self.damaged is not None:
+            return self.damaged.linked
+        return frozenset() if self._links is None else self._links.connected
+
+    @property
+    def appended_bytes(self) -> int:
+        """Appended to its log since that was opened."""
+        return 0 if self._storage is None else self._storage.journal.appended_bytes
+
+    def looked_at(self) -> Tidings:
+        """What there is to tell of its directory by now; it blocks for as long as that takes to be listed."""
+        storage = self._storage
+        if storage is None:
+            return self.told.own
+        kept = storage.kept()
+        return Tidings(
+            cut_records=storage.cut_records,
+            cut_messages=storage.cut_messages,
+            kept_files=kept.files,
+            kept_bytes=kept.nbytes,
+            kept_damaged=kept.damaged,
         )
 
     # Becoming a member
 
+    async def _live(self) -> None:
+        """Be a member. With a directory that is damaged be none, until that is put aside, and another one is in its place."""
+        while True:
+            if self._damage is None:
+                await self._be_member()
+                self._met_damage(await self._met)
+                await self._leave()
+            assert self._damage is not None
+            await self._be_damaged(self._damage)
+            self._damage, self._met = None, self._loop.create_future()
+            await self._open()
+
+    def _met_damage(self, damage: Damage) -> None:
+        self._damage = damage
+        logger.critical(
+            "this node has met damage, and leaves its cluster until it is filled anew (penstock cluster heal %s): %s",
+            self.plan.name,
+            damage,
+        )
+
+    async def _leave(self) -> None:
+        """Lead and follow no more: what was said of the directory does not hold any more."""
+        assert self.node is not None
+        await self.node.stop()
+        self._door.leader({})
+        self._door.troubled(f"this node has met damage: {self._damage}")
+        await self.service.follow()
+        self.node = self._links = None
+        await self._end()
+        try:
+            await self._close()
+        except StorageError as error:
+            logger.info("the directory is let go of: %s", error)
+
+    async def _be_damaged(self, damage: Damage) -> None:
+        """Until whoever leads has it filled anew: then its directory is empty."""
+        assert self._register is not None
+        self._door.troubled(f"this node has met damage: {damage}")
+        whose = await asyncio.to_thread(whose_replica, self._directory) or Whose(None, None)
+        self.told.own = Tidings(str(damage), self.config.cluster_auto_heal and damage.known)
+        self.damaged = DamagedNode(self.plan, self._keys, self._register, whose, self.told)
+        try:
+            await self.damaged.healed()
+        finally:
+            self.damaged, self.told.own = None, NOTHING
+        folder = await asyncio.to_thread(put_aside, self._directory)
+        self._door.troubled("")
+        logger.warning("the damaged journal lies in %s now, and this node waits to be filled anew", folder)
+
     async def _be_member(self) -> None:
-        version, document = await self._find_cluster()
+        assert self._register is not None
+        self._finder = ClusterFinder(self.plan, self._keys, self._register, self.storage, heals=self._heals)
+        version, document = await self._finder.found()
         journal = self.storage.journal
         if document.mode != ASYNC and self.config.sync != "always":
             raise LocalProtocolError(
@@ -245,110 +323,33 @@ class ClusterNode:
         me = Identity(
             document.cluster, journal.directory_id, self.plan.name, self.plan.places[2], os.urandom(START_BYTES)
         )
-        relay = _Relay()
-        links = self._links = ClusterLinks(me, self.plan.links, self._keys, relay, make_record=ShippedRecord)
+        relay = _Relay(self.told)
+        links = ClusterLinks(me, self.plan.links, self._keys, relay, make_record=ShippedRecord)
         work = NodeWork(
             self.storage, self.service, links, shipping, self._leader_known, self.room.behind, lambda: self.room.full
         )
         writer = f"{self.plan.name}-{os.urandom(8).hex()}"
         replica = Replica(self._loop.time(), journal.directory_id, self.storage.log, writer)
         replica.takeover.knows(version, document)
-        assert self._register is not None
         node = Node(replica, work, links, self._register, self._fail)
         work.node = node
         relay.begin(node, work)
         self.storage.start(NodeHooks(node.appended, node.synced, self._fail))
         await links.start()
-        self._kept.push_async_callback(self._end_member, node, work, links)
-        self.node = node
+        self._as_member.push_async_callback(self._end_member, node, work, links)
+        self.node, self._links = node, links
+        self.told.begin(links)
         node.start()
         self.room.start()
-        self._kept.callback(self.room.stop)
+        self._as_member.callback(self.room.stop)
 
     async def _end_member(self, node: Node, work: NodeWork, links: ClusterLinks) -> None:
         await node.stop()
         await work.close()
+        self.told.end()
         await links.close()
 
-    async def _find_cluster(self) -> tuple[int, ClusterDocument]:
-        """Until the document names this directory."""
-        plan, journal = self.plan, self.storage.journal
-        writer = f"{plan.name}-{os.urandom(8).hex()}"
-        copied = not journal.cluster_id and journal.next_lsn > 1 and journal.epoch_of(journal.next_lsn - 1) > 0
-        forming = Forming(self._here(), plan.first, writer, lambda: os.urandom(16).hex(), plan.mode, copied=copied)
-        me = stranger(plan.name, self.storage.directory_id, plan.places[2])
-        meeting = self._meeting = Meeting(me, self._here, self._keys)
-        await meeting.open(parse_address(plan.links.address))
-        try:
-            while True:
-                step = await self._look(forming)
-                if isinstance(step, Join):
-                    return step.version, step.document
-                if isinstance(step, Leave):
-                    raise LocalProtocolError(step.why)
-                if not isinstance(step, Form):
-                    await self._rest(LOOK_SECONDS)
-        finally:
-            meeting.close()
-
-    async def _rest(self, seconds: float) -> None:
-        """Until so much time has passed; who stops the node cancels it."""
-        rested = asyncio.Event()
-        self._loop.call_later(seconds, rested.set)
-        await rested.wait()
-
-    async def _look(self, forming: Forming) -> object:
-        """Read the register, and do what follows; what the next step is."""
-        assert self._register is not None
-        try:
-            version, document = await self._register.read()
-            if document is None and self.plan.name == min(self.plan.first, default=""):
-                await self._meet(forming)
-            step = forming.read(version, document)
-            if isinstance(step, Form):
-                logger.warning("this node forms the cluster of %s", ", ".join(step.document.members))
-                await self._register.swap(version, step.document)
-        except RegisterError as error:
-            self._say(f"the register cannot be asked: {error}")
-            return None
-        except DocumentError as error:
-            self._say(f"what the register holds is no document that this program knows: {error}")
-            return None
-        if not isinstance(step, Join | Form | Leave):
-            self._say(step.why)
-        return step
-
-    async def _meet(self, forming: Forming) -> None:
-        """Ask the others who they are."""
-        plan = self.plan
-        me = stranger(plan.name, self.storage.directory_id, plan.places[2])
-        others = {name: address for name, address in plan.first.items() if name != plan.name}
-        found = await asyncio.gather(
-            *(ask(me, address, self._keys) for address in others.values()), return_exceptions=True
-        )
-        for name, here in zip(others, found, strict=True):
-            if isinstance(here, Here) and here.name == name:
-                forming.heard(here)
-                continue
-            forming.lost(name)  # what it said before may be of a directory that is gone
-            if isinstance(here, Here):
-                self._say(f"at {others[name]} there is the node {here.name!r}, and {name!r} was to be there")
-            elif isinstance(here, TransportError):
-                logger.info("the node %s: %s", name, here)
-            else:
-                raise here
-
-    def _here(self) -> Here:
-        journal = self.storage.journal
-        return Here(self.plan.name, journal.cluster_id, journal.next_lsn, self.plan.member(journal.directory_id))
-
-    def _say(self, why: str) -> None:
-        """Say why nothing happens, when that is another reason than before."""
-        if why != self._said:
-            self._said = why
-            logger.warning("this node waits: %s", why)
-
-    def _member_ended(self, task: asyncio.Task[None]) -> None:
+    def _life_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
 
@@ -379,25 +380,36 @@ class ClusterNode:
             self.node.room(full)
 
     def _fail(self, error: Exception) -> None:
-        if not self._ended.done():
+        """It cannot go on: the process ends. Where its directory is damaged, it goes on as no member."""
+        if self._met.done():
+            logger.info("this node is about to leave for damage: %s", error)
+        elif self.node is not None and (damage := damage_of(error, self._directory)) is not None:
+            self._met.set_result(damage)
+            # Whoever is here is told, and the next start has to know of the place.
+            self.storage.fail(error)
+        elif not self._ended.done():
             self._ended.set_exception(error)
 
 
 class _Relay:
     """What links tell goes to the transfers or to the node, from when that is there."""
 
+    def __init__(self, told: Told) -> None:
+        self._told = told
+
     def begin(self, node: Node, work: NodeWork) -> None:
         self._node = node
         self._work = work
 
     def connected(self, peer: str) -> None:
+        self._told.connected(peer)
         self._node.connected(peer)
 
     def lost(self, peer: str) -> None:
         self._node.lost(peer)
 
     def received(self, peer: str, message: object) -> None:
-        if not self._work.transfers.received(peer, message):
+        if not (self._work.transfers.received(peer, message) or self._told.received(peer, message)):
             self._node.received(peer, message)  # type: ignore[arg-type]  # what is of no transfer is of the vocabulary
 
     def unknown(self, peer: str, name: str) -> None:

@@ -145,6 +145,9 @@ CLUSTER: Final = {
     ),
     "end": _all("cluster_log_end", GAUGE, "One more than the number of the last record of this node's log."),
     "committed": _all("cluster_committed", GAUGE, "Every record below it is committed, as far as this node knows."),
+    "whole": _all(
+        "cluster_whole", GAUGE, "0 where what was confirmed before this leader may be missing; 1 where nothing is."
+    ),
 }
 """By their names in what a node says of its cluster; a broker that is alone has none of these."""
 CLUSTER_REGISTER: Final = _all(
@@ -169,9 +172,23 @@ OF_A_MEMBER: Final = {
     "heard_s": _all(
         "cluster_member_heard_seconds", GAUGE, "Seconds since what that member has answered last was sent."
     ),
+    "damaged": _all("cluster_member_damaged", GAUGE, "1 where that member has met damage, and has left; else 0."),
+    "cut_records": _all(
+        "cluster_member_cut_records_total",
+        COUNTER,
+        "Records cut off that member's log since it started, for the cluster has others there.",
+    ),
+    "cut_messages": _all("cluster_member_cut_messages_total", COUNTER, "Messages that these records held."),
+    "kept_files": _all(
+        "cluster_member_kept_files", GAUGE, "Copies of what was cut off that lie in that member's directory."
+    ),
+    "kept_bytes": _all("cluster_member_kept_bytes", GAUGE, "Bytes of these copies."),
+    "kept_damaged": _all(
+        "cluster_member_kept_damaged", GAUGE, "Damaged journals that were put aside in that member's directory."
+    ),
 }
 """Likewise, of each member; the leader knows all of it, and other nodes only whether they have a connection."""
-ROLES: Final = ("leader", "follower", "learner", "candidate", "closing", "waiting")
+ROLES: Final = ("leader", "follower", "learner", "candidate", "closing", "waiting", "damaged")
 
 BUILD: Final = _all("build_info", GAUGE, "Always 1; the labels say which version of what this is.")
 STARTED: Final = _all("start_time_seconds", GAUGE, "When the broker started, seconds since 1970.")

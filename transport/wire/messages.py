@@ -23,6 +23,8 @@ MAX_ERROR_TEXT = 1000
 
 EXPLAINS = "explains"
 """WELCOME's option of a broker that answers WHY."""
+REMEMBERS = "remembers"
+"""WELCOME's option of a sender of whom the broker knows nothing, and would know: nothing was stored of it, or that is lost."""
 RETRIES = "retries"
 """WELCOME's option of a receiver whose queue has what has failed wait before it is tried again."""
 

@@ -57,7 +57,10 @@ def attach_sender(core: QueueCore, command: AttachSender, now: float) -> None:
     if command.shared is not None:
         sender.permits.queue = command.shared
     else:
-        core.tell(connection, SenderAttached(last, max_priority=core.settings.max_priority or 0))
+        settings = core.settings
+        # One that expires may have gone with all that it knew.
+        remembers = last is None and settings.durable and settings.expires is None and core.log.forgot_nobody
+        core.tell(connection, SenderAttached(last, max_priority=settings.max_priority or 0, remembers=remembers))
 
 
 def request_capacity(core: QueueCore, command: RequestCapacity, _now: float) -> None:

@@ -211,6 +211,11 @@ class QueueLog:
         number = self.producers.get(producer)
         return self.temporary.get(producer) if number is None else number
 
+    @property
+    def forgot_nobody(self) -> bool:
+        """Whether it knows of every producer that it has stored anything of: there were never too many."""
+        return len(self.producers) < MAX_PRODUCERS and len(self.temporary) < MAX_TEMPORARY_PRODUCERS
+
     def _staged(self, event: events.MessagesAdded, key: StageKey, size: int) -> None:
         stage = self.stages.get(key)
         if stage is None:

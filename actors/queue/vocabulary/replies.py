@@ -26,12 +26,14 @@ class SenderAttached:
         committed: whether its stage's version is committed already, so that nothing more can be sent.
         next_sequence: of a sender to an exchange, from where it numbers if it begins anew: above all that any queue has of it.
         max_priority: the highest priority that makes a difference in this queue.
+        remembers: whether it would know of anything that it had stored of the sender, of which it knows nothing: it has forgotten nobody.
     """
 
     last_sequence: int | None
     committed: bool = False
     next_sequence: int | None = None
     max_priority: int = 0
+    remembers: bool = False
 
 
 class CapacityGranted(NamedTuple):

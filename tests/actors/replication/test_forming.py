@@ -61,10 +61,12 @@ def test_the_others_wait_for_the_first() -> None:
     assert step == Wait("'a' forms the cluster")
 
 
-def test_one_that_holds_messages_leads_first_and_two_are_refused() -> None:
+def test_one_that_holds_messages_leads_until_the_others_have_learned_and_two_are_refused() -> None:
     step = forming(here("a"), here("b", end=5), here("c")).read(0, None)
     assert isinstance(step, Form)
     assert step.document.leader == "b"
+    assert {name for name, member in step.document.members.items() if not member.learner} == {"b"}
+    assert {name for name, member in step.document.members.items() if member.in_step} == {"b"}
     step = forming(here("a"), here("b", end=5), here("c", end=2)).read(0, None)
     assert isinstance(step, Wait)
     assert "b and c hold messages already" in step.why

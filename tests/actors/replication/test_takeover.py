@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from actors.replication import takeover as steps
-from actors.replication.document import ONE
+from actors.replication.document import ASYNC, ONE
 from actors.replication.follower import Follower
 from actors.replication.limits import (
     ADOPT_SECONDS,
@@ -186,6 +188,23 @@ def test_in_one_it_waits_for_all_but_one_but_not_for_ever() -> None:
     takeover.tick(ALL_BUT_ONE_SECONDS)
     assert takeover.state == steps.DONE
     assert not takeover.sure
+
+
+@pytest.mark.parametrize(("peer", "sure"), [(B, True), (C, False)])
+def test_the_first_leader_of_all_lacks_nothing_if_the_directory_that_may_have_been_alone_was_asked(
+    peer: str, sure: bool
+) -> None:
+    disk, known = log(), document("bac", ASYNC)
+    takeover, _ = candidate(disk, known)
+    takeover.missing(0.0)
+    (read,) = takeover.missed(0.0, peer, Missed(0, 1, True, Position(0, 0)))
+    (swap,) = takeover.read(0.0, read.number, 1, known)
+    takeover.swapped(0.0, swap.number, 2)
+    disk.promised = 2
+    takeover.promised(0.0, 2)
+    takeover.sealed_by(0.0, peer, summary(log()))
+    assert takeover.state == steps.DONE
+    assert takeover.sure is sure
 
 
 def adopting_with_a_cut() -> tuple[Takeover, Follower, Disk]:

@@ -7,10 +7,12 @@ exit code is 1 where it was not.
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import statistics
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 CLIENTS: Final = "clients"
 GO_ON_SECONDS: Final = 60.0
 """For the load to have something confirmed behind a fault, and for all nodes to be there again."""
+REPLICA_FILES: Final = "data/*[!e]"
+"""All but those that have nothing of the journal: the room for a start on a full disk, and etcd's."""
 PROMISED: Final = {"majority": (), "all": (), "one": (), "async": (LOST,)}
 """By mode, what a judgement may find where the disks of a minority are away."""
 
@@ -48,7 +52,7 @@ class Rounds:
     def __init__(self, machines: Machines, mode: str, options: Options, random: Random) -> None:
         self.machines = machines
         self.random = random
-        self.cluster = Cluster(machines, mode)
+        self.cluster = Cluster(machines, mode, ("--disk-floor", "0", "--auto-heal"))
         self.cluster.start()
         self.cluster.wait_whole()
         self.load = Load(machines[CLIENTS], machines.folder / "load", self.cluster.send, self.cluster.receive, options)
@@ -67,6 +71,21 @@ class Rounds:
     def go_on(self, what: str) -> None:
         """Wait until something is confirmed that was sent from now on."""
         self.load.wait_after(self.load.mark(what), GO_ON_SECONDS)
+
+    def wait_in_step(self) -> None:
+        """Wait until every member counts, and has what was committed a moment ago: one that is filled anew has to be whole by then."""
+        asked = ("cluster", "status", "--json", "--wide", "--address", ",".join(self.cluster.send))
+        until = time.monotonic() + GO_ON_SECONDS
+        while True:
+            process = self.machines[CLIENTS].python("transport.cli", *asked, name="status")
+            if process.wait_end(GO_ON_SECONDS) == 0:
+                process.join()
+                facts = json.loads("\n".join(process.said))
+                members = facts["members"]  # none where the node that answers waits to be one
+                if members and not facts["change"] and all(each["in_step"] and each["counts"] for each in members):
+                    return
+            if time.monotonic() >= until:
+                raise process.failed(f"not all were in step within {GO_ON_SECONDS:.0f} s")
 
     def end(self) -> Judgement:
         """Drain the load, and judge it."""
@@ -210,6 +229,19 @@ def _failing_disk(rounds: Rounds, *, leader: bool) -> Iterator[bool]:
     cluster.start(node.name)
 
 
+@contextmanager
+def _flipped(rounds: Rounds, *, leader: bool) -> Iterator[bool]:
+    """A bit of any file of a replica is another one when it comes back: it is never delivered, nor given to another, and is healed."""
+    cluster = rounds.cluster
+    node = cluster.leader() if leader else rounds.random.choice(cluster.followers())
+    cluster.kill(node)
+    flipped = node.machine.disk.flip_some_bit(rounds.random, REPLICA_FILES)
+    print(f"{node.name}: bit {flipped.bit} of byte {flipped.offset} of {flipped.path.name} is flipped", flush=True)
+    yield True
+    cluster.start(node.name)
+    rounds.wait_in_step()
+
+
 FAULTS: Final[dict[str, Callable[[Rounds], AbstractContextManager[bool]]]] = {
     "kill-leader": partial(_killed, leader=True),
     "kill-follower": partial(_killed, leader=False),
@@ -228,6 +260,8 @@ FAULTS: Final[dict[str, Callable[[Rounds], AbstractContextManager[bool]]]] = {
     "slow-disk": _slow_disk,
     "failing-disk-of-follower": partial(_failing_disk, leader=False),
     "failing-disk-of-leader": partial(_failing_disk, leader=True),
+    "flipped-bit-of-follower": partial(_flipped, leader=False),
+    "flipped-bit-of-leader": partial(_flipped, leader=True),
 }
 """What can be done, by its name on the command line."""
 

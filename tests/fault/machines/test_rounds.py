@@ -26,3 +26,14 @@ def test_nothing_confirmed_is_lost_when_the_leader_is_killed_and_the_next_one_is
     assert epochs == sorted(set(epochs)), "each time another epoch led"
     assert found.clean, found.summary()
     assert found.facts["confirmed"] == found.facts["acknowledged"] > 500
+
+
+@pytest.mark.usefixtures("namespaces_here", "etcd_here")
+def test_a_bit_that_is_flipped_in_a_replica_is_never_delivered_and_costs_nothing_confirmed() -> None:
+    with Machines([*NODES, CLIENTS]) as machines:
+        rounds = Rounds(machines, "majority", LOAD, Random(3))
+        for fault in ("flipped-bit-of-follower", "flipped-bit-of-leader"):
+            rounds.round(fault)
+        found = rounds.end()
+    assert found.clean, found.summary()
+    assert found.facts["confirmed"] == found.facts["acknowledged"] > 500

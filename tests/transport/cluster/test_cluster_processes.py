@@ -42,20 +42,27 @@ class Brokers:
         endpoint = etcd.machines["a"].own.clients
         first = ",".join(f"{name}=127.0.0.1:{own[2]}" for name, own in self.ports.items())
         self.running: dict[str, Program] = {}
-        for name, (send, receive, links) in self.ports.items():
-            with (folder / f"{name}.log").open("wb") as log:
-                self.running[name] = stack.enter_context(
-                    Program(
-                        *("broker", "--config", str(settings), "--http", "none", "--node", name),
-                        *("--cluster", f"etcd://{endpoint}/{folder.name}", "--cluster-members", first),
-                        *("--cluster-address", f"127.0.0.1:{links}", "--advertise", "127.0.0.1"),
-                        *("--cluster-secret-file", str(secret), "--data", str(folder / name)),
-                        *("--send-address", f"127.0.0.1:{send}", "--receive-address", f"127.0.0.1:{receive}"),
-                        stdin=subprocess.DEVNULL,
-                        stdout=subprocess.DEVNULL,
-                        stderr=log,
-                    )
+        self._stack = stack
+        self._common = (
+            *("broker", "--config", str(settings), "--http", "none", "--cluster-secret-file", str(secret)),
+            *("--cluster", f"etcd://{endpoint}/{folder.name}", "--cluster-members", first, "--advertise", "127.0.0.1"),
+        )
+        for name in self.ports:
+            self.start(name)
+
+    def start(self, name: str, *more: str) -> None:
+        send, receive, links = self.ports[name]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.running[name] = self._stack.enter_context(
+                Program(
+                    *(*self._common, "--node", name, "--data", str(self.folder / name), *more),
+                    *("--cluster-address", f"127.0.0.1:{links}", "--send-address", f"127.0.0.1:{send}"),
+                    *("--receive-address", f"127.0.0.1:{receive}"),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
                 )
+            )
 
     def address(self, *names: str) -> str:
         return ",".join(f"127.0.0.1:{self.ports[name][0]}" for name in names or self.ports)
@@ -133,3 +140,40 @@ def test_a_cluster_is_shown_reloaded_and_handed_over(brokers: Brokers) -> None:
     for name in (first, second):
         brokers.running[name].process.send_signal(signal.SIGTERM)
     assert [brokers.running[name].end() for name in (first, second)] == [0, 0]
+
+
+def test_a_killed_node_whose_files_are_damaged_stays_up_and_is_filled_anew_by_command_or_by_itself(
+    brokers: Brokers,
+) -> None:
+    def row(facts: dict[str, Any], name: str) -> dict[str, Any]:
+        return next(each for each in facts["members"] if each["name"] == name)
+
+    def filled(times: int) -> Any:
+        return lambda facts: row(facts, name)["in_step"] and row(facts, name)["kept_damaged"] == times
+
+    facts = brokers.until(lambda facts: all(each["in_step"] for each in facts["members"]))
+    name = min(set("abc") - {facts["leader"]})
+    for number, more in enumerate(((), ("--auto-heal",)), 1):
+        brokers.running[name].process.kill()
+        brokers.running[name].process.wait(DEADLINE)
+        checkpoint = max((brokers.folder / name).glob("checkpoint-*"))
+        data = bytearray(checkpoint.read_bytes())
+        data[-1] ^= 1
+        checkpoint.write_bytes(bytes(data))
+        brokers.start(name, *more)
+        if not more:
+            facts = brokers.until(lambda facts: row(facts, name)["role"] == "damaged")
+            assert str(checkpoint) in row(facts, name)["damage"]
+            assert (
+                f"this node has met damage, and leaves its cluster until it is filled anew (penstock cluster heal {name})"
+                in (brokers.said(name))
+            )
+            assert brokers.running[name].process.poll() is None
+            done = penstock("cluster", "heal", name, "--address", brokers.address(), "--wait", f"{DEADLINE}s")
+            assert (done.returncode, f"node {name} is filled anew" in done.stdout) == (0, True), done.stderr
+        facts = brokers.until(filled(number))
+        assert row(facts, name)["damage"] is None
+        assert (brokers.folder / name / f"damaged-{number}" / checkpoint.name).exists()
+    for each in "abc":
+        brokers.running[each].process.send_signal(signal.SIGTERM)
+    assert [brokers.running[each].end() for each in "abc"] == [0, 0, 0]

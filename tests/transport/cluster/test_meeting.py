@@ -112,3 +112,12 @@ def test_what_cannot_be_is_refused_and_never_anything_else(flipped: int) -> None
         data[flipped] ^= 1 << bit
     with pytest.raises(RemoteProtocolError):
         unpack_here(bytes(data[:flipped]))
+
+
+def test_whether_a_node_may_be_filled_anew_by_itself_is_said_where_it_may_and_older_ones_need_not_know() -> None:
+    assert unpack_here(pack_here(HERE._replace(heals=True))).heals
+    assert not unpack_here(pack_here(HERE)).heals
+    assert len(msgpack.unpackb(pack_here(HERE))) == 8
+    for more in ([False], ["yes"], [True, True]):
+        with pytest.raises(RemoteProtocolError):
+            unpack_here(msgpack.packb([*msgpack.unpackb(pack_here(HERE)), *more]))

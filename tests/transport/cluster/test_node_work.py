@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from actors.errors import StorageError
-from journal import TransferHead
+from journal import JournalDamagedError, TransferHead
 from streams.testkit import settle
 from transport.cluster import node_work as module
 from transport.cluster import transfers
 from transport.cluster.node_work import NodeWork
 from transport.cluster.transfer_messages import AskRecords, GivenHead, GivenState, NoTransfer
+from transport.errors import RemoteProtocolError
 
 A, B = "a" * 32, "b" * 32
 
@@ -324,3 +326,32 @@ def test_what_may_be_missing_is_said_before_anything_else_is_done(caplog: pytest
         opening.close()
 
     with_bench(main)
+
+
+@pytest.mark.parametrize(
+    ("error", "ends"),
+    [
+        (JournalDamagedError(Path("data/1.segment"), 48, "a bit"), True),
+        (OSError(5, "Input/output error"), True),
+        (OSError(24, "Too many open files"), False),
+        (RemoteProtocolError("the state has no piece from byte 7 on"), False),
+    ],
+)
+def test_a_leader_that_cannot_read_what_a_transfer_needs_is_no_leader_any_more(error: Exception, ends: bool) -> None:
+    class Storage:
+        directory = Path("data")
+
+        def __init__(self) -> None:
+            self.failed: list[Exception] = []
+
+        def fail(self, error: Exception) -> None:
+            self.failed.append(error)
+
+    async def body() -> None:
+        bench, storage = Bench(), Storage()
+        work: Any = bench.work
+        work._storage = storage
+        work.give_failed(B, error)
+        assert storage.failed == ([error] if ends else [])
+
+    asyncio.run(body())

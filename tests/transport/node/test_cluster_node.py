@@ -112,7 +112,7 @@ def test_a_node_whose_disk_fails_lets_go_of_its_lead_without_delay(tmp_path: Pat
 
 
 def test_a_document_that_cannot_be_read_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transport.node.cluster_node.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("transport.node.finding.LOOK_SECONDS", 0.02)
     monkeypatch.setattr("actors.replication.leader.HAND_OVER_SECONDS", 0.05)
 
     async def main() -> None:
@@ -146,7 +146,7 @@ def three(tmp_path: Path) -> dict[str, BrokerConfig]:
 def test_a_cluster_begins_when_all_are_there_and_goes_on_without_any_one_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transport.node.cluster_node.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("transport.node.finding.LOOK_SECONDS", 0.1)
 
     async def main() -> None:
         register = Register()

@@ -12,7 +12,7 @@ from actors.storage.failures import LeadershipLostError
 from tests.transport.conftest import until
 from transport import Broker, BrokerConfig
 from transport.broker.leadership import Leadership
-from transport.node.cluster_node import FollowerDoor
+from transport.node.follower_door import FollowerDoor
 from transport.wire.messages import Demand, Hello
 
 FREE = {"send_address": "127.0.0.1:0", "receive_address": "127.0.0.1:0"}

@@ -59,6 +59,15 @@ ROUTES: Final = (
         refuses=_REFUSES,
     ),
     Route(
+        "POST",
+        f"{_MEMBER}/heal",
+        "cluster.heal",
+        "Have a member that has met damage put its directory aside, and be filled anew; answered when that is under way.",
+        command("cluster.heal", path=_NAMED),
+        answers=answers(described.CHANGED_MEMBER),
+        refuses=_REFUSES,
+    ),
+    Route(
         "DELETE",
         f"{CLUSTER}/change",
         "cluster.give_up",

@@ -172,7 +172,7 @@ JOURNAL: Final = record(
 )
 _MEMBER: Final = record(
     name=TEXT,
-    role={"enum": ["leader", "follower", "learner", "candidate", "closing", "away"]},
+    role={"enum": ["leader", "follower", "learner", "candidate", "closing", "away", "damaged"]},
     directory=ID,
     send=TEXT,
     receive=TEXT,
@@ -191,10 +191,17 @@ _MEMBER: Final = record(
     lag_bytes=maybe(COUNT),
     lag_s=maybe(NUMBER),
     heard_s=maybe(NUMBER),
+    damaged=maybe(FLAG),
+    damage=maybe(TEXT),
+    cut_records=maybe(COUNT),
+    cut_messages=maybe(COUNT),
+    kept_files=maybe(COUNT),
+    kept_bytes=maybe(COUNT),
+    kept_damaged=maybe(COUNT),
 )
 CLUSTER: Final = record(
     node=TEXT,
-    role={"enum": ["leader", "follower", "candidate", "closing", "waiting"]},
+    role={"enum": ["leader", "follower", "candidate", "closing", "waiting", "damaged"]},
     cluster=maybe(ID),
     epoch=COUNT,
     leader=maybe(TEXT),
@@ -203,6 +210,8 @@ CLUSTER: Final = record(
     end=maybe(COUNT),
     committed=maybe(COUNT),
     confirmed=maybe(COUNT),
+    whole=maybe(FLAG),
+    damage=maybe(TEXT),
     change=maybe(record(kind={"enum": list(CHANGES)}, name=TEXT)),
     members=several(_MEMBER),
 )

@@ -1,0 +1,115 @@
+"""What a node tells of its directory: as bytes and back, to whom it is told, and what is made of what cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transport.cluster.frames import PROMPT, Whole
+from transport.cluster.link_codec import LinkCodec
+from transport.cluster.tidings import (
+    MAX_DAMAGE_BYTES,
+    MAX_FIGURE,
+    NOTHING,
+    Heal,
+    Tidings,
+    pack_tidings,
+    unpack_tidings,
+)
+from transport.errors import RemoteProtocolError
+from transport.node.told import Told
+
+FIGURES = st.integers(0, MAX_FIGURE)
+CODEC = LinkCodec()
+
+
+def carried(message: Any) -> Any:
+    encoded = CODEC.encode(message)
+    return CODEC.decode(Whole(encoded.kind, PROMPT, (b"".join(encoded.parts),)))
+
+
+@given(st.builds(Tidings, st.text(max_size=100), st.booleans(), *[FIGURES] * 5))
+def test_they_come_out_as_they_went_in(tidings: Tidings) -> None:
+    assert carried(tidings) == tidings
+
+
+def test_that_a_node_is_filled_anew_is_a_message_too() -> None:
+    assert carried(Heal()) == Heal()
+
+
+def test_a_text_that_is_too_long_is_cut_between_two_characters() -> None:
+    assert carried(Tidings("ü" * 600)) == Tidings("ü" * (MAX_DAMAGE_BYTES // 2))
+
+
+def test_what_a_later_version_tells_besides_is_passed_over() -> None:
+    packed = msgpack.packb(Tidings("bits")._asdict() | {"colour": "red"})
+    assert unpack_tidings(packed) == Tidings("bits")
+    assert unpack_tidings(msgpack.packb({})) == NOTHING
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xc1",
+        b"",
+        msgpack.packb([1]),
+        msgpack.packb({"damage": 7}),
+        msgpack.packb({"asks": 1}),
+        msgpack.packb({"cut_records": True}),
+        msgpack.packb({"cut_records": -1}),
+        msgpack.packb({"kept_bytes": 2**63}),
+        pack_tidings(NOTHING) + b"x",
+        msgpack.packb({"damage": "x" * 5000}),
+    ],
+)
+def test_what_no_node_tells_is_refused(body: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="a node that tells"):
+        unpack_tidings(body)
+
+
+class Links:
+    def __init__(self, *connected: str) -> None:
+        self.connected = connected
+        self.sent: list[tuple[str, Any]] = []
+
+    def send(self, peer: str, message: Any) -> bool:
+        self.sent.append((peer, message))
+        return peer in self.connected
+
+
+def test_a_node_of_which_there_is_nothing_to_tell_says_nothing() -> None:
+    told, links = Told(), Links("b", "c")
+    told.begin(links)
+    told.connected("b")
+    told.say(NOTHING)
+    assert links.sent == []
+
+
+def test_what_is_new_is_told_to_all_and_to_whoever_connects() -> None:
+    told, links = Told(), Links("b", "c")
+    told.begin(links)
+    news = Tidings(cut_records=3)
+    told.say(news)
+    told.say(news)
+    assert links.sent == [("b", news), ("c", news)]
+    told.connected("d")
+    assert links.sent[2:] == [("d", news)]
+    told.end()
+    told.say(Tidings(cut_records=4))
+    assert len(links.sent) == 3
+
+
+def test_what_a_peer_has_told_holds_until_it_connects_anew() -> None:
+    told = Told()
+    told.begin(Links("b"))
+    assert told.received("b", Tidings("bits"))
+    assert not told.received("b", Heal())
+    assert told.of("b") == Tidings("bits")
+    assert told.heal("b", Heal())
+    assert not told.heal("c", Heal())
+    told.connected("b")
+    assert told.of("b") is None
