@@ -107,6 +107,7 @@ class ReplicatedJournal(LogReading, Journal):
         self._prepared_lsn = 0
         self._contained_lsn = 0
         self._of_all = True
+        self._cut_next = 0
         self._held: tuple[int, Sequence[Task]] | None = None
         self._wanted: list[TransferSource] = []
         self._chosen: list[TransferSource] = []
@@ -294,7 +295,7 @@ class ReplicatedJournal(LogReading, Journal):
             raise JournalUsageError(
                 f"a checkpoint before record {lsn}, where {self._prepared_lsn} was prepared, and {self.committed_lsn} is committed"
             )
-        self._of_all = lsn is None
+        self._of_all, self._cut_next = lsn is None, self.next_lsn
         at = self.next_lsn if lsn is None else lsn
         self._cut_at(at, None)
         self._run_first = None
@@ -305,8 +306,9 @@ class ReplicatedJournal(LogReading, Journal):
         """As `Journal.store_checkpoint`; it is stored when everything that it may contain is committed, and gives disk back only then."""
         if self._cut is not None:
             checkpoint, dead, combination, combined_segment = self._cut
-            # A follower's state is that of the committed, the leader's of all that is appended.
-            self._contained_lsn = self.next_lsn if self._of_all else self.committed_lsn
+            # A follower's state is that of the committed, the leader's of all that is appended; also where it was cut as of the committed.
+            of_all = self._of_all or (self._leading and self.next_lsn != self._cut_next)
+            self._contained_lsn = self.next_lsn if of_all else self.committed_lsn
             self._epochs.forget(self.log_start, checkpoint.lsn)
             self._log_begins = max(self._log_begins, self._epochs.known_from + 1)
             log = LogFacts(self._log_begins, self._contained_lsn, self._epochs.before(checkpoint.lsn))

@@ -74,11 +74,20 @@ class Forming:
         writer: what this start of this node calls itself in the document.
         new_id: makes the id of a cluster.
         mode: of the first document.
+        copied: its log holds records of a cluster, and its directory is of none: nobody leads there in a first epoch.
     """
 
     def __init__(
-        self, me: Here, first: Collection[str], writer: str, new_id: Callable[[], str], mode: str = MAJORITY
+        self,
+        me: Here,
+        first: Collection[str],
+        writer: str,
+        new_id: Callable[[], str],
+        mode: str = MAJORITY,
+        *,
+        copied: bool = False,
     ) -> None:
+        self._copied = copied
         self._me = me
         self._first = tuple(sorted(check_member_name(name) for name in first))
         self._writer = writer
@@ -116,17 +125,24 @@ class Forming:
         if named is not None:
             return Leave(f"this directory is the member {named!r} of its cluster: start it with --node {named}")
         if me.name in document.members:
+            there, here = document.members[me.name].replication, me.member.replication
+            where = me.name if there == here else f"{me.name}={here}"
             why = (
-                f"the member {me.name!r} of the cluster has another directory than this one, which was wiped or restored: have it live "
-                f"here by `penstock cluster move {me.name}`"
+                f"the member {me.name!r} of the cluster has another directory than this one. If that is lost, which was at {there}, have "
+                f"it live here by `penstock cluster move {where}`; if it is there, give this node another name by --node"
             )
-        elif me.cluster:
-            why = f"this directory is no member of its cluster any more: have it added by `penstock cluster add {me.name}`"
         else:
-            why = f"the cluster has no member {me.name!r} yet: have it added by `penstock cluster add {me.name}`"
+            add = f"have it added by `penstock cluster add {me.name}={me.member.replication}`"
+            is_none = "this directory is no member of its cluster any more"
+            why = f"{is_none if me.cluster else f'the cluster has no member {me.name!r} yet'}: {add}"
         return Wait(why)
 
     def _none(self) -> Step:
+        if self._copied:
+            return Leave(
+                "this directory is a copy of one of another cluster, whose epochs it has: make a backup of it (penstock journal backup "
+                "--data), and begin the cluster with that, restored"
+            )
         why = self._why_none()
         if why:
             return Wait(why)

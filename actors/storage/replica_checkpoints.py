@@ -3,13 +3,17 @@
 They are made as those of a broker that is alone, and as often. Two things are a leader's own. What was acknowledged is in the queues' state
 before it has a record, for it is gathered. A broker alone may store that: nobody else has to come to the same. Here it would be in this
 node's state and in no log, so what was gathered is recorded before the state is stored. And a transfer has a checkpoint of its own made.
+
+A leader that has nothing uncommitted but the beginnings of epochs makes one as a follower does, of what is committed. It needs nobody for
+that: a cluster begins with one node that holds something, and nothing is committed before another one is filled from it.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from actors.storage import codec
 from actors.storage.checkpoints import Checkpoints
 from actors.storage.options import GATHER_DELAY
 
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
     from actors.errors import StorageError
     from actors.storage.gathering import GatheredAcknowledgements
     from journal import ReplicatedJournal, TransferSource
+
+
+MOST_BEGINNINGS: Final = 64
+"""Records that are looked at for whether all of them begin an epoch: so many times a node may come to lead, and have nobody follow."""
 
 
 class ReplicaCheckpoints(Checkpoints):
@@ -52,6 +60,8 @@ class ReplicaCheckpoints(Checkpoints):
         self.paused = True
         self._waits_for_room = False
         self._transfer_wanted = False
+        self._idle: int | None = None
+        self._idle_next = 0
 
     def resume(self) -> None:
         """Go on, if it was paused."""
@@ -103,11 +113,26 @@ class ReplicaCheckpoints(Checkpoints):
 
     def _prepare(self) -> Iterator[None]:
         # One that has begun takes all transfers along that are asked for until it is prepared; who asks later has the next one made.
-        yield from self._replica.prepare_checkpoint(self._live, self._folded())
+        self._idle = self._idle_at()
+        self._idle_next = self._replica.next_lsn
+        yield from self._replica.prepare_checkpoint(self._live, self._folded() if self._idle is None else self._idle)
         self._transfer_wanted = False
 
     def _cut(self) -> None:
-        self._replica.cut_checkpoint(self._folded())
+        idle = self._idle if self._idle_next == self._replica.next_lsn else None
+        self._replica.cut_checkpoint(self._folded() if idle is None else idle)
+
+    def _idle_at(self) -> int | None:
+        """Before which record a leader's state has everything, where all behind it begins an epoch, which changes no state; or None."""
+        journal = self._replica
+        committed = journal.committed_lsn
+        if (
+            self._folded() is not None
+            or journal.next_lsn - committed > MOST_BEGINNINGS
+            or committed < journal.log_start
+        ):
+            return None
+        return committed if all(record.kind == codec.EPOCH_BEGAN for record in journal.read_log(committed)) else None
 
     def _before_storing(self) -> Iterator[None]:
         self.gathered.write()

@@ -102,7 +102,9 @@ class Door:
                 each.listen(BACKLOG)
         except OSError as error:
             self.close()
-            raise OSError(error.errno, f"{address}: {error.strerror or error}") from None
+            raise OSError(
+                error.errno, f"{address}, where the other nodes connect (--cluster-address): {error.strerror or error}"
+            ) from None
         self._resume()
 
     def close(self) -> None:

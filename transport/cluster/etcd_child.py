@@ -46,12 +46,15 @@ logger = logging.getLogger("penstock.cluster.etcd")
 
 _HELD_BACK: Final = {
     Standing.LOST: (
-        "the other machines know this one's etcd, and its folder is empty: it must not vote as who it was. At another machine, have "
-        "them forget it (etcdctl member remove) and await it anew (etcdctl member add), and it joins them"
+        "the other machines know this one's etcd, and its folder is empty: it must not vote as who it was. Have them forget it, and await "
+        "it anew, and it joins them: `{etcdctl} member list` shows its ID, the one with {peers}; then `{etcdctl} member remove ID`, and "
+        "`{etcdctl} member add {node} --peer-urls={peers}`"
     ),
-    Standing.UNKNOWN: "the other machines' etcd does not know this one: at another machine, have it awaited (etcdctl member add)",
+    Standing.UNKNOWN: (
+        "the other machines' etcd does not know this one: have it awaited by `{etcdctl} member add {node} --peer-urls={peers}`"
+    ),
 }
-"""Why it is not started."""
+"""Why it is not started, and what to do; etcdctl is the package ``etcd-client``."""
 
 # Runs in the child, before etcd takes its place there. If the parent has died meanwhile, nobody would send the signal.
 _TIED: Final = """
@@ -162,7 +165,7 @@ class EtcdChild:
         if not has_begun(self._folder):
             found = await standing(self._own, self._gateway)
             if found in _HELD_BACK:
-                return _HELD_BACK[found]
+                return _held_back(found, self._own)
             joins = found is Standing.AWAITED
         write_settings(self._folder, self._settings, joins=joins)
         return await self._spawn()
@@ -233,6 +236,15 @@ class EtcdChild:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
         return self._stopping.is_set()
+
+
+def _held_back(found: Standing, own: OwnEtcd) -> str:
+    """Why it is not started, with the commands that help."""
+    scheme = "http" if own.tls is None else "https"
+    others = ",".join(f"{scheme}://{machine.clients}" for name, machine in own.machines.items() if name != own.node)
+    keys = "" if own.tls is None else " --cacert FILE --cert FILE --key FILE"
+    etcdctl = f"etcdctl --endpoints {others}{keys}"
+    return _HELD_BACK[found].format(etcdctl=etcdctl, peers=f"{scheme}://{own.own.peers}", node=own.node)
 
 
 def tied(program: str, *arguments: str) -> list[str]:

@@ -217,7 +217,10 @@ class _Side:
 
     def _check_cluster(self, cluster: str) -> None:
         if cluster != self.me.cluster:
-            raise LinkRefusedError(CLUSTER, f"it is of the cluster {cluster}, and this node of {self.me.cluster}")
+            # Whoever reads it may be either of the two.
+            named = [f"of the cluster {each}" for each in (cluster, self.me.cluster) if each != NOBODY]
+            text = f"one of the two nodes is {named[0]}, and the other {named[1] if named[1:] else 'of none yet'}"
+            raise LinkRefusedError(CLUSTER, text)
 
     def agreed(self, *, dials: bool) -> Agreed:
         """What it came to, when it is over."""

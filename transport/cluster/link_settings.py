@@ -63,7 +63,7 @@ class LinkSettings:
         if self.secret_file is None and self.tls is None:
             raise LocalProtocolError(
                 "whoever reaches the address of the links could say what is stored here, so there are none without a secret or TLS: "
-                f"give a file with a secret ({MAKE_ONE}), or the files of TLS, or both"
+                f"give a file with a secret by --cluster-secret-file ({MAKE_ONE}), or the files of TLS, or both"
             )
         if self.transfer_bytes_a_second <= 0:
             raise LocalProtocolError("transfers have a rate above 0")
@@ -144,7 +144,9 @@ def _is_address(text: str, address: ipaddress.IPv4Address | ipaddress.IPv6Addres
 def _read_secret(file: str) -> tuple[bytes, bytes | None]:
     try:
         first, *others = (line.encode() for line in read_one_or_two_lines(file))
-    except (OSError, SecretFileError) as error:
+    except OSError as error:
+        raise LocalProtocolError(f"the secret of the links cannot be read: {file}: {error.strerror or error}") from None
+    except SecretFileError as error:
         raise LocalProtocolError(f"the secret of the links cannot be read: {error}") from None
     for secret in (first, *others):
         if len(secret) < LEAST_SECRET_BYTES:

@@ -112,7 +112,9 @@ def _advertised(config: BrokerConfig, own: OwnEtcd | None) -> str:
         return own.own.clients.host
     host = None if config.cluster_address is None else parse_address(config.cluster_address).host
     if host is None or host in _WILDCARDS:
-        raise LocalProtocolError("say by cluster_advertise at which host clients and the other nodes reach this one")
+        raise LocalProtocolError(
+            "say by --advertise (cluster_advertise) at which host clients and the other nodes reach this one"
+        )
     return host
 
 

@@ -228,6 +228,8 @@ class NodeAdministration:
         self._check_name(name)
         async with self._changing:
             old = self._member(name)
+            if name == self._name:
+                raise ClusterChangeError(f"{name!r} leads: restart its node first, so that another one leads")
             where = parse_address(old.replication) if address is None else parse_node_address(address)
             here = None
             if old.directory not in self._of.linked:
@@ -328,6 +330,10 @@ class NodeAdministration:
         except TransportError as error:
             if linked and isinstance(error, LinkRefusedError) and error.reason == CLUSTER:
                 return None
+            if isinstance(error, LinkRefusedError) and error.reason == CLUSTER:
+                raise ClusterChangeError(
+                    f"the node at {where} takes itself for a member: if it was removed, restart it, and it waits until it is one again"
+                ) from None
             raise ClusterChangeError(
                 f"no node can be met at {where}: {error}. Start it there first, with --node {name}: it waits until it is a member"
             ) from None

@@ -69,10 +69,10 @@ class ClusterFinder:
         Raises:
             LocalProtocolError: it never will.
         """
-        plan = self._plan
-        forming = Forming(
-            self._here(), plan.first, f"{plan.name}-{os.urandom(8).hex()}", lambda: os.urandom(16).hex(), plan.mode
-        )
+        plan, journal = self._plan, self._storage.journal
+        writer = f"{plan.name}-{os.urandom(8).hex()}"
+        copied = not journal.cluster_id and journal.next_lsn > 1 and journal.epoch_of(journal.next_lsn - 1) > 0
+        forming = Forming(self._here(), plan.first, writer, lambda: os.urandom(16).hex(), plan.mode, copied=copied)
         me = stranger(plan.name, self._storage.directory_id, plan.places[2])
         meeting = self._meeting = Meeting(me, self._here, self._keys, self._listen)
         await meeting.open(parse_address(plan.links.address))

@@ -97,7 +97,24 @@ def test_a_member_joins_as_the_directory_that_the_document_names(cluster: str) -
 def test_a_wiped_directory_is_not_the_member_that_it_was() -> None:
     step = forming(here("b", directory="9" * 32)).read(3, formed())
     assert isinstance(step, Wait)
-    assert "penstock cluster move b" in step.why
+    assert "`penstock cluster move b`" in step.why
+    assert "10.0.0.2:9184" in step.why
+    # Somebody may have taken the name of one that runs elsewhere.
+    elsewhere = here("b", directory="9" * 32)
+    elsewhere = elsewhere._replace(member=replace(elsewhere.member, replication="10.0.0.9:9184"))
+    step = forming(elsewhere).read(3, formed())
+    assert isinstance(step, Wait)
+    assert "`penstock cluster move b=10.0.0.9:9184`" in step.why
+    assert "another name by --node" in step.why
+
+
+def test_a_copy_of_a_members_directory_begins_no_cluster_for_nobody_would_lead_there() -> None:
+    made = Forming(here("a", end=7), NAMES, "a-1", lambda: CLUSTER, copied=True)
+    step = made.read(0, None)
+    assert isinstance(step, Leave)
+    assert "penstock journal backup" in step.why
+    # As a member that is filled anew it is as good as any.
+    assert isinstance(made.read(3, formed()), Join | Wait)
 
 
 def test_a_directory_that_a_member_is_to_live_in_follows_before_it_counts() -> None:
@@ -111,6 +128,7 @@ def test_a_node_that_is_not_named_waits_to_be_added() -> None:
     step = forming(here("d")).read(3, formed())
     assert isinstance(step, Wait)
     assert "no member 'd' yet" in step.why
+    assert f"`penstock cluster add d={here('d').member.replication}`" in step.why
     step = forming(here("d", CLUSTER)).read(3, formed())
     assert isinstance(step, Wait)
     assert "no member of its cluster any more" in step.why

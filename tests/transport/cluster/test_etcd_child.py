@@ -229,13 +229,15 @@ def test_three_machines_make_one_register_and_one_that_lost_its_folder_joins_it_
                 shutil.rmtree(tmp_path / "c")
                 children["c"] = child("c")
                 await children["c"].start()
-                await said.until("must not vote as who it was", "etcdctl member remove", "it is tried again")
+                await said.until(
+                    "must not vote as who it was", "etcdctl --endpoints http", "member remove ID", "it is tried again"
+                )
                 # What etcdctl does then, while the broker goes on. The others have to have been well for some seconds.
                 members = await asyncio.to_thread(etcds.post, at, "/v3/cluster/member/list", {})
                 (gone,) = (each["ID"] for each in members["members"] if each["peerURLs"] == [peers])
                 while not await asyncio.to_thread(taken, at, "/v3/cluster/member/remove", {"ID": gone}):
                     await said.until("it is tried again")
-                await said.until("does not know this one", "etcdctl member add", "it is tried again")
+                await said.until("does not know this one", "member add ", "--peer-urls=http", "it is tried again")
                 assert children["c"].starts == 0
                 while not await asyncio.to_thread(taken, at, "/v3/cluster/member/add", {"peerURLs": [peers]}):
                     await said.until("it is tried again")

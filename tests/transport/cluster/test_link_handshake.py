@@ -179,6 +179,13 @@ def test_another_cluster_is_refused_by_both() -> None:
         dials.received(*one(said(looser.received(*one(hello_of_its)))))
 
 
+def test_a_node_of_no_cluster_yet_is_refused_in_words_that_are_true_for_both() -> None:
+    with pytest.raises(
+        LinkRefusedError, match=f"one of the two nodes is of the cluster {CLUSTER}, and the other of none yet"
+    ):
+        shake(*sides(other=identity("b", cluster=hello.NOBODY)))
+
+
 def test_another_directory_than_the_one_that_is_wanted_is_refused_by_both() -> None:
     with pytest.raises(LinkRefusedError, match="wiped, restored or copied") as refused:
         shake(*sides(wanted="e" * 32))

@@ -122,6 +122,8 @@ async def _changed(nodes: Nodes, folder: Path) -> None:
         why = await refused(administration.add_member("d", nodes.links("d")))
         assert "Start it there first, with --node d" in why
         assert "restart its node first" in await refused(administration.remove_member(leader))
+        assert "restart its node first" in await refused(administration.move_member(leader))
+        assert "restart its node first" in await refused(administration.move_member(leader, nodes.links(leader)))
         assert "there is no member 'e': there are a, b, c" in await refused(administration.remove_member("e"))
         assert "there is nothing to move" in await refused(administration.move_member(first))
         assert "no change of the members is under way" in await refused(administration.give_up_change())
@@ -156,6 +158,7 @@ async def _changed(nodes: Nodes, folder: Path) -> None:
         assert "switched off" in (await administration.cluster())["register"]
         nodes.register.up = True
         await nodes.stands(lambda facts: not member(facts, "d"), leader)
+        assert "if it was removed, restart it" in await refused(administration.add_member("d", nodes.links("d")))
         await nodes.stop("d")
 
 

@@ -104,8 +104,8 @@ def test_files_of_tls_take_the_place_of_a_secret() -> None:
         ({"cluster_ca": "ca.pem"}, "no use without cluster_certificate"),
         ({"cluster_key": "k.pem"}, "no use without cluster_certificate"),
         ({"send_address": "10.0.0.2:0"}, "port 0"),
-        ({"cluster": "etcd://10.9.0.1/orders"}, "say by cluster_advertise"),
-        ({"cluster": "etcd://10.9.0.1/orders", "cluster_address": "0.0.0.0:9184"}, "say by cluster_advertise"),
+        ({"cluster": "etcd://10.9.0.1/orders"}, "say by --advertise"),
+        ({"cluster": "etcd://10.9.0.1/orders", "cluster_address": "0.0.0.0:9184"}, "say by --advertise"),
     ],
 )
 def test_settings_that_cannot_be_together_are_refused_in_one_sentence(fields: dict[str, Any], said: str) -> None:

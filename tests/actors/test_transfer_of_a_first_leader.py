@@ -1,0 +1,108 @@
+"""A cluster begins with one node that holds something: the others are filled from it, though nothing can be committed before they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+from actors.batch import MessageBatch
+from actors.queue.vocabulary.events import MessagesAdded
+from actors.storage import Storage
+from journal import ManualCommitter, TransferSource, TransferTarget
+from streams.testkit import run_in_virtual_time
+from tests.actors.node_cluster import DATA, SMALL, Member
+from tests.actors.stored_queues import turns
+from tests.fault.disk import SimulatedDisk
+from tests.journal.replicas import on_the_wire
+
+
+def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run() -> None:
+        run_in_virtual_time(test())
+
+    return run
+
+
+def add(storage: Storage, number: int) -> None:
+    log = storage.queues[number].log
+    event = MessagesAdded(log.next_sequence, MessageBatch.from_payloads([b"m"]), 0)
+    log.apply(event, storage.record(number, event))
+
+
+def of_a_broker_that_was_alone(messages: int) -> SimulatedDisk:
+    """Its directory, as it is once a checkpoint has come: there is no log before that."""
+    disk, committer = SimulatedDisk(), ManualCommitter()
+    alone = Storage.open(DATA, SMALL, files=disk, committer=committer).start(lambda _: None)
+    number = alone.declare("q", None).number
+    for _ in range(messages):
+        add(alone, number)
+    alone._checkpoints.make()
+    alone._checkpoints._advance(whole=True)
+    committer.run()
+    alone._journal.abandon()
+    return disk.restart()
+
+
+async def given(member: Member) -> TransferSource | None:
+    """What it gives to one that is to be filled, while nobody confirms anything; None where it does not come to that."""
+    ready: list[TransferSource] = []
+    source = member.node.give(ready.append)
+    for _ in range(6):
+        member.run()
+        await turns()
+    return source if ready == [source] else None
+
+
+def filled(source: TransferSource) -> Member:
+    disk = SimulatedDisk()
+    target = TransferTarget(DATA, SMALL, disk)
+    for piece in source.records():
+        target.add(on_the_wire(piece))
+    for part in source.state():
+        target.add_state(part)
+    target.finish(source.head())
+    source.release()
+    return Member(disk)
+
+
+def stored(member: Member) -> int:
+    return member.storage.contents.queues[0].log.stored_messages
+
+
+@on_loop
+async def test_who_leads_and_has_nothing_but_beginnings_of_epochs_uncommitted_gives_a_transfer_at_once() -> None:
+    member = Member(of_a_broker_that_was_alone(3))
+    for epoch in (1, 2):
+        # It starts anew, and leads again, before anybody follows.
+        first = member.node.journal.next_lsn
+        member.node.lead(epoch)
+        member.run()
+        source = await given(member)
+        assert source is not None
+        assert source.lsn <= first, "what is not committed is in no state that another one is given"
+        other = filled(source)
+        assert stored(other) == 3
+        assert other.node.journal.next_lsn == source.lsn
+        other.gone()
+        disk = member.disk
+        member.gone()
+        member = Member(disk.restart())
+    member.gone()
+
+
+@on_loop
+async def test_a_message_that_comes_while_that_state_is_gathered_has_it_wait_until_that_is_committed() -> None:
+    member = Member(of_a_broker_that_was_alone(3))
+    member.node.lead(1)
+    storage = (await member.node.opened()).start(member.failures.append)
+    member.run()
+    journal = member.node.journal
+    storage.checkpoints._before_storing = lambda: iter([add(storage, 0)])  # type: ignore[method-assign,func-returns-value]
+    assert await given(member) is None, "the state has a message that no other node has"
+    assert journal.checkpointing
+    member.node.commit(journal.next_lsn)
+    member.run()
+    assert not journal.checkpointing
+    member.gone()
