@@ -289,12 +289,16 @@ class Leader:
             self._handing, self._connected = now, connected
         return self._hand_over(now)
 
+    def could_hand_over(self, connected: Collection[str]) -> bool:
+        """Whether there is a connection to one that may lead, once it has everything."""
+        return any(self._may_lead(peer) and peer in connected for peer in self._shipping)
+
     def _hand_over(self, now: float) -> Effects:
         if self._handing is None or self.over:
             return []
         successor = self._successor()
         if successor is None:
-            if not any(self._may_lead(peer) and peer in self._connected for peer in self._shipping):
+            if not self.could_hand_over(self._connected):
                 return self.step_down("it was asked to hand over, and no follower is connected")
             if now - self._handing < HAND_OVER_SECONDS:
                 return []

@@ -310,6 +310,11 @@ class Replica:
         """Have another one lead. Nothing may be appended from now on."""
         return [] if self.leader is None else self._after(now, self.leader.hand_over(now, self._connected))
 
+    @property
+    def could_hand_over(self) -> bool:
+        """Whether it leads, and another one that is connected might do so in its place."""
+        return self.leader is not None and self.leader.could_hand_over(self._connected)
+
     def _missing(self, now: float) -> Effects:
         """The leader may be missed: look who leads, and ask the others."""
         if self._closing or self.leader is not None:

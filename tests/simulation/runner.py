@@ -310,9 +310,14 @@ def _chance(seed: str) -> Iterator[None]:
 
 @contextmanager
 def _complaints() -> Iterator[Complaints]:
-    """What the product logs as an error meanwhile."""
+    """What the product logs as an error meanwhile.
+
+    Clients ask why they wait where that is logged: whatever level is set elsewhere, the same seed is to be the same history.
+    """
     handler = Complaints()
     logger = logging.getLogger("penstock")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
     propagate, logger.propagate = logger.propagate, False
     logger.addHandler(handler)
     try:
@@ -320,3 +325,4 @@ def _complaints() -> Iterator[Complaints]:
     finally:
         logger.removeHandler(handler)
         logger.propagate = propagate
+        logger.setLevel(level)

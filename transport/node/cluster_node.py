@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 ETCD_FOLDER: Final = "etcd"
 """In the data directory."""
+HAND_OVER_DRAIN_SECONDS: Final = 1.0
+"""Of ``drain``, at most, where another node can lead next: clients that read need some milliseconds, and the others come again there."""
 LINK_KEYS: Final = "keys of the links"
 REGISTER_KEYS: Final = "keys of the register"
 """What is read anew, as the log names it."""
@@ -164,13 +166,18 @@ class ClusterNode:
             if self.node is not None and failed:
                 # Whoever leads next is not to wait for what cannot be kept any more.
                 await self.node.stop()
-            await self.service.drain(0.0 if failed else self.config.drain)
+            await self.service.drain(0.0 if failed else self._drain_seconds())
             if self.node is not None:
                 await self.node.hand_over()
         finally:
             if not self._ended.done():
                 self._ended.set_result(None)
             await self._kept.aclose()
+
+    def _drain_seconds(self) -> float:
+        """For an end in good order. Where another node may lead next, everybody waits for that: one that reads nothing is not to be why."""
+        others_wait = self.node is not None and self.node.replica.could_hand_over
+        return min(self.config.drain, HAND_OVER_DRAIN_SECONDS) if others_wait else self.config.drain
 
     async def _open(self) -> None:
         """Open the directory, or find that it is damaged."""

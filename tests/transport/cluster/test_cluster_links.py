@@ -328,7 +328,7 @@ def test_an_address_that_is_taken_is_an_error(run: Run) -> None:
     async def main() -> None:
         async with nodes("a", join=False) as (a,):
             other = LinkNode("b", address=a.address)
-            with pytest.raises(OSError, match=f"{a.address}: .*in use"):
+            with pytest.raises(OSError, match=f"{a.address}, .*in use"):
                 await other.links.start()
             await other.links.close()
 

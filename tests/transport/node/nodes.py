@@ -88,8 +88,7 @@ class Nodes:
             cluster_address=links,
             cluster_advertise="127.0.0.1",
             cluster_secret_file=str(self.folder / "secret"),
-            drain=0.0,
-            **self._settings,
+            **({"drain": 0.0} | self._settings),
         )
 
     def send(self, *names: str) -> str:
