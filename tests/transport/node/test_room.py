@@ -109,7 +109,7 @@ def test_a_follower_without_room_stays_is_not_in_step_and_catches_up_when_there_
         async with cluster(tmp_path, disk_floor=FLOOR) as nodes:
             leader = await nodes.leader()
             slow, other = sorted(set("abc") - {leader})
-            await nodes.stands(in_step(slow, other))
+            await nodes.stands(in_step(slow, other), leader)
             full.add(tmp_path / slow)
             await until_full(nodes, slow, True)
             end = nodes.running[slow].storage.log.end
@@ -127,7 +127,7 @@ def test_a_follower_without_room_stays_is_not_in_step_and_catches_up_when_there_
             assert "\npenstock_cluster_full 0\n" in await asyncio.to_thread(metrics, nodes, other)
             full.clear()
             await until_full(nodes, slow, False)
-            await nodes.stands(in_step(slow, other))
+            await nodes.stands(in_step(slow, other), leader)
             assert nodes.running[slow].storage.log.end > end
             assert not any(node._ended.done() for node in nodes.running.values())
 
