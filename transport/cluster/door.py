@@ -166,7 +166,13 @@ class Door:
         link = self._make()
         self._strangers[link] = host
         task = self._tasks[link] = self._loop.create_task(self._attach(accepted, link, host), name="a node connects")
-        task.add_done_callback(lambda _: self._tasks.pop(link, None))
+
+        def attached(_: asyncio.Task[None]) -> None:
+            self._tasks.pop(link, None)
+            if not link.made:
+                accepted.close()  # it was turned out before its task had begun, which closes it otherwise
+
+        task.add_done_callback(attached)
 
     def _turn_out(self, link: Link, why: str) -> None:
         del self._strangers[link]

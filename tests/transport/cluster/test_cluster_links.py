@@ -17,6 +17,7 @@ import pytest
 from actors.replication import vocabulary as say
 from actors.replication.limits import BEAT_SECONDS
 from actors.replication.positions import Position
+from streams.testkit import settle
 from tests.transport.cluster.link_messages import plain
 from tests.transport.cluster.link_nodes import LinkNode, nodes
 from transport.cluster import hello
@@ -322,6 +323,22 @@ def test_what_went_wrong_is_said_as_the_system_says_it(error: Exception, text: s
 def test_reasons_that_a_peer_invents_are_one_cause() -> None:
     assert {cause_of(hello.LinkRefusedError(str(n), "no", by_peer=True)) for n in range(9)} == {"LinkRefusedError"}
     assert cause_of(hello.LinkRefusedError(hello.UNPROVED, "no", by_peer=True)) == hello.UNPROVED
+
+
+def test_who_is_turned_out_before_it_is_taken_leaves_no_socket_open(run: Run) -> None:
+    async def main() -> None:
+        ours, theirs = socket.socketpair()
+        async with nodes("a", join=False) as (a,):
+            door = a.links._door
+            door._take(ours, "127.0.0.1")
+            door.close()
+            await door.closed()
+            await settle(0.0)
+            assert ours.fileno() == -1
+        with theirs:
+            assert theirs.recv(1) == b""
+
+    run(main)
 
 
 def test_an_address_that_is_taken_is_an_error(run: Run) -> None:
