@@ -32,6 +32,10 @@ def plain(text: str) -> list[str]:
     text = re.sub(r"\b[0-9a-f]{32}\b", "ID", text.replace(HOSTS, "10.0.0."))
     text = re.sub(r"\b(epoch|records to|committed to) \d+", r"\1 N", re.sub(r"\bleader [abc]\b", "leader X", text))
     text = re.sub(r"^([abc]) +(leader|follower) ", r"\1 ROLE ", re.sub("─+", "-", text), flags=re.MULTILINE)
+    # Where two came to lead at nearly the same time, one has cut off that it did, and keeps it.
+    text = re.sub(
+        r"^ +[abc] (has cut \d+ records? with 0 messages|keeps what was cut off,).*\n", "", text, flags=re.MULTILINE
+    )
     return [re.sub(" +", " ", line) for line in text.strip().splitlines()]
 
 
