@@ -7,7 +7,7 @@ import gc
 import logging
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -160,25 +160,14 @@ class Run:
         return (BriefConsumer if brief else Consumer)(plan, self._plan.seed, self.history)
 
     async def _drain(self, briefly: tuple[str, ...]) -> None:
-        deadline = self._loop.time() + DRAIN_DEADLINE
         exchanges = self._plan.exchanges
         # What waits is looked at first: it may come to a queue in the moment between.
         first = (LATER,) if exchanges is not None and exchanges.delayed else ()
-        left = dict.fromkeys((*first, *(queue.name for queue in self._plan.queues), *briefly), 1)
-        while any(left.values()) and self._loop.time() < deadline:
-            await elapse(DRAIN_STEP)
-            left = {name: await self._host.stored(name) for name in left}
-        for name, stored in left.items():
-            self.history.add(Drained(self._loop.time(), name, stored))
+        names = (*first, *(queue.name for queue in self._plan.queues), *briefly)
+        await drain(names, self._host.stored, self._loop, self.history)
 
     def _look_for_leaks(self) -> None:
-        me = asyncio.current_task()
-        left = [f"task {task.get_name()}" for task in asyncio.all_tasks(self._loop) if task is not me and lives(task)]
-        left += [f"actor {ref}" for ref in LoopActorRegistry.get_all(self._loop)]
-        left += [f"connection {number}" for number in self._network.links]
-        if timers := self._loop.timers():
-            left.append(f"{timers} timers")
-        for what in left:
+        for what in leaks(self._loop, self._network):
             self._find(LEAK, what)
 
     def _failed(self, who: str, error: BaseException) -> None:
@@ -194,6 +183,30 @@ def producer_of(plan: ProducerPlan, of: Plan, history: History) -> Producer:
         return Producer(plan, of.seed, history)
     settings = next(each.settings for each in of.queues if each.name == plan.queue)
     return TaskProducer(plan, of.seed, history, settings.max_priority or 0)
+
+
+async def drain(
+    names: Iterable[str], stored: Callable[[str], Awaitable[int]], loop: SimulatedLoop, history: History
+) -> None:
+    """Wait until nothing is stored under these names, in the order given, or the deadline has passed; what is left is noted."""
+    deadline = loop.time() + DRAIN_DEADLINE
+    left = dict.fromkeys(names, 1)
+    while any(left.values()) and loop.time() < deadline:
+        await elapse(DRAIN_STEP)
+        left = {name: await stored(name) for name in left}
+    for name, count in left.items():
+        history.add(Drained(loop.time(), name, count))
+
+
+def leaks(loop: SimulatedLoop, network: Network) -> list[str]:
+    """What is left of the product at the end of a run, beside the task that asks."""
+    me = asyncio.current_task()
+    left = [f"task {task.get_name()}" for task in asyncio.all_tasks(loop) if task is not me and lives(task)]
+    left += [f"actor {ref}" for ref in LoopActorRegistry.get_all(loop)]
+    left += [f"connection {number}" for number in network.links]
+    if timers := loop.timers():
+        left.append(f"{timers} timers")
+    return left
 
 
 def lives(task: asyncio.Task[object]) -> bool:

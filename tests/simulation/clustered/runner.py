@@ -11,7 +11,6 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from actors import LoopActorRegistry
 from actors.replication.document import ALL
 from actors.replication.limits import SILENT_SECONDS
 from streams.testkit import elapse
@@ -23,21 +22,20 @@ from tests.simulation.clustered.host import RECEIVERS, SENDERS, Cluster, places
 from tests.simulation.clustered.plan import ClusterPlan, draw_clustered
 from tests.simulation.clustered.together import judge_together
 from tests.simulation.faults import WallClock
-from tests.simulation.history import Drained, History, Noted
+from tests.simulation.history import History, Noted
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.mover import Mover
 from tests.simulation.network import Network
 from tests.simulation.register import SimulatedRegister
 from tests.simulation.runner import (
-    DRAIN_DEADLINE,
-    DRAIN_STEP,
     FAILED,
     LEAK,
     LINGERING,
     PRODUCE_DEADLINE,
     Outcome,
     carried_out,
-    lives,
+    drain,
+    leaks,
     producer_of,
 )
 from tests.simulation.wiretap import Wiretap
@@ -118,22 +116,11 @@ class ClusteredRun:
                 client.process = None
 
     async def _drain(self) -> None:
-        deadline = self._loop.time() + DRAIN_DEADLINE
-        left = dict.fromkeys((queue.name for queue in self._plan.base.queues), 1)
-        while any(left.values()) and self._loop.time() < deadline:
-            await elapse(DRAIN_STEP)
-            left = {name: await self.cluster.stored(name) for name in left}
-        for name, stored in left.items():
-            self.history.add(Drained(self._loop.time(), name, stored))
+        names = (queue.name for queue in self._plan.base.queues)
+        await drain(names, self.cluster.stored, self._loop, self.history)
 
     def _look_for_leaks(self) -> None:
-        me = asyncio.current_task()
-        left = [f"task {task.get_name()}" for task in asyncio.all_tasks(self._loop) if task is not me and lives(task)]
-        left += [f"actor {ref}" for ref in LoopActorRegistry.get_all(self._loop)]
-        left += [f"connection {number}" for number in self._network.links]
-        if timers := self._loop.timers():
-            left.append(f"{timers} timers")
-        for what in left:
+        for what in leaks(self._loop, self._network):
             self._find(LEAK, what)
 
     def _failed(self, who: str, error: BaseException) -> None:
