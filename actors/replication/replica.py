@@ -120,6 +120,17 @@ class Replica:
         """As this node knows it; it may be old, unless it leads."""
         return self.takeover.document if self.membership is None else self.membership.document
 
+    @property
+    def document_is_old(self) -> bool:
+        """Whether a later one than is known here has made the leader that is followed."""
+        document = self.takeover.document
+        return self.follower.leader is not None and (document is None or document.epoch < self.follower.epoch)
+
+    @property
+    def version(self) -> int:
+        """Of the document as this node knows it."""
+        return self.takeover.version if self.membership is None else self.membership.version
+
     # Connections
 
     def connected(self, now: float, peer: str) -> Effects:
@@ -245,8 +256,14 @@ class Replica:
             self._look = 0
             idle = self.leader is None and self.takeover.state in (steps.IDLE, steps.ASKING)
             if idle and document is not None and version >= self.takeover.version:
+                before = self.takeover.document
                 self.takeover.knows(version, document)
-                return self._after(now, self._missing(now))
+                effects: Effects = []
+                leader, members = self.follower.leader, None if before is None else before.members
+                if leader is not None and members != document.members:
+                    # Clients may reach it elsewhere.
+                    effects.append(LeaderKnown(leader, self.follower.epoch))
+                return self._after(now, effects + self._missing(now))
             return []
         if self.membership is not None:
             return self._after(now, self.membership.read(now, number, version, document))

@@ -164,7 +164,11 @@ class Node:
         self.tell(lambda: self.replica.received(self._now(), peer, message))
 
     def unknown(self, peer: str, name: str) -> None:  # noqa: ARG002 - of links
-        """Somebody has connected whom the document, as it is known here, does not name: it may be newer."""
+        """Somebody has connected whom the document, as it is known here, does not name."""
+        self.look()
+
+    def look(self) -> None:
+        """The document may be newer than it is known here."""
         self.tell(lambda: self.replica.look(self._now()))
 
     def appended(self) -> None:
