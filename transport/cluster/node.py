@@ -19,7 +19,7 @@ from actors.storage.node_shipping import RecordsGoneError
 from transport.cluster.register_calls import RegisterCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from actors.replication.document import ClusterDocument
     from actors.replication.register import Register
@@ -182,6 +182,10 @@ class Node:
     def room(self, full: bool) -> None:
         """There is no room for more records of a leader, or there is again."""
         self.tell(lambda: self.replica.room(self._now(), full))
+
+    def disks(self, short: bool, others: Collection[str]) -> None:
+        """Whether senders wait for this node's disk, where it leads, and for whose of the others, where they did."""
+        self.replica.disks(short, others)
 
     def taking(self) -> None:
         """A piece of a transfer has come."""

@@ -73,7 +73,10 @@ def plan_of(config: BrokerConfig) -> Plan:
         first = parse_members(config.cluster_members)
     elif own is not None:
         # A port that stands there is that of a machine's etcd.
-        first = {name: Address(machine.clients.host, parse_address(replication).port) for name, machine in own.machines.items()}
+        first = {
+            name: Address(machine.clients.host, parse_address(replication).port)
+            for name, machine in own.machines.items()
+        }
     else:
         first = {}
     clients = Places(

@@ -32,6 +32,7 @@ class Tidings(NamedTuple):
         kept_files: copies of what was cut off that lie in its directory;
         kept_bytes: and their bytes.
         kept_damaged: damaged journals that lie there.
+        short: whether so little of its disk is free that senders would wait, where it led.
         document: the version of the document, where this node leads and has changed that since; else 0.
         places: where clients reach it, where the document says otherwise: the fields of `Places`, "" for None; empty where it does not.
     """
@@ -43,13 +44,15 @@ class Tidings(NamedTuple):
     kept_files: int = 0
     kept_bytes: int = 0
     kept_damaged: int = 0
+    short: bool = False
     document: int = 0
     places: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, Any]:
         """As people and programs are shown them; of a node that has met none ``damage`` is None."""
         facts = self._asdict()
-        del facts["asks"], facts["document"], facts["places"]
+        for name in ("asks", "short", "document", "places"):
+            del facts[name]
         return facts | {"damage": self.damage or None}
 
 

@@ -61,6 +61,9 @@ class MemberNode(Protocol):
     def look(self) -> None:
         """The document may be newer than it is known here."""
 
+    def disks(self, short: bool, others: Collection[str]) -> None:
+        """Whether senders wait for this node's disk, where it leads, and for whose of the others, where they did."""
+
 
 class Administered(Protocol):
     """What is asked of a node at any time: `transport.node.cluster_node.ClusterNode`.
@@ -149,39 +152,46 @@ class NodeAdministration:
         if now - self._looked >= KEPT_SECONDS and (self._looking is None or self._looking.done()):
             self._looked = now
             self._looking = self._loop.create_task(self._tell())
+        self._say()
+        told = self._of.told
+        node.disks(told.own.short, told.short)
         leader, membership = node.replica.leader, node.replica.membership
         if leader is None or membership is None:
-            if node.replica.document_is_old or self._of.told.document > node.replica.version:
+            if node.replica.document_is_old or told.document > node.replica.version:
                 node.look()
             return
         self._healing.look(leader)
         if leader.epoch != self._marked:
             self._marks, self._marked, self._led = Marks(), leader.epoch, membership.version
-        self._follow_places(membership, node.replica.me)
+        self._follow_places(membership)
         self._marks.add(now, leader.log.end, self._of.appended_bytes)
 
-    def _follow_places(self, membership: Membership, me: str) -> None:
-        """Have the document say where clients reach members, as their nodes tell; and tell the others that there is another one."""
-        told = self._of.told
-        found: dict[str, Places | None] = {me: self._of.plan.clients}
-        for member in membership.document.members.values():
-            if (tidings := told.of(member.directory)) is not None:
-                found[member.directory] = places_of(tidings.places)
+    def _follow_places(self, membership: Membership) -> None:
+        """Have the document say where clients reach members, as their nodes tell."""
+        own, told = self._of.told.own, self._of.told
+        names = {member.directory: name for name, member in membership.document.members.items()}
+        heard = {each: own if name == self._name else told.of(each) for each, name in names.items()}
+        found = {each: places_of(tidings.places) for each, tidings in heard.items() if tidings is not None}
         membership.reached = {directory: places for directory, places in found.items() if places is not None}
-        told.say(told.own._replace(document=self._changed(membership)))
 
-    def _changed(self, membership: Membership) -> int:
-        """The document's version, where this node has changed it since it leads."""
-        return membership.version if membership.version > self._led else 0
+    def _say(self, found: Tidings | None = None) -> None:
+        """Tell the others what there is to tell of this node, and what was ``found`` of its directory."""
+        node, told = self._of.node, self._of.told
+        assert node is not None
+        membership = node.replica.membership
+        changed = 0 if membership is None or membership.version <= self._led else membership.version
+        told.say(
+            (found or told.own)._replace(
+                short=self._of.room.short, document=changed, places=self._elsewhere(node.replica)
+            )
+        )
 
     async def _tell(self) -> None:
         """Tell the others what there is to tell of the directory."""
         with suppress(OSError):  # a directory that cannot be listed is another's to report
             found = await asyncio.to_thread(self._of.looked_at)
-            if (node := self._of.node) is not None:
-                membership = node.replica.membership
-                document = 0 if membership is None else self._changed(membership)
-                self._of.told.say(found._replace(document=document, places=self._elsewhere(node.replica)))
+            if self._of.node is not None:
+                self._say(found)
 
     def _elsewhere(self, replica: Replica) -> tuple[str, ...]:
         """Where clients reach this node, where the document says otherwise: it has been started with other addresses."""
@@ -393,8 +403,7 @@ class NodeAdministration:
 
 def _at(member: Member, where: Address) -> Member:
     """A member that was met at another address in the directory that it had: its host is another one, its ports for clients stay."""
-
-    places = Places(*(place and str(Address(where.host, parse_address(place).port)) for place in member.places))
+    places = Places._make(place and str(Address(where.host, parse_address(place).port)) for place in member.places)
     return replace(member.reached_at(places), replication=str(where))
 
 

@@ -67,6 +67,11 @@ class Told:
         return self._others.get(directory)
 
     @property
+    def short(self) -> frozenset[str]:
+        """Those at whose disks senders would wait, where they led."""
+        return frozenset(directory for directory, each in self._others.items() if each.short)
+
+    @property
     def document(self) -> int:
         """The version of the latest document that any peer has told of."""
         return max((each.document for each in self._others.values()), default=0)

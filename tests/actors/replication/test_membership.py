@@ -146,7 +146,10 @@ def test_in_other_modes_nobody_is_taken_off_the_list() -> None:
 def test_what_nodes_say_of_where_clients_reach_them_is_in_the_document_after_one_swap() -> None:
     membership, leader = opened(document(epoch=2), B, C)
     there = membership.document.members["c"]
-    membership.reached = {C: Places("c.example:1", "c.example:2", "c.example:3"), D: Places("d.example:1", "d.example:2")}
+    membership.reached = {
+        C: Places("c.example:1", "c.example:2", "c.example:3"),
+        D: Places("d.example:1", "d.example:2"),
+    }
     (swap,) = step(membership, leader)
     found = swap.document.members["c"]
     assert (found.send, found.receive, found.http, found.amqp) == ("c.example:1", "c.example:2", "c.example:3", None)

@@ -39,7 +39,17 @@ HOSTS = st.sampled_from(("10.0.0.1:9182", "b.example:1", "[::1]:65535"))
 PLACES = st.builds(Places, HOSTS, HOSTS, *[st.none() | HOSTS] * 3)
 
 
-@given(st.builds(Tidings, st.text(max_size=100), st.booleans(), *[FIGURES] * 6, PLACES.map(told_places) | st.just(())))
+@given(
+    st.builds(
+        Tidings,
+        st.text(max_size=100),
+        st.booleans(),
+        *[FIGURES] * 5,
+        st.booleans(),
+        FIGURES,
+        PLACES.map(told_places) | st.just(()),
+    )
+)
 def test_they_come_out_as_they_went_in(tidings: Tidings) -> None:
     assert carried(tidings) == tidings
 
@@ -148,5 +158,5 @@ def test_places_where_nobody_can_be_are_refused(places: tuple[Any, ...]) -> None
 
 def test_the_longest_places_and_text_fit() -> None:
     longest = f"{'h' * (MAX_ADDRESS_BYTES - 6)}:65535"
-    tidings = Tidings("d" * MAX_DAMAGE_BYTES, True, *[MAX_FIGURE] * 6, (longest,) * 5)
+    tidings = Tidings("d" * MAX_DAMAGE_BYTES, True, *[MAX_FIGURE] * 5, True, MAX_FIGURE, (longest,) * 5)
     assert carried(tidings) == tidings

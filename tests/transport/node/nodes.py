@@ -97,7 +97,9 @@ class Nodes:
 
     def elsewhere(self, name: str) -> None:
         """Clients reach a node elsewhere from its next start on, and the other nodes where they did."""
-        self._ports[name] = [links if place == 2 else new for place, (links, new) in enumerate(zip(self._ports[name], ports(5), strict=True))]
+        links = self._ports[name][2]
+        self._ports[name] = ports(5)
+        self._ports[name][2] = links
 
     def links(self, name: str) -> str:
         """Where the other nodes reach one."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from transport import BrokerConfig
 from actors.replication.document import Places
+from transport import BrokerConfig
 from transport.cluster.link_settings import read_keys
 from transport.cluster.plan import plan_of
 from transport.config.cluster_together import cluster_problems, without_cluster
