@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.clustered.aims import AIMS, EIGHT, LAG, SIDES
 from tests.simulation.clustered.defects import first_found, with_faults
-from tests.simulation.clustered.plan import draw_clustered
+from tests.simulation.clustered.plan import draw_aimed, draw_clustered
 from tests.simulation.clustered.runner import run_cluster, run_cluster_plan
 
 SEEDS = range(6)
@@ -83,3 +84,23 @@ def test_a_defect_is_found_in_a_run_that_is_good_without_it(name: str, known: in
     found = first_found(name, (with_faults(seed, **faults) for seed in (known, *MUTANT_SEEDS)))
     assert found is not None
     assert not run_cluster_plan(with_faults(found.plan.seed, **faults)).findings
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "aim"),
+    [
+        ("old-epoch record counted as committed", 1, EIGHT),
+        ("seal not durable", 1, SIDES),
+        ("lost swap answer taken for refused", 1, LAG),
+    ],
+)
+def test_a_defect_for_which_much_has_to_meet_is_found_in_a_run_that_aims_at_it(name: str, known: int, aim: str) -> None:
+    found = first_found(name, (draw_aimed(seed, aim) for seed in (known, *MUTANT_SEEDS)))
+    assert found is not None
+    assert not run_cluster_plan(draw_aimed(found.plan.seed, aim)).findings
+
+
+def test_some_seeds_aim_at_something_and_most_do_not() -> None:
+    aims = Counter(draw_clustered(seed).aim for seed in range(500))
+    assert all(aims[aim] >= 5 for aim in AIMS)
+    assert aims[None] > 400
