@@ -79,8 +79,7 @@ class Materialization:
         self._outcome: asyncio.Future[Any] | None = None
         self._over: asyncio.Future[Any] | None = None
         """What the run's handle waits for; None for a part."""
-        self._parts: dict[Part, None] = {}
-        """In the order of their beginning, as the tasks: a run ends them in that, and not in the order of where they lie in memory."""
+        self._parts: dict[Part, None] = {}  # as the tasks in the order of their beginning, in which they are ended
         self._shutting_down = False
         self._sink: asyncio.Future[Any] | None = None
         self._tasks: dict[asyncio.Task[Any], None] = {}
@@ -373,10 +372,9 @@ class Materialization:
         """Waits for ``tasks`` (those, now: there may be fewer meanwhile), within STOP_TIMEOUT."""
         if not tasks:
             return
-        waited_for = tuple(tasks)
-        _, late = await asyncio.wait(waited_for, timeout=STOP_TIMEOUT)
+        _, late = await asyncio.wait(tuple(tasks), timeout=STOP_TIMEOUT)
         if late:
-            for task in (each for each in waited_for if each in late):
+            for task in sorted(late, key=asyncio.Task.get_name):
                 if isinstance(task, LastTask):
                     task.release()
             names = ", ".join(sorted(task.get_name() for task in late))
