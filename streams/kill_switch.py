@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import invalid_demand
@@ -29,8 +29,8 @@ class KillSwitch:
     def __init__(self, name: str) -> None:
         self.name = name
         self._lock = threading.Lock()
-        self._stages: WeakSet[_KillSwitchStage[Any]] = WeakSet()
-        """Weak, as a shared switch may outlive any number of streams; a stage that runs is held by its stream."""
+        self._stages: WeakKeyDictionary[_KillSwitchStage[Any], None] = WeakKeyDictionary()
+        """In the order in which they began; weak, for a shared switch may outlive any number of streams. Who runs is held by its stream."""
         self._used = False
         self._error: BaseException | None = None
 
@@ -59,7 +59,7 @@ class KillSwitch:
         """Whether a stage that begins may go on; it is remembered then, and if not, ended."""
         with self._lock:
             if not self._used:
-                self._stages.add(stage)
+                self._stages[stage] = None
                 return True
         stage.end(self._error)
         return False
@@ -67,7 +67,7 @@ class KillSwitch:
     def _left(self, stage: _KillSwitchStage[Any]) -> None:
         """A stage has ended by itself."""
         with self._lock:
-            self._stages.discard(stage)
+            self._stages.pop(stage, None)
 
     def _flow(self) -> PassThrough[Self]:
         def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[Publisher[Any], Self]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar
 
@@ -79,10 +79,10 @@ class Materialization:
         self._outcome: asyncio.Future[Any] | None = None
         self._over: asyncio.Future[Any] | None = None
         """What the run's handle waits for; None for a part."""
-        self._parts: set[Part] = set()
+        self._parts: dict[Part, None] = {}  # as the tasks in the order of their beginning, in which they are ended
         self._shutting_down = False
         self._sink: asyncio.Future[Any] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def spawn(
         self,
@@ -110,7 +110,7 @@ class Materialization:
         told = self._task_over if on_done is None else on_done
 
         def done(task: asyncio.Task[M]) -> None:
-            tasks.discard(task)
+            tasks.pop(task, None)
             self._interrupted.discard(task)
             self._cleaning.discard(task)
             if self._ended:
@@ -125,7 +125,7 @@ class Materialization:
                 raise StreamClosedError(f"cannot start {name}: the run has ended")
             # In the run's context: what is going on now may be the business of one element.
             task = create_task(coro, name=name, context=context.copy())
-            tasks.add(task)
+            tasks[task] = None
             task.add_done_callback(done)
             return task
 
@@ -202,7 +202,7 @@ class Materialization:
         part.decider = self.decider
         if self._cancelled:
             part.cancel()
-        self._parts.add(part)
+        self._parts[part] = None
         return part
 
     @property
@@ -368,13 +368,13 @@ class Materialization:
         except Exception as error:  # noqa: BLE001 - the outcome of the stream stands; this fault goes to the loop's handler
             self.report("an on_end callback of a stream failed", error)
 
-    async def _wait_for(self, tasks: set[asyncio.Task[Any]], what: str) -> None:
-        """Waits for ``tasks`` (those, now: the set may shrink meanwhile), within STOP_TIMEOUT."""
+    async def _wait_for(self, tasks: Collection[asyncio.Task[Any]], what: str) -> None:
+        """Waits for ``tasks`` (those, now: there may be fewer meanwhile), within STOP_TIMEOUT."""
         if not tasks:
             return
         _, late = await asyncio.wait(tuple(tasks), timeout=STOP_TIMEOUT)
         if late:
-            for task in late:
+            for task in sorted(late, key=asyncio.Task.get_name):
                 if isinstance(task, LastTask):
                     task.release()
             names = ", ".join(sorted(task.get_name() for task in late))
@@ -440,7 +440,7 @@ class Part(WithinRun):
         run = self._run
         if self not in run._parts:
             return
-        run._parts.discard(self)
+        del run._parts[self]
         if self._tasks or self._end_hooks or self._parts or self._endings:
             task = LastTask(self._settle(), loop=self.loop, name="the end of a part of a stream")
             run._endings.add(task)

@@ -255,7 +255,8 @@ class FlatMapMerge(_Flatten[I, O], Generic[I, O]):
         self._elements: deque[I] = deque()
         """Those whose source is about to be opened: no more than there is room for."""
         self._outstanding = 0
-        self._inners: set[Inner[O]] = set()
+        self._inners: dict[Inner[O], None] = {}
+        """In the order in which they were opened."""
         self._order: deque[Inner[O]] = deque()
         """One entry for each element that waits, in the order in which they came."""
 
@@ -311,12 +312,12 @@ class FlatMapMerge(_Flatten[I, O], Generic[I, O]):
 
     def _close(self, inner: Inner[O]) -> None:
         if inner in self._inners:
-            self._inners.discard(inner)
+            del self._inners[inner]
             inner.leave()
             self._again = True
 
     def _add(self, inner: Inner[O]) -> None:
-        self._inners.add(inner)
+        self._inners[inner] = None
 
     def _advance(self) -> None:
         while self._order and self._demand:
@@ -343,6 +344,6 @@ class FlatMapMerge(_Flatten[I, O], Generic[I, O]):
         while self._elements:
             decline(self._elements.popleft())
         self._order.clear()
-        inners, self._inners = self._inners, set()
+        inners, self._inners = self._inners, {}
         for inner in inners:
             inner.leave()

@@ -66,7 +66,8 @@ class MapAsync(InFlight[I, O], Generic[I, O]):
         super().__init__(downstream, m, parallelism, name)
         self._f = f
         self._spawn = m.spawner(describe(name, f), self._worker_over)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        """In the order in which they were started, and are ended."""
         self._waiting: deque[tuple[Place, I, Context]] = deque()
         """Elements that no worker has taken yet; never for longer than a turn of the loop."""
         self._starting = 0
@@ -85,7 +86,7 @@ class MapAsync(InFlight[I, O], Generic[I, O]):
     def _finish(self) -> None:
         super()._finish()
         self._waiting.clear()
-        tasks, self._tasks = self._tasks, set()
+        tasks, self._tasks = self._tasks, {}
         for task in tasks:
             # The worker of now too: where the user's function has ended the stage, it may be about to wait for something.
             self._m.interrupt(task)
@@ -95,12 +96,12 @@ class MapAsync(InFlight[I, O], Generic[I, O]):
         while self._starting < len(self._waiting):
             self._starting += 1
             try:
-                self._tasks.add(self._spawn(self._work()))
+                self._tasks[self._spawn(self._work())] = None
             except Exception as error:  # noqa: BLE001 - the run has ended, or the loop is closed
                 self._fail(error)
 
     def _worker_over(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._m.fail(error)
 

@@ -32,6 +32,8 @@ SECTOR = 512
 """Bytes that a disk writes whole or, at worst, in part; the smallest unit in use."""
 VERSIONS = 8
 """Contents of one unsynced sector that are remembered; older ones are not drawn any more."""
+_numbers = count(1)
+"""Of files, whichever disk they are on: one that is copied to another disk is another file. A simulation begins anew."""
 ROOT = Path("/disk")
 """The directory that a new disk has."""
 
@@ -50,7 +52,7 @@ class _File:
     """By sector, what it has held since the last sync, oldest first."""
     abandoned: dict[int, list[bytes]] = field(default_factory=dict)
     """By sector, what a failed sync did not write and no later one will, unless it is written again."""
-    number: int = field(default_factory=count(1).__next__)
+    number: int = field(default_factory=lambda: next(_numbers))
     """What a start after it knows it by."""
 
     def put(self, data: bytes, offset: int) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import nullcontext
 
+from tests.simulation.clustered.defects import DEFECTS
 from tests.simulation.clustered.runner import run_cluster
 from tests.simulation.plan import FEATURES, draw_exchanges_alone
 from tests.simulation.runner import run, run_plan
@@ -31,13 +33,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--cluster", action="store_true", help="three or five nodes of a cluster in the place of a broker alone"
     )
+    parser.add_argument(
+        "--defect", choices=sorted(DEFECTS), help="of a cluster, with this defect, until a seed finds it"
+    )
     parser.add_argument("--verbose", action="store_true", help="print every event")
     options = parser.parse_args(arguments)
-    failed = 0
+    if options.defect is not None and not options.cluster:
+        parser.error("--defect is of a cluster: give --cluster too")
+    failed = done = 0
     for seed in options.seeds:
+        done += 1
         features = frozenset() if options.plain else FEATURES
         if options.cluster:
-            outcome = run_cluster(seed)
+            with nullcontext() if options.defect is None else DEFECTS[options.defect]():
+                outcome = run_cluster(seed)
         elif options.exchanges:
             outcome = run_plan(draw_exchanges_alone(seed, durable=not options.memory))
         else:
@@ -50,12 +59,15 @@ def main(arguments: list[str]) -> int:
             continue
         failed += 1
         how = "".join(f" --{name}" for name in ("memory", "plain", "exchanges", "cluster") if getattr(options, name))
+        how += f" --defect {options.defect!r}" * (options.defect is not None)
         print(f"seed {seed} fails: python -m tests.simulation --seeds {seed}{how} --verbose")
         for finding in outcome.findings[:MOST_FINDINGS]:
             print(f"  {finding}")
         if len(outcome.findings) > MOST_FINDINGS:
             print(f"  and {len(outcome.findings) - MOST_FINDINGS} more")
-    print(f"{len(options.seeds)} seeds, {failed} failed")
+        if options.defect is not None:
+            break
+    print(f"{done} seeds, {failed} failed")
     return 1 if failed else 0
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
-import inspect
 import socket
 import weakref
 from collections import deque
@@ -17,8 +16,8 @@ from collections.abc import Callable, Coroutine, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from actors import LoopActorRegistry
-from streams import running
 from streams.testkit import DeadlockError, VirtualTimeLoop
+from tests.simulation.abandoned import abandon, close
 
 if TYPE_CHECKING:
     from tests.simulation.network import Network
@@ -135,7 +134,7 @@ class SimulatedLoop(VirtualTimeLoop):
         for task in list(process.tasks):
             # It is left as it stands, on purpose: cancelling would let it say goodbye. So would dropping it, for what is dropped is closed,
             # in the midst of whoever lets it go.
-            _abandon(task)
+            abandon(task)
             self._killed.append(task)
         for future in process.futures:
             if future.done() and not future.cancelled():
@@ -161,10 +160,16 @@ class SimulatedLoop(VirtualTimeLoop):
                 self._events.append((lane, handle))
 
     def abandon_tasks(self) -> None:
-        """Drop every task as it stands, those of killed processes too; before the loop is closed."""
-        for task in asyncio.all_tasks(self):
-            _abandon(task)
-        self._killed.clear()
+        """Drop every task as it stands, those of killed processes too; before the loop is closed.
+
+        Each is closed here: what still holds one may outlive the loop, and it would say goodbye wherever that is let go of, without a loop.
+        """
+        left = sorted(asyncio.all_tasks(self), key=asyncio.Task.get_name)
+        for task in left:
+            abandon(task)
+        killed, self._killed = self._killed, []
+        for task in (*killed, *left):
+            close(task)
 
     def timers(self) -> int:
         """Timers that are still to come, and what is still under way."""
@@ -425,19 +430,3 @@ class SimulatedLoop(VirtualTimeLoop):
 
 def _process_of(handle: asyncio.Handle) -> Process | None:
     return handle._context.get(PROCESS)  # type: ignore[attr-defined]  # there is no public way to whose it is
-
-
-def _abandon(task: asyncio.Task[Any]) -> None:
-    waits_for = task._fut_waiter  # type: ignore[attr-defined]  # there is no public way to it
-    if waits_for is not None and waits_for.done() and not waits_for.cancelled():
-        # The same of what no loop has made, as what `asyncio.gather` gives, and of who is dropped at the end.
-        waits_for.exception()
-    coro = task.get_coro()
-    if inspect.iscoroutine(coro) and inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
-        # Nothing of it has run, so nothing of it can say goodbye; nor of what it was to wait for.
-        for given in coro.cr_frame.f_locals.values():
-            if inspect.iscoroutine(given) and inspect.getcoroutinestate(given) == inspect.CORO_CREATED:
-                given.close()
-        coro.close()
-    task._log_destroy_pending = False  # type: ignore[attr-defined]
-    running._supervisors.discard(task)

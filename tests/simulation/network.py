@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import errno
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,7 @@ class Network:
         links: open links by number.
         isolated: names of processes that nothing reaches now, in either direction.
         blocked: pairs of names, the first of which does not reach the second.
+        parted: pairs of names without a way to each other, which is said at once to who tries.
         down: names of hosts that are off: what is sent there is not even refused.
         tap: makes the listener of a new connection's server end; None for none.
     """
@@ -125,6 +127,7 @@ class Network:
         self.listeners: dict[int, Listener] = {}
         self.isolated: dict[str, None] = {}
         self.blocked: dict[tuple[str, str], None] = {}
+        self.parted: dict[tuple[str, str], None] = {}
         self.down: dict[str, None] = {}
         self.context = contextvars.Context()
         self._hosts: dict[int, str] = {}
@@ -151,11 +154,13 @@ class Network:
     async def connect(
         self, process: Process | None, factory: Callable[[], Any], port: int
     ) -> tuple[asyncio.Transport, Any]:
-        """Connect to a port; ConnectionRefusedError where nobody listens, silence where nothing answers."""
+        """Connect to a port; ConnectionRefusedError where nobody listens, OSError without a way there, silence where nothing answers."""
         await self._pass(self.random.uniform(*LATENCIES) * 2)
         listener = self.listeners.get(port)
         unreachable = {*self.isolated, *self.down}
         host = self._hosts.get(port)
+        if process is not None and host is not None and (process.name, host) in self.parted:
+            raise OSError(errno.EHOSTUNREACH, f"there is no route to {host}")
         is_blocked = process is not None and host is not None and self._is_blocked(process.name, host)
         if host in unreachable or is_blocked or (process is not None and process.name in unreachable):
             await self.loop.create_future()
@@ -214,6 +219,19 @@ class Network:
         if source not in self.isolated and target not in self.isolated:
             for pipe in self._pipes(source, target):
                 pipe.heal()
+
+    def part(self, one: str, other: str) -> None:
+        """Reset the connections of two, and let none come about until ``join``: who tries is told so, as by a router."""
+        self.parted |= {(one, other): None, (other, one): None}
+        for link in list(self.links.values()):
+            client, server = link.client, link.server
+            if (_is_of(client, one) and _is_of(server, other)) or (_is_of(client, other) and _is_of(server, one)):
+                link.cut()
+
+    def join(self, one: str, other: str) -> None:
+        """There is a way again."""
+        self.parted.pop((one, other), None)
+        self.parted.pop((other, one), None)
 
     def unheard(self, target: Endpoint, source: Endpoint) -> None:
         """Bytes came for a connection that its host does not know: a reset goes back, unless the host is off."""

@@ -109,12 +109,14 @@ class SimulatedRegister:
     Attributes:
         faults: may be changed at any time.
         planned: what becomes of the next calls, before chance decides.
+        forgets_swaps: whether swaps that arrive are carried out and nobody is told of them.
         history: all that was written, in order.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, faults: RegisterFaults | None = None) -> None:
         self.faults = faults or RegisterFaults()
         self.planned: deque[Fault] = deque()
+        self.forgets_swaps = False
         self.history: list[Written] = []
         self._loop = loop
         self._random = random
@@ -160,14 +162,16 @@ class SimulatedRegister:
 
     # For its clients
 
-    async def call(self, name: str, carry_out: Callable[[], T]) -> T:
-        """Have ``carry_out`` called when it arrives, and its result come back.
+    async def call(self, name: str, carry_out: Callable[[], T], *, swaps: bool = False) -> T:
+        """Have ``carry_out`` called when it arrives, and its result come back; ``swaps`` says that it changes something.
 
         Raises:
             RegisterUnavailableError: nothing was sent.
             TimeoutError: no answer has come.
         """
         fault = self.planned.popleft() if self.planned else self.faults.draw(self._random)
+        if swaps and self.forgets_swaps and fault is Fault.NONE:
+            fault = Fault.LOST_ANSWER
         if name in self._refusing:
             fault = Fault.REFUSED
         elif name in self._silent:
@@ -233,7 +237,7 @@ class SimulatedClient:
         content = encode_document(document)
         try:
             done, seen = await self._register.call(
-                self._name, lambda: self._register.compare_and_swap(self._name, version, content)
+                self._name, lambda: self._register.compare_and_swap(self._name, version, content), swaps=True
             )
         except TimeoutError:
             raise SwapUnknownError("the simulated register does not answer") from None

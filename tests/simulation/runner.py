@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
-import random
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, Protocol, TypeVar
-from unittest import mock
 
 from actors import LoopActorRegistry
 from streams.testkit import elapse
 from tests.simulation.checker import Finding, Timing, check
 from tests.simulation.clients import Client, Consumer, Drainer, Producer
-from tests.simulation.cluster import BrokerHost, Complaints
+from tests.simulation.cluster import BrokerHost
 from tests.simulation.delayed_plan import LATER
 from tests.simulation.exchange_checker import ExchangeChecker
 from tests.simulation.faults import Nemesis, WallClock
@@ -29,6 +25,7 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.map_checker import check_map
 from tests.simulation.mover import Mover
 from tests.simulation.network import Network
+from tests.simulation.pinned import pinned
 from tests.simulation.plan import FEATURES, ConsumerPlan, Plan, ProducerPlan, draw
 from tests.simulation.publishing import BriefConsumer, Definer, Publisher
 from tests.simulation.schedule import Schedule
@@ -243,18 +240,6 @@ def _drop(loop: SimulatedLoop) -> None:
         asyncio._set_running_loop(None)
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """The collector does not come meanwhile: when it does is not the seed's, and what it drops may do something."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 class Runs(Protocol):
     """What is run on a loop of its own."""
 
@@ -273,14 +258,7 @@ def carried_out(
     """Run something in a world in which nothing is by chance; what it left undone, and what was complained of, is among its findings."""
     loop = SimulatedLoop(Schedule(Random(f"schedule {plan.seed}"), plan.rush, plan.pause), threads)
     wall_clock = WallClock(loop, START)
-    entropy = Random(f"entropy {plan.seed}")
-    with (
-        _uncollected(),
-        _complaints() as complaints,
-        mock.patch("time.time", wall_clock),
-        mock.patch("os.urandom", entropy.randbytes),
-        _chance(f"chance {plan.seed}"),
-    ):
+    with pinned(str(plan.seed), wall_clock) as complaints:
         run_ = make(loop, wall_clock)
         main = loop.create_task(run_.main())
         try:
@@ -308,34 +286,3 @@ def run_plan(plan: Plan) -> Outcome:
         findings += checker.findings
     findings += [*check(of_queues, rules, timing), *check_map(events)]
     return Outcome(plan, tuple(findings), tuple(events), run_.history.digest())
-
-
-@contextmanager
-def _chance(seed: str) -> Iterator[None]:
-    """What the product draws by itself, the jitter of its waits for one, is the seed's too."""
-    before = random.getstate()
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(before)
-
-
-@contextmanager
-def _complaints() -> Iterator[Complaints]:
-    """What the product logs as an error meanwhile.
-
-    Clients ask why they wait where that is logged: whatever level is set elsewhere, the same seed is to be the same history.
-    """
-    handler = Complaints()
-    logger = logging.getLogger("penstock")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    propagate, logger.propagate = logger.propagate, False
-    logger.addHandler(handler)
-    try:
-        yield handler
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagate
-        logger.setLevel(level)

@@ -287,3 +287,18 @@ def test_a_swap_of_a_node_that_was_killed_meanwhile_lands() -> None:
         loop.abandon_tasks()
     finally:
         loop.close()
+
+
+def test_a_register_that_forgets_swaps_carries_them_out_tells_nobody_and_is_read(world: SimulatedWorld) -> None:
+    async def main() -> None:
+        register = world.register("a")
+        world.simulated.forgets_swaps = True
+        with pytest.raises(SwapUnknownError):
+            await register.swap(NOTHING, FIRST)
+        version, document = await register.read()
+        assert (version, document) == world.simulated.now
+        assert document == FIRST
+        world.simulated.forgets_swaps = False
+        assert await register.swap(version, after(FIRST, "next", "a")) > version
+
+    world.run(main())

@@ -118,19 +118,19 @@ class Tasks:
     """Work that goes on beside the connections, of which each has one under way at most, and ends with the broker."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in order, so that a simulation is the same each time
 
     def start(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         """Have ``work`` done."""
         task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
     async def finished(self, seconds: float) -> None:
         """Wait until all is done that was begun, but for ``seconds`` at most."""
         if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=max(0.0, seconds))
+            await asyncio.wait(tuple(self._tasks), timeout=max(0.0, seconds))
 
     def cancel(self) -> None:
         """Give up what is not done."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,7 +20,8 @@ async def move(
     """See `Administration.move`; ``ask`` has the broker make a step, with these arguments besides."""
     moved = 0
     after: str | None = None
-    last = time.monotonic()
+    clock = asyncio.get_running_loop().time
+    last = clock()
     while not stopped():
         left = None if count is None else count - moved
         try:
@@ -33,7 +34,7 @@ async def move(
             progress(moved)
         if after is None or (count is not None and moved >= count):
             break
-        now = time.monotonic()
+        now = clock()
         if some:
             last = now
         elif now - last > IDLE_SECONDS:

@@ -163,7 +163,7 @@ class Receiver(Source[Delivery, None]):
         self.tracing = tracing
         self.at_work: AtWork | None = None
         """What a consumer's handlers are at work on, and is to be extended while they are."""
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}
         self._stages: weakref.WeakSet[ReceiverStage[Any]] = weakref.WeakSet()
         super().__init__(lambda materialization: self._begin(self._stage(materialization), materialization))
 
@@ -180,11 +180,11 @@ class Receiver(Source[Delivery, None]):
         """
         if not self.connected:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.add(waiter)
+            self._waiters[waiter] = None
             try:
                 await waiter
             finally:
-                self._waiters.discard(waiter)
+                self._waiters.pop(waiter, None)
 
     def run_failed(self, error: Exception) -> None:
         """A run of it has failed; whoever waits for it to be ready is told."""

@@ -45,7 +45,7 @@ class RegisterCalls:
         self._replica = replica
         self._tell = tell
         self._now = now
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in order, so that a simulation is the same each time
         self.reachable = True
 
     def read(self, effect: ReadRegister) -> None:
@@ -64,12 +64,12 @@ class RegisterCalls:
 
     def _begin(self, call: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(call)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Who waits for an answer that a defect has kept from it takes it for lost, in its own time."""
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a call of the register has ended on a defect", exc_info=error)
 

@@ -352,7 +352,7 @@ class ClusterNode:
             self.storage, self.service, links, shipping, self._leader_known, self.room.behind, lambda: self.room.full
         )
         writer = f"{self.plan.name}-{os.urandom(8).hex()}"
-        replica = Replica(self._loop.time(), journal.directory_id, self.storage.log, writer)
+        replica = Replica(self._loop.time(), journal.directory_id, self.storage.log, writer, self._machine.limits)
         replica.takeover.knows(version, document)
         node = Node(replica, work, links, self._register, self._fail)
         work.node = node

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from actors.replication.limits import LIMITS, Limits
 from actors.storage import storage_options
 from actors.storage.node_storage import NodeStorage
 from transport.broker.acceptor import Listen, listen
@@ -31,6 +32,7 @@ class Machine:
         listen: how clients are listened for, as of `Broker`.
         listen_to_nodes: how other nodes are, instead of on the machine's network.
         chance: makes what spreads the attempts to reach others.
+        limits: of what is under way from this node to another while it leads.
     """
 
     journal_options: Callable[..., Any] = storage_options
@@ -38,6 +40,7 @@ class Machine:
     listen: Listen = listen
     listen_to_nodes: ListenElsewhere | None = None
     chance: Callable[[], Random] = Random
+    limits: Limits = LIMITS
 
 
 THIS_MACHINE = Machine()

@@ -59,7 +59,7 @@ class Told:
             return
         self.own = own
         if self._links is not None:
-            for peer in list(self._links.connected):
+            for peer in sorted(self._links.connected):
                 self._links.send(peer, own)
 
     def of(self, directory: str) -> Tidings | None:

@@ -11,7 +11,7 @@ from unittest import mock
 from actors.storage.node_storage import NodeStorage
 from journal.pins import Pins
 from journal.replica_file import ReplicaFile
-from tests.simulation.clustered.plan import ClusterPlan, draw_clustered
+from tests.simulation.clustered.plan import ClusterPlan, draw_by_chance
 from tests.simulation.clustered.runner import run_cluster_plan
 from tests.simulation.replication import defects as machines
 
@@ -96,7 +96,7 @@ def with_faults(
     seed: int, *, mode: str | None = None, commit_delay: float | None = None, **kinds: float
 ) -> ClusterPlan:
     """The plan of a seed with nothing but these faults, often; in another mode, and with slower disks, if that is said."""
-    plan = draw_clustered(seed, mode=mode)
+    plan = draw_by_chance(seed, mode=mode)
     weights = dict.fromkeys(plan.base.faults.weights, 0.0) | {kind.replace("_", " "): of for kind, of in kinds.items()}
     faults = replace(plan.base.faults, weights=weights, interval=min(plan.base.faults.interval, 1.0))
     delay = plan.base.commit_delay if commit_delay is None else commit_delay

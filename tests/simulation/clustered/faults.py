@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from streams.testkit import elapse
+from tests.simulation.clustered.aims import Aims
 from tests.simulation.clustered.plan import bad_register
 from tests.simulation.faults import Nemesis, WallClock
 from tests.simulation.history import History
@@ -74,6 +75,9 @@ class ClusterNemesis(Nemesis):
 
     async def run(self) -> None:
         """Break something now and then, for as long as the plan says, then mend everything."""
+        plan = self._cluster.plan
+        if plan.aim is not None:
+            await Aims(self._cluster, self._random, self._loop, self._note).run(plan.aim, plan.base.faults.until)
         await super().run()
         self._cluster.register.heal(*self._cluster.hosts)
         self._cluster.register.faults = RegisterFaults()

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from actors import ask
 from actors.queue.vocabulary.commands import GetStatistics
+from actors.replication.document import ALL
 from streams.testkit import elapse
 from tests.simulation.clustered.machine import NodeDisk, machine
-from tests.simulation.clustered.watch import Watch, WatchedStorage
+from tests.simulation.clustered.watch import OUT_OF_STEP, Watch, WatchedStorage
 from tests.simulation.history import Crashed, DroppedInAll, History, Noted, Started
 from transport.broker.broker import Broker
 from transport.config.config import BrokerConfig
@@ -61,6 +62,7 @@ class NodeHost:
         name: the node's.
         process: its life, None between two.
         node: the node in it.
+        storage: its directory, as it was opened last; None between two lives.
         failed: why the node has ended by itself.
     """
 
@@ -68,6 +70,7 @@ class NodeHost:
         self.name = name
         self.process: Process | None = None
         self.node: SimulatedNode | None = None
+        self.storage: WatchedStorage | None = None
         self.lives = 0
         self._ended: asyncio.Future[None]
         self._cluster = cluster
@@ -120,7 +123,8 @@ class NodeHost:
         cluster, name = self._cluster, self.name
         life = self.lives
         register = cluster.register.client(name)
-        runs_on = machine(self._disk, self._open_storage, lambda: Random(f"links {cluster.plan.seed} {name} {life}"))
+        links = Random(f"links {cluster.plan.seed} {name} {life}")
+        runs_on = machine(self._disk, self._open_storage, lambda: links, cluster.plan.limits)
         node = SimulatedNode(cluster.config(name), register=register, machine=runs_on)
         node.stands = lambda broker, epoch: cluster.stands(self, broker, epoch)
         await node.__aenter__()
@@ -131,7 +135,8 @@ class NodeHost:
             directory, options, files=disk.files, cache_bytes=cache_bytes, committer=disk.make_committer
         )
         assert isinstance(opened, WatchedStorage)
-        return opened.watched(self.name, self._cluster.watch)
+        self.storage = opened.watched(self.name, self._cluster.watch)
+        return self.storage
 
     def _served(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -147,6 +152,9 @@ class NodeHost:
     def _end(self, silent: bool) -> None:
         assert self.process is not None
         process, self.process, self.node = self.process, None, None
+        if self.storage is not None:
+            self._cluster.watch.ends[self.storage.directory_id] = self.storage.log.end
+            self.storage = None
         self._cluster.network.kill(process, silent)
         self._cluster.loop.kill(process)
         if not self._ended.done():
@@ -178,6 +186,8 @@ class Cluster:
         self.register = register
         self.failed = failed
         self.watch = Watch(loop.time)
+        if plan.mode == ALL:
+            self.watch.on_confirmed = self._look_who_is_in_step
         self.leading: NodeHost | None = None
         self._broker: Broker | None = None
         self._lives = 0
@@ -267,6 +277,21 @@ class Cluster:
         return DroppedInAll(self.loop.time(), queue, (await self._statistics(broker, queue)).total_dropped)
 
     # Inside
+
+    def _look_who_is_in_step(self, name: str, epoch: int, lsn: int) -> None:
+        """In the mode ``all`` whatever is confirmed is on every disk that the document lists as in step."""
+        document = self.register.history[-1].document
+        if document.epoch != epoch:
+            return  # another one leads by now, whose members may be others
+        ends = self.watch.ends | {
+            host.storage.directory_id: host.storage.log.end for host in self.hosts.values() if host.storage is not None
+        }
+        for other, member in document.members.items():
+            # A disk that is lost has no end any more; of one that is there, no more than its end can be durable.
+            if member.in_step and not member.learner and (end := ends.get(member.directory, lsn)) < lsn:
+                self.watch.find(
+                    OUT_OF_STEP, f"{name} confirms what is below {lsn}, and {other}, in step, has what is below {end}"
+                )
 
     async def _statistics(self, broker: Broker, queue: str) -> Any:
         assert self.leading is not None

@@ -15,6 +15,7 @@ from tests.simulation.storage import MOST_CALLS_BEFORE_DEATH, Death, MortalFiles
 from transport.node.machine import Machine
 
 if TYPE_CHECKING:
+    from actors.replication.limits import Limits
     from actors.storage.node_storage import NodeStorage
     from tests.simulation.loop import SimulatedLoop
     from transport.wire.address import Address
@@ -79,7 +80,10 @@ class NodeDisk:
 
 
 def machine(
-    disk: NodeDisk, open_storage: Callable[[Path, Any, int, NodeDisk], NodeStorage], chance: Callable[[], Random]
+    disk: NodeDisk,
+    open_storage: Callable[[Path, Any, int, NodeDisk], NodeStorage],
+    chance: Callable[[], Random],
+    limits: Limits,
 ) -> Machine:
     """What a node runs on."""
     return Machine(
@@ -88,6 +92,7 @@ def machine(
         listen=_listen,
         listen_to_nodes=_listen_to_nodes,
         chance=chance,
+        limits=limits,
     )
 
 

@@ -7,6 +7,8 @@ from random import Random
 from typing import Final
 
 from actors.replication.document import ALL, MAJORITY
+from actors.replication.limits import LIMITS, Limits
+from tests.simulation.clustered.aims import AIMS, EIGHT, LAG
 from tests.simulation.plan import QUEUE_FEATURES, draw
 from tests.simulation.programs import FaultPlan, Plan, QueuePlan
 from tests.simulation.register import RegisterFaults
@@ -34,6 +36,10 @@ NODE_FAULTS: Final = (
     "freeze node",
     "lose disk",
 )
+AIM_CHANCE: Final = 0.12
+"""That a run aims at something, in the place of whatever goes wrong by chance."""
+STEADY_SECONDS: Final = 0.4
+"""Between two messages of a producer, where it is to send for as long as something goes wrong."""
 REGISTER_FAULTS: Final = ("register down", "register out of reach", "bad register")
 
 
@@ -48,6 +54,8 @@ class ClusterPlan:
         drain: seconds that a leader that is stopped gives its clients.
         register: how often what goes wrong with it all the time.
         thread: seconds that what is done on a thread takes, at most, twice.
+        aim: what is brought about on purpose, of aims.py; None for what goes wrong by chance.
+        limits: of what is under way to a follower.
     """
 
     base: Plan
@@ -56,6 +64,8 @@ class ClusterPlan:
     drain: float
     register: RegisterFaults
     thread: float
+    aim: str | None = None
+    limits: Limits = LIMITS
 
     @property
     def seed(self) -> int:
@@ -63,8 +73,42 @@ class ClusterPlan:
         return self.base.seed
 
 
-def draw_clustered(seed: int, features: frozenset[str] = FEATURES, mode: str | None = None) -> ClusterPlan:
-    """The plan of a seed; in another mode than it draws, if one is given."""
+def draw_clustered(seed: int) -> ClusterPlan:
+    """The plan of a seed."""
+    # Drawn apart, so that those that aim at nothing are what they were before there were others.
+    random = Random(f"aim {seed}")
+    return draw_aimed(seed, random.choice(AIMS)) if random.random() < AIM_CHANCE else draw_by_chance(seed)
+
+
+def draw_aimed(seed: int, aim: str) -> ClusterPlan:
+    """The plan of a seed that aims at something: three nodes that are quick, and programs that have something to say all the time."""
+    random = Random(f"aimed {seed}")
+    plan = draw_by_chance(seed, mode=ALL if aim == LAG else MAJORITY)
+    weights = dict.fromkeys(plan.base.faults.weights, 0.0)
+    producers = tuple(
+        replace(each, total=MOST_SENT, largest_batch=1, pause=STEADY_SECONDS) for each in plan.base.producers
+    )
+    base = replace(
+        plan.base,
+        producers=producers,
+        faults=FaultPlan(1.0, weights, until=random.choice((15.0, 25.0))),
+        commit_delay=random.choice((0.0, 0.001, 0.02)),
+    )
+    # One record at a time, where what is stored and what is not is to be told apart.
+    limits = LIMITS._replace(window_records=1, ship_records=1) if aim == EIGHT else LIMITS
+    return replace(
+        plan,
+        base=base,
+        names=tuple(NAMES[:3]),
+        register=RegisterFaults(),
+        thread=random.choice((0.0, 0.005)),
+        aim=aim,
+        limits=limits,
+    )
+
+
+def draw_by_chance(seed: int, features: frozenset[str] = FEATURES, mode: str | None = None) -> ClusterPlan:
+    """The plan of a seed that aims at nothing; in another mode than it draws, if one is given."""
     random = Random(f"cluster {seed}")
     base = draw(seed, durable=True, features=features)
     producers = tuple(replace(each, total=min(each.total, MOST_SENT)) for each in base.producers)

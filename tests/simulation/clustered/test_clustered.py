@@ -1,24 +1,21 @@
-"""A cluster of real nodes under seeded faults keeps every promise of a broker; the same seed is the same history; defects are found.
+"""A cluster of real nodes under seeded faults keeps every promise of a broker; defects are found.
 
 The range here is small and fixed; ``python -m tests.simulation --cluster --seeds A:B`` runs any other.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from tests.simulation.clustered.aims import AIMS, EIGHT, LAG, SIDES
 from tests.simulation.clustered.defects import first_found, with_faults
-from tests.simulation.clustered.plan import draw_clustered
+from tests.simulation.clustered.plan import draw_aimed, draw_clustered
 from tests.simulation.clustered.runner import run_cluster, run_cluster_plan
 
 SEEDS = range(6)
-SAME_SEED = 1
 MUTANT_SEEDS = range(60)
 """A defect need not show in every run, but must in one of these; the one that is known to show it comes first."""
 WIPING = {"cut_off_node": 4.0, "lose_disk": 2.0, "kill_node": 2.0}
@@ -39,24 +36,6 @@ def test_every_promise_is_kept_by_a_cluster() -> None:
 def test_every_promise_is_kept_by_a_thousand_clusters(first: int) -> None:
     found = {seed: outcome.findings[0] for seed in range(first, first + 100) if (outcome := run_cluster(seed)).findings}
     assert not found
-
-
-def test_the_same_seed_is_the_same_history_in_a_process_whose_hashes_are_others() -> None:
-    """In processes of their own, as who runs a failing seed again has it: limits and levels that other tests set are theirs."""
-    program = f"from tests.simulation.clustered.runner import run_cluster\nprint(run_cluster({SAME_SEED}).digest)"
-    told = [
-        subprocess.run(
-            (sys.executable, "-c", program),
-            env=os.environ | {"PYTHONHASHSEED": hashes},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        ).stdout
-        for hashes in ("1", "2")
-    ]
-    assert len(told[0].strip()) > 0
-    assert told[0] == told[1]
 
 
 def test_a_disk_that_is_lost_is_replaced_by_a_transfer() -> None:
@@ -83,3 +62,23 @@ def test_a_defect_is_found_in_a_run_that_is_good_without_it(name: str, known: in
     found = first_found(name, (with_faults(seed, **faults) for seed in (known, *MUTANT_SEEDS)))
     assert found is not None
     assert not run_cluster_plan(with_faults(found.plan.seed, **faults)).findings
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "aim"),
+    [
+        ("old-epoch record counted as committed", 1, EIGHT),
+        ("seal not durable", 1, SIDES),
+        ("lost swap answer taken for refused", 1, LAG),
+    ],
+)
+def test_a_defect_for_which_much_has_to_meet_is_found_in_a_run_that_aims_at_it(name: str, known: int, aim: str) -> None:
+    found = first_found(name, (draw_aimed(seed, aim) for seed in (known, *MUTANT_SEEDS)))
+    assert found is not None
+    assert not run_cluster_plan(draw_aimed(found.plan.seed, aim)).findings
+
+
+def test_some_seeds_aim_at_something_and_most_do_not() -> None:
+    aims = Counter(draw_clustered(seed).aim for seed in range(500))
+    assert all(aims[aim] >= 5 for aim in AIMS)
+    assert aims[None] > 400

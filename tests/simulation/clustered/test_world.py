@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
+import pytest
+
 from streams.testkit import elapse
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
@@ -82,6 +84,7 @@ class Noting(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.heard = b""
+        self.lost = False
         self.transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -89,6 +92,9 @@ class Noting(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
 
 
 def test_a_cable_may_carry_one_way_and_what_was_held_back_arrives_when_it_is_mended() -> None:
@@ -108,5 +114,32 @@ def test_a_cable_may_carry_one_way_and_what_was_held_back_arrives_when_it_is_men
         network.unblock("b", "a")
         await elapse(1.0)
         assert server.heard == b"from b"
+
+    run(main)
+
+
+def test_two_that_are_parted_are_told_so_at_once_and_meet_again_when_there_is_a_way() -> None:
+    async def main(loop: SimulatedLoop, network: Network) -> None:
+        servers: list[Noting] = []
+
+        def serves() -> Noting:
+            servers.append(Noting())
+            return servers[-1]
+
+        a, b, c = loop.process("a"), loop.process("b"), loop.process("c")
+        await a.spawn(loop.create_server(serves, "a", 7001))
+        _, parted = await b.spawn(loop.create_connection(Noting, "a", 7001))
+        _, stays = await c.spawn(loop.create_connection(Noting, "a", 7001))
+        network.part("b", "a")
+        await elapse(1.0)
+        assert parted.lost
+        assert not stays.lost
+        with pytest.raises(OSError, match="no route to a"):
+            await b.spawn(loop.create_connection(Noting, "a", 7001))
+        network.join("a", "b")
+        _, again = await b.spawn(loop.create_connection(Noting, "a", 7001))
+        again.transport.write(b"from b")
+        await elapse(1.0)
+        assert servers[-1].heard == b"from b"
 
     run(main)

@@ -21,8 +21,7 @@ async def judge_together(cluster: Cluster) -> list[Finding]:
     storages = await _caught_up(cluster)
     if storages is None:
         where = {
-            name: None if host.node is None else (host.node.storage.log.committed, host.node.storage.log.end)
-            for name, host in cluster.hosts.items()
+            name: None if each is None else (each.log.committed, each.log.end) for name, each in _open(cluster).items()
         }
         return [Finding(BEHIND, cluster.loop.time(), f"nodes have not all that is committed: {where}")]
     found = []
@@ -39,13 +38,20 @@ async def judge_together(cluster: Cluster) -> list[Finding]:
 async def _caught_up(cluster: Cluster) -> list[WatchedStorage] | None:
     deadline = cluster.loop.time() + CATCH_UP_SECONDS
     while cluster.loop.time() < deadline:
-        storages = [host.node.storage for host in cluster.hosts.values() if host.node is not None]
-        if len(storages) == len(cluster.hosts) and len({each.log.committed for each in storages}) == 1:
-            watched = [each for each in storages if isinstance(each, WatchedStorage)]
-            if all(each.log.end == each.log.committed and _folded(each) for each in watched):
-                return watched
+        storages = [each for each in _open(cluster).values() if each is not None]
+        agreed = len(storages) == len(cluster.hosts) and len({each.log.committed for each in storages}) == 1
+        if agreed and all(each.log.end == each.log.committed and _folded(each) for each in storages):
+            return storages
         await elapse(0.5)
     return None
+
+
+def _open(cluster: Cluster) -> dict[str, WatchedStorage | None]:
+    """The directories of the nodes that are members: not of one that has ended, or has met damage."""
+    return {
+        name: host.storage if host.node is not None and host.node.node is not None else None
+        for name, host in cluster.hosts.items()
+    }
 
 
 def _folded(storage: WatchedStorage) -> bool:

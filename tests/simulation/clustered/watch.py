@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from actors.storage.leader_storage import LeaderStorage
-    from journal import TransferSource
+    from journal import ShippedRecord, TransferSource
 
 PARTED: Final = "logs-parted"
 TWO_LEADERS: Final = "two-leaders-of-an-epoch"
 STATES: Final = "states-differ"
 BEHIND: Final = "behind"
+OUT_OF_STEP: Final = "confirmed-without-who-is-in-step"
 PIECE_BYTES: Final = 256 * 1024
 
 
@@ -35,6 +36,10 @@ class Watch:
         leaders: of each epoch who has led it.
         leads: who has led when, for the checker of histories.
         seen: how often what has happened, for those who want to know what a run has tried.
+        ends: where the logs of directories ended that nobody has open, by their ids.
+        on_lead: told, in the very call, that a node is about to lead, before anybody can hear from it: its name and its epoch.
+        on_append: told who has appended what a leader has sent.
+        on_confirmed: told who is about to tell that something is confirmed, its epoch, and below which record all is.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -43,6 +48,10 @@ class Watch:
         self.leads = Leads()
         self.seen: dict[str, int] = {}
         self.now = now
+        self.ends: dict[str, int] = {}
+        self.on_lead: Callable[[str, int], None] = _nobody
+        self.on_append: Callable[[str], None] = _nobody
+        self.on_confirmed: Callable[[str, int, int], None] = _nobody
         self._truth: dict[int, tuple[int, int, int, bytes]] = {}
 
     def came_to_lead(self, name: str, epoch: int) -> None:
@@ -50,6 +59,7 @@ class Watch:
         self.note("lead")
         if self.leaders.setdefault(epoch, name) != name:
             self.find(TWO_LEADERS, f"{name} leads epoch {epoch}, which {self.leaders[epoch]} has led")
+        self.on_lead(name, epoch)
 
     def committed(self, name: str, records: Iterable[Any]) -> None:
         """Somebody holds these for committed."""
@@ -94,6 +104,14 @@ class WatchedStorage(NodeStorage):
         self.name, self.watch = name, watch
         self._appended: deque[tuple[float, int]] = deque()
         return self
+
+    def append(self, records: Iterable[ShippedRecord]) -> None:
+        super().append(records)
+        self.watch.on_append(self.name)
+
+    def confirm(self, lsn: int) -> None:
+        self.watch.on_confirmed(self.name, self._storage.cluster_epoch, lsn)
+        super().confirm(lsn)
 
     def commit(self, lsn: int) -> None:
         super().commit(lsn)
@@ -143,3 +161,7 @@ class WatchedStorage(NodeStorage):
             self.watch.committed(self.name, records)
             at = records[-1].lsn + 1
         self.looked = max(at, self.looked)
+
+
+def _nobody(*_: object) -> None:
+    """Who is told while nobody asks."""

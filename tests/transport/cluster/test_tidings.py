@@ -120,6 +120,14 @@ def test_what_is_new_is_told_to_all_and_to_whoever_connects() -> None:
     assert len(links.sent) == 3
 
 
+def test_it_is_told_in_the_same_order_in_every_process() -> None:
+    """Who the others are is a set of texts, whose order goes by the hashes of the process."""
+    told, links = Told(), Links("e", "b", "d", "c")
+    told.begin(links)
+    told.say(Tidings(cut_records=3))
+    assert [peer for peer, _ in links.sent] == ["b", "c", "d", "e"]
+
+
 def test_what_a_peer_has_told_holds_until_it_connects_anew() -> None:
     told = Told()
     told.begin(Links("b"))
