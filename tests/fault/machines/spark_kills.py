@@ -48,8 +48,8 @@ SENT_ROWS: Final = 10
 READ_ROWS: Final = 1_000
 WRITTEN_ROWS: Final = 100
 """Of a batch: so few that one follows another, and each kill finds one under way."""
-HELD: Final = 50
-"""What the receiver of ``out`` keeps unanswered: a kill finds some that are to come again."""
+HELD: Final = WRITTEN_ROWS + 50
+"""What the receiver of ``out`` keeps unanswered, a batch and more: a kill finds some that are to come again."""
 MOST_SECONDS: Final = 2.0
 """Between a cluster that is whole and the next kill, at most: some batches of either query."""
 START_SECONDS: Final = 120.0
