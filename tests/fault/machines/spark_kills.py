@@ -45,9 +45,10 @@ CLUSTER, BESIDE = "orders", "beside"
 SIZE: Final = 1
 """Bytes of a message, at most; its numbers are there all the same, as text that a file of lines takes."""
 SENT_ROWS: Final = 10
-READ_ROWS: Final = 1_000
+READ_ROWS: Final = 10_000
+"""Of a batch at most: far more than comes while one is worked on, however busy the machine is, so that nothing piles up."""
 WRITTEN_ROWS: Final = 100
-"""Of a batch: so few that one follows another, and each kill finds one under way."""
+"""Of a batch, as many each time: so few that one follows another, and each kill finds one under way."""
 HELD: Final = WRITTEN_ROWS + 50
 """What the receiver of ``out`` keeps unanswered, a batch and more: a kill finds some that are to come again."""
 MOST_SECONDS: Final = 2.0
@@ -159,7 +160,7 @@ class Found:
     Attributes:
         facts: counts.
         wrong: what must not be, in words.
-        seconds: from each kill until it went on, by who did.
+        seconds: from when the machine was dead until it went on, by who did.
     """
 
     facts: dict[str, int] = field(default_factory=dict)
@@ -225,8 +226,8 @@ class SparkKills:
         self._moment.wait(self._random.uniform(0, MOST_SECONDS))
         self._kills += 1
         node = self.cluster.leader()
-        mark = self.sent.mark(f"kill {self._kills}")
         self.cluster.kill(node)
+        mark = self.sent.mark(f"kill {self._kills}")  # what is confirmed behind it, another has confirmed
         planned = self.queries.planned()
         seconds = self.queries.go_on(planned, mark.time)
         self.sent.wait_after(mark, GO_ON_SECONDS)
