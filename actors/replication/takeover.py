@@ -67,6 +67,7 @@ class Takeover:
     """
 
     __slots__ = (
+        "_accepted",
         "_ask",
         "_asked",
         "_fetched",
@@ -108,6 +109,7 @@ class Takeover:
         self._writer = writer
         self._numbers = numbers
         self._number = 0
+        self._accepted = 0  # what it had promised when this attempt began
         self._ask = 0
         self._asked = 0.0  # when something was last asked
         self._since = 0.0  # when this state began, or when something last went on in it
@@ -207,6 +209,7 @@ class Takeover:
         """Take over: the others miss the leader too, or it has asked for it."""
         if self.state not in (IDLE, ASKING):
             return []
+        self._accepted = self._follower.accepted
         return self._read(now, READING)
 
     def _read(self, now: float, state: str) -> Effects:
@@ -222,9 +225,10 @@ class Takeover:
             return self.give_up(now)
         if self.state == READING_AGAIN:
             return self._read_again(now, version, document)
-        # Who has promised an epoch was given its time by that, and is missed since: it is no news, or whoever seals again and again, and
-        # cannot lead, would keep the one that could from it.
-        known = self._follower.accepted if self.document is None else max(self.document.epoch, self._follower.accepted)
+        # Whoever this node had promised an epoch before it began was given its time by that, and is missed since: it is no news, or one
+        # that seals again and again, and cannot lead, would keep the one that could from it. One that is promised only since then is
+        # news: the two have begun at the same time, and the other was first.
+        known = self._accepted if self.document is None else max(self.document.epoch, self._accepted)
         news = self.document is not None and document.epoch > known
         self.knows(version, document)
         if not self.may() or (news and document.members[document.leader].directory != self._me):

@@ -264,6 +264,19 @@ def test_a_take_over_that_it_has_sealed_itself_and_missed_since_is_no_news_to_it
     assert (swap.version, swap.document.epoch) == (5, 6)
 
 
+def test_a_take_over_that_it_seals_while_it_reads_the_document_itself_gets_its_time() -> None:
+    disk = log(1)
+    takeover, follower = candidate(disk, document("bac"))
+    takeover.missing(0.0)
+    (read,) = takeover.missed(0.0, C, Missing(1, 9, Position(1, 1)))
+    # Both have begun at once, and the other one's swap was done before this node's question.
+    follower.received(0.0, C, Seal(2))
+    disk.promised = 2
+    follower.promised(0.0, 2)
+    assert takeover.read(0.0, read.number, 2, document("cab", epoch=2)) == []
+    assert takeover.state == steps.IDLE
+
+
 def test_a_take_over_that_it_has_not_heard_of_gets_its_time() -> None:
     takeover, _ = candidate(log(1), document("bac"))
     takeover.missing(0.0)

@@ -73,7 +73,7 @@ class Load:
         self._machine = machine
         self._contacts = {"sending": tuple(send), "receiving": tuple(receive)}
         self._changed = threading.Condition()
-        self._producers = {number: _Heard() for number in range(self.options.senders)}
+        self._producers = {number: _Heard() for number in self.options.producers}
         self._delivered = self._acknowledged = 0
         self._marks = Log(folder / MARKS, 0, aloud=False)
         self._senders: list[Process] = []
@@ -89,11 +89,11 @@ class Load:
 
     def start_senders(self) -> None:
         """Start the producers alone: what they send stays in the queue."""
-        self._senders = self._start("sending", self.options.senders)
+        self._senders = self._start("sending", self.options.producers)
 
     def start_receivers(self) -> None:
         """Start the receivers alone."""
-        self._receivers = self._start("receiving", self.options.receivers)
+        self._receivers = self._start("receiving", range(self.options.receivers))
 
     def mark(self, text: str) -> Marked:
         """Log that the test does something now; the judgement says how long nothing was confirmed behind it."""
@@ -128,6 +128,13 @@ class Load:
             wanted = self._delivered + count
         self.wait(f"{count} more delivered", lambda: self._delivered >= wanted, seconds)
 
+    def stop_senders(self, seconds: float = DRAIN_SECONDS) -> None:
+        """Have producers take no more, and wait until everything is confirmed."""
+        with self._changed:
+            self._ending = True
+        for process in self._senders:
+            process.stop(seconds)
+
     def drain(self, left: Callable[[], int], seconds: float = DRAIN_SECONDS) -> None:
         """Have producers take no more, and wait until everything is confirmed, delivered and acknowledged.
 
@@ -136,10 +143,7 @@ class Load:
                 second: what is lost never comes.
             seconds: in all, for each of the two.
         """
-        with self._changed:
-            self._ending = True
-        for process in self._senders:
-            process.stop(seconds)
+        self.stop_senders(seconds)
         for process in self._receivers:
             process.signal(signal.SIGUSR1)
         while True:
@@ -195,10 +199,15 @@ class Load:
                 raise ProcessError(f"not {what} within {seconds:.0f} s ({text})")
 
     def _quiet_or_acknowledged(self) -> None:
-        """Wait until all that is confirmed is acknowledged, or until nothing was delivered for a while."""
+        """Wait until all that is confirmed is acknowledged, or until nothing was delivered for a while.
+
+        Where another than this load sends, nobody here knows how much that is.
+        """
 
         def done() -> bool:
-            return self._acknowledged >= sum(one.confirmed for one in self._producers.values())
+            return bool(self._producers) and self._acknowledged >= sum(
+                one.confirmed for one in self._producers.values()
+            )
 
         with self._changed:
             while not done():
@@ -206,9 +215,9 @@ class Load:
                 if not self._changed.wait_for(lambda: self._delivered > before or done(), QUIET_SECONDS):  # noqa: B023
                     return
 
-    def _start(self, program: str, count: int) -> list[Process]:
-        shares = [range(first, count, self.options.processes) for first in range(min(self.options.processes, count))]
-        started = [self._start_one(program, share) for share in shares]
+    def _start(self, program: str, numbers: range) -> list[Process]:
+        count = min(self.options.processes, len(numbers))
+        started = [self._start_one(program, numbers[first::count]) for first in range(count)]
         for process in started:
             process.wait_line("^ready$")
         return started

@@ -22,6 +22,7 @@ class Options:
     Attributes:
         queue: its name.
         senders: how many producers.
+        first_sender: the number of the first; two loads whose messages come to one reader have different ones.
         receivers: how many receivers.
         processes: how many the producers share; the receivers share as many, at most.
         batch: messages that a producer sends at a time.
@@ -34,6 +35,7 @@ class Options:
 
     queue: str = "load"
     senders: int = 2
+    first_sender: int = 0
     receivers: int = 1
     processes: int = 1
     batch: int = 10
@@ -42,6 +44,11 @@ class Options:
     rate: float | None = None
     hold: int = 0
     longest_wait: float = 5.0
+
+    @property
+    def producers(self) -> range:
+        """Their numbers."""
+        return range(self.first_sender, self.first_sender + self.senders)
 
     def backoff(self) -> Backoff:
         """How clients come back."""
