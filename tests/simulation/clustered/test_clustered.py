@@ -70,6 +70,7 @@ def test_a_defect_is_found_in_a_run_that_is_good_without_it(name: str, known: in
         ("old-epoch record counted as committed", 1, EIGHT),
         ("seal not durable", 1, SIDES),
         ("lost swap answer taken for refused", 1, LAG),
+        pytest.param("old epoch accepted", 4, SIDES, marks=pytest.mark.soak),
     ],
 )
 def test_a_defect_for_which_much_has_to_meet_is_found_in_a_run_that_aims_at_it(name: str, known: int, aim: str) -> None:
