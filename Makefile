@@ -10,7 +10,7 @@ BENCH ?= throughput single latency durable group_commit durable_latency redis ba
 	spark_write spark_backpressure streams operators smq websocket http exchanges exchange_backlog amqp amqp_spark celery cluster cluster_beside
 TESTS ?=
 LOCK ?=
-SOAK ?= suite properties simulation power_loss features cluster_features features_damages damages damages_real turns turns_alter turns_queues attackers strangers kill_broker kill_exchanges kill_schedules kill_delayed kill_delays kill_move kill_smq kill_amqp kill_celery \
+SOAK ?= suite properties simulation replication machines spark_leader_kills power_loss features cluster_features features_damages damages damages_real turns turns_alter turns_queues attackers strangers kill_broker kill_exchanges kill_schedules kill_delayed kill_delays kill_move kill_smq kill_amqp kill_celery \
 	amqp_fuzz amqp_unacknowledged amqp_held_back amqp_consumers amqp_differential exchange_limits strict_order many_clients \
 	idle_senders signals backups kill_http takes api_fuzz spark_kills spark_exchange query_outage
 export PYTHON INPUT TESTS
