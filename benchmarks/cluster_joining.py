@@ -40,11 +40,11 @@ LEAST_BYTES_A_SECOND: Final = 2 * MB
 """A backlog is filled, joined or received no slower, or the run is over."""
 SECONDS: Final = 120.0
 """For what does not depend on the backlog."""
-LOOK_SECONDS: Final = 0.2
+LOOK_SECONDS: Final = 0.5
 MOST_LEADS: Final = 12
 """Of the two that can lead one does, by chance: so often is it tried until it is the one that has joined."""
 GIVEN: Final = "and is given a transfer"
-"""In the leader's log, once for each."""
+"""In the leader's log, once for each that begins with the first record."""
 
 T = TypeVar("T")
 
@@ -152,9 +152,7 @@ class Pair:
                 Worker("_steady:receive_steadily", address=nodes.receive_address, **common)
             )
             self._sender = stack.enter_context(
-                Worker(
-                    "_steady:send_steadily", address=nodes.send_address, size=load.size, batch=load.batch, **common
-                )
+                Worker("_steady:send_steadily", address=nodes.send_address, size=load.size, batch=load.batch, **common)
             )
             for each in (self._receiver, self._sender):
                 each.hear()
@@ -162,7 +160,7 @@ class Pair:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stack.__exit__(*error)
 
     def stop(self) -> Samples:
@@ -280,7 +278,9 @@ def _receive(nodes: ClusterProcesses, load: Load) -> dict[str, Any]:
         received = receiver.hear(load.timeout)
     nbytes = load.messages * load.size
     if (received["messages"], received["bytes"]) != (load.messages, nbytes):
-        raise BenchmarkError(f"{load.messages} messages of {nbytes} bytes are the backlog, and received were {received}")
+        raise BenchmarkError(
+            f"{load.messages} messages of {nbytes} bytes are the backlog, and received were {received}"
+        )
     return {"received": received["messages"], "received_s": received["ended"] - began}
 
 

@@ -514,7 +514,7 @@ def test_an_empty_node_takes_a_transfer_while_a_sender_goes_on_and_gives_the_bac
     benchmark: Benchmark, data: Path
 ) -> None:
     etcds.program()
-    small = ("--bytes", "16MB", "--seconds", "2", "--segment-bytes", "1MiB", "--log-bytes", "4MiB")
+    small = ("--bytes", "16MB", "--seconds", "2", "--segment-bytes", "1MiB", "--log-bytes", "256MiB")
     outcome = benchmark("cluster_joining", *small, "--data", str(data), deadline=3 * DEADLINE)
     (one,) = outcome["rounds"]
     assert one["received"] == 240
