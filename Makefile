@@ -7,7 +7,7 @@ SHELL := bash
 PYTHON ?=
 INPUT ?=
 BENCH ?= throughput single latency durable group_commit durable_latency redis backlog backpressure idle metrics fairness groups delays security arrow spark spark_latency \
-	spark_write spark_backpressure streams operators smq websocket http exchanges exchange_backlog amqp amqp_spark celery cluster cluster_beside
+	spark_write spark_backpressure streams operators smq websocket http exchanges exchange_backlog amqp amqp_spark celery cluster cluster_beside cluster_joining
 TESTS ?=
 LOCK ?=
 SOAK ?= suite properties simulation replication machines spark_leader_kills power_loss features cluster_features features_damages damages damages_real turns turns_alter turns_queues attackers strangers kill_broker kill_exchanges kill_schedules kill_delayed kill_delays kill_move kill_smq kill_amqp kill_celery \
@@ -92,7 +92,7 @@ bench: setup ## the benchmarks; BENCH=throughput for one of them
 			continue; \
 		fi; \
 		case $$bench in amqp | celery | cluster_beside) scripts/ensure-rabbitmq >/dev/null || true;; esac; \
-		case $$bench in cluster | cluster_beside) scripts/ensure-etcd >/dev/null || true;; esac; \
+		case $$bench in cluster | cluster_beside | cluster_joining) scripts/ensure-etcd >/dev/null || true;; esac; \
 		$(RUN) -m benchmarks "$$bench"; \
 	done
 

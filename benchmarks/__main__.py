@@ -157,6 +157,32 @@ def cluster_beside(
     _finish(run(parts, max_in_flight, rounds, data), json)
 
 
+@app.command("cluster_joining")
+def cluster_joining(
+    backlog: Annotated[
+        str, typer.Option("--bytes", metavar="SIZE", help="Of the payloads that nobody receives.")
+    ] = "5GB",
+    size: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Bytes of a payload.")] = 65_536,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a batch.")] = 16,
+    seconds: Annotated[float, typer.Option(min=1, metavar="S", help="Seconds of each part but the transfer.")] = 30.0,
+    segment_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="The brokers'; small ones for a small backlog.")
+    ] = None,
+    log_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="The brokers' --cluster-log-bytes; likewise.")
+    ] = None,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """What senders and memory feel of it while an empty node takes the place of one of three that hold a live backlog."""
+    from benchmarks.cluster_joining import Load, run  # noqa: PLC0415 - a command loads what it needs
+    from transport.config.units import parse_size  # noqa: PLC0415 - likewise
+
+    given = {"--segment-bytes": segment_bytes, "--cluster-log-bytes": log_bytes}
+    options = tuple(word for name, value in given.items() if value is not None for word in (name, value))
+    _finish(run(Load(parse_size(backlog), size, batch, seconds, options), data), json)
+
+
 @app.command()
 def arrow(
     messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 4_000_000,

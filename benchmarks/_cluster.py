@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import secrets
 import selectors
+import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from benchmarks._disk import buffers_of
 from benchmarks._payloads import batches, make_payloads
-from benchmarks._processes import ROOT, BenchmarkError, Worker, cpu_seconds, statistics
+from benchmarks._processes import ROOT, BenchmarkError, Facts, Worker, cpu_seconds
 from benchmarks._worker import Parent
+from transport import Administration
 
 NODES = ("a", "b", "c")
 START_SECONDS = 60.0
+END_SECONDS = 60.0
 LOOK_SECONDS = 0.1
 BARE_TIMEOUT = 300.0
 BLOCK_WINDOW = 64
@@ -30,18 +35,26 @@ LENGTH_BYTES = 8
 class ClusterProcesses:
     """A register and three brokers; a context manager that ends them.
 
+    Args:
+        folder: where everything of them lies; it is made.
+        mode: of the cluster.
+        options: what each broker is given beside.
+
     Attributes:
-        send_address: where senders reach the leader.
+        send_address: where senders reach the leader that it began with.
         receive_address: where receivers do.
-        followers: the pids of the others.
+        leader: that one's name.
     """
 
-    def __init__(self, folder: Path, mode: str = "majority") -> None:
+    def __init__(self, folder: Path, mode: str = "majority", options: Sequence[str] = ()) -> None:
         self._folder = folder
         self._mode = mode
+        self._options = options
         self._stack = contextlib.ExitStack()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.send_address = self.receive_address = ""
+        self._commands: dict[str, tuple[str, ...]] = {}
+        self._places: dict[str, tuple[str, str]] = {}
+        self.send_address = self.receive_address = self.leader = ""
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -55,18 +68,18 @@ class ClusterProcesses:
             places = {name: ports[2 + 3 * number : 5 + 3 * number] for number, name in enumerate(NODES)}
             members = ",".join(f"{name}=127.0.0.1:{link}" for name, (_, _, link) in places.items())
             for name, (send, receive, link) in places.items():
-                self._start(
-                    name,
-                    *("-m", "transport.cli", "broker", "--cluster", f"{register}/benchmark", "--node", name),
+                self._places[name] = (f"127.0.0.1:{send}", f"127.0.0.1:{receive}")
+                self._commands[name] = (
+                    *(sys.executable, "-m", "transport.cli", "broker"),
+                    *("--cluster", f"{register}/benchmark", "--node", name),
                     *("--cluster-members", members, "--cluster-address", f"127.0.0.1:{link}"),
                     *("--cluster-secret-file", str(secret), "--cluster-mode", self._mode, "--http", "none"),
-                    *("--send-address", f"127.0.0.1:{send}", "--receive-address", f"127.0.0.1:{receive}"),
-                    *("--data", str(self._folder / name), "--disk-floor", "0"),
+                    *("--send-address", self._places[name][0], "--receive-address", self._places[name][1]),
+                    *("--data", str(self.directory(name)), "--disk-floor", "0", *self._options),
                 )
-            leader = self._find_leader({name: f"127.0.0.1:{place[0]}" for name, place in places.items()})
-            self.send_address, self.receive_address = (f"127.0.0.1:{port}" for port in places[leader][:2])
-            self._leader = self._processes[leader]
-            self.followers = [self._processes[name].pid for name in NODES if name != leader]
+                self.start(name)
+            self.leader = self._find_leader()
+            self.send_address, self.receive_address = self._places[self.leader]
             stack.pop_all()
         return self
 
@@ -75,12 +88,52 @@ class ClusterProcesses:
 
     @property
     def pid(self) -> int:
-        """The leader's."""
-        return self._leader.pid
+        """The process of the leader that it began with."""
+        return self.pid_of(self.leader)
+
+    @property
+    def followers(self) -> list[str]:
+        """The names of the others."""
+        return [name for name in NODES if name != self.leader]
+
+    @property
+    def send_addresses(self) -> str:
+        """Where senders and administration reach all of them."""
+        return ",".join(send for send, _ in self._places.values())
+
+    @property
+    def receive_addresses(self) -> str:
+        """Where receivers do."""
+        return ",".join(receive for _, receive in self._places.values())
+
+    def pid_of(self, name: str) -> int:
+        """A broker's process."""
+        return self._processes[name].pid
+
+    def directory(self, name: str) -> Path:
+        """Where a broker's data lies."""
+        return self._folder / name
+
+    def said(self, name: str) -> str:
+        """A broker's log, of all of its starts."""
+        return (self._folder / f"{name}.log").read_text("utf-8", "replace")
 
     def follower_cpu(self) -> float:
         """Processor time of a follower, in the mean."""
-        return sum(cpu_seconds(pid) for pid in self.followers) / len(self.followers)
+        return sum(cpu_seconds(self.pid_of(name)) for name in self.followers) / len(self.followers)
+
+    def start(self, name: str) -> None:
+        """Start a broker that does not run, over the directory that there is, or a new one."""
+        self._begin(name, *self._commands[name])
+
+    def end(self, name: str, number: int = signal.SIGKILL) -> None:
+        """Send a broker a signal by which it ends, and wait until it has."""
+        process = self._processes[name]
+        process.send_signal(number)
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise BenchmarkError(f"the broker {name} has not ended within {END_SECONDS:g} s") from None
 
     def _start_etcd(self, clients: int, peers: int) -> str:
         found = subprocess.run(
@@ -98,13 +151,10 @@ class ClusterProcesses:
         )
         return f"etcd://127.0.0.1:{clients}"
 
-    def _start(self, name: str, *words: str) -> None:
-        self._begin(name, sys.executable, *words)
-
     def _begin(self, name: str, *words: str) -> None:
-        log = self._stack.enter_context((self._folder / f"{name}.log").open("wb"))
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT, env=environment)
+        with (self._folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT, env=environment)
         self._processes[name] = process
         self._stack.callback(self._stop)
 
@@ -114,18 +164,27 @@ class ClusterProcesses:
         for process in self._processes.values():
             process.wait()
 
-    def _find_leader(self, addresses: dict[str, str]) -> str:
-        """The first whose queues can be asked for."""
+    def _find_leader(self) -> str:
+        """Who leads, once somebody does."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
-            for name, address in addresses.items():
-                if "this node leads its cluster" in (self._folder / f"{name}.log").read_text("utf-8", "replace"):
-                    statistics(address)
-                    return name
+            if any("this node leads its cluster" in self.said(name) for name in NODES):
+                return leading(self.send_addresses)
+            for name in NODES:
                 if self._processes[name].poll() is not None:
-                    raise BenchmarkError((self._folder / f"{name}.log").read_text("utf-8", "replace")[-2000:])
+                    raise BenchmarkError(self.said(name)[-2000:])
             time.sleep(LOOK_SECONDS)
         raise BenchmarkError(f"no node leads after {START_SECONDS:g} s")
+
+
+def leading(addresses: str) -> str:
+    """The name of the node that leads now; whoever leads first may have lost it to one that came to lead at nearly the same time."""
+
+    async def ask() -> Facts:
+        async with Administration(addresses, connect_timeout=START_SECONDS) as administration:
+            return await administration.cluster()
+
+    return str(asyncio.run(ask())["node"])
 
 
 def ship_bare(folder: Path, messages: int, size: int, batch: int) -> dict[str, Any]:

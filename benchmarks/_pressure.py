@@ -132,14 +132,25 @@ def receive_slowly(
 async def _sampled(parent: Parent, running: Running[Any], interval: float, count: Callable[[], int]) -> Samples:
     """Sample until the parent says stop; a stream that ends before that has failed."""
     sampler = Sampler(interval, count)
+    ended = await until_told(parent, running)
+    samples = sampler.stop()
+    await cancelled(running, ended)
+    return samples
+
+
+async def until_told(parent: Parent, running: Running[Any]) -> asyncio.Future[Any]:
+    """Wait until the parent says stop; a stream that ends before that has failed. What is returned is done when it ends."""
     told = asyncio.create_task(parent.told())
     ended = asyncio.ensure_future(running)
     await asyncio.wait((told, ended), return_when=asyncio.FIRST_COMPLETED)
-    samples = sampler.stop()
     if ended.done():
         ended.result()
         raise RuntimeError("an endless stream has ended")
+    return ended
+
+
+async def cancelled(running: Running[Any], ended: asyncio.Future[Any]) -> None:
+    """End a stream as it is, and wait until it has."""
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await ended
-    return samples

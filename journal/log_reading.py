@@ -106,6 +106,10 @@ class LogReading:
         stop = min(segment.stop_lsn, self._tail.first)
         return StoredPiece(self._files, catalog, segment, self._places, lsn, stop, most)
 
+    def log_bytes_from(self, lsn: int) -> int:
+        """Of the segments that hold the log from ``lsn`` on: what somebody lacks who has all before it, and up to a segment more."""
+        return sum(each.end for each in log_run(self._catalog.segments) if each.stop_lsn > lsn)
+
     def _check_held(self, lsn: int) -> None:
         if lsn > self.next_lsn:
             raise JournalUsageError(f"there is no record {lsn} yet: the next is {self.next_lsn}")

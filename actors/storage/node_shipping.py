@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from actors.errors import ActorError
@@ -78,6 +79,16 @@ class NodeShipping:
             return Records(self._storage.journal.log_piece(lsn, most))
         except LogGoneError as error:
             raise RecordsGoneError(str(error)) from error
+
+    def lag(self, lsn: int) -> float:
+        """How much of the log somebody lacks who has all before ``lsn``: 1 is all that is kept for who lags, infinite is too much.
+
+        There may be more than is kept for that: what is wanted for another reason stays.
+        """
+        journal = self._storage.journal
+        if lsn < journal.log_start:
+            return math.inf
+        return journal.log_bytes_from(lsn) / self._options.cluster_log_bytes
 
     def same_log(self) -> object:
         """Something that is the same object as long as the log is not cut or replaced, nor opened anew."""

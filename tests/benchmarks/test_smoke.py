@@ -507,3 +507,23 @@ def test_three_brokers_that_act_as_one_stand_beside_others_where_these_are_there
     measured = [(one["part"], one["side"]) for one in outcome["rounds"]]
     assert measured == [(part, side) for part in ("100 B", "65536 B") for side in there]
     assert not list(data.iterdir())
+
+
+@pytest.mark.soak
+def test_an_empty_node_takes_a_transfer_while_a_sender_goes_on_and_gives_the_backlog_afterwards(
+    benchmark: Benchmark, data: Path
+) -> None:
+    etcds.program()
+    small = ("--bytes", "16MB", "--seconds", "2", "--segment-bytes", "1MiB", "--log-bytes", "256MiB")
+    outcome = benchmark("cluster_joining", *small, "--data", str(data), deadline=3 * DEADLINE)
+    (one,) = outcome["rounds"]
+    assert one["received"] == 240
+    assert one["joined_bytes"] >= 240 * 65_536
+    assert value(outcome, "transfers from the first record on") >= 1
+    for part in ("before, with three", "with two", "while the third is filled", "with three again"):
+        assert value(outcome, f"sender, {part}") > 0
+    share = value(outcome, "sender, while the third is filled") / value(outcome, "sender, before, with three")
+    assert value(outcome, "share of before") == pytest.approx(share)
+    for who in ("leader's", "joiner's"):
+        assert value(outcome, f"{who} memory when it begins") > 0
+    assert not list(data.iterdir())

@@ -247,6 +247,8 @@ def test_beyond_its_limit_the_oldest_of_the_log_goes_and_a_reader_is_told_where_
     leader.checkpoint(live=lambda *_: 0)
     start = leader.journal.log_start
     assert 61 - 35 < start < 61 - 14
+    assert 4096 - 1024 < leader.journal.log_bytes_from(start) <= 4096
+    assert leader.journal.log_bytes_from(60) == leader.journal._catalog.segments[-1].end
     for reads in (lambda: leader.journal.read_log(start - 1), lambda: leader.journal.log_piece(3)):
         with pytest.raises(LogGoneError) as gone:
             reads()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 AGAIN_SECONDS: Final = 2.0
 """A transfer that failed is asked for again so much later: whoever gives it makes a checkpoint each time."""
+MOST_LAG: Final = 0.5
+"""Of the log that is kept for who lags, this much may be behind a checkpoint when that is given: the rest is for what comes until it is in
+place. Senders go on, and the records before it may have taken minutes."""
 AGAIN_WITHOUT_ROOM_SECONDS: Final = 30.0
 """Likewise, where the disk is full: whoever gives it keeps what it would give for so long."""
 
@@ -92,6 +96,7 @@ class NodeWork:
         self._behind = behind
         self._full = full
         self._given: dict[str, GivenSource] = {}
+        self._lags: dict[str, float] = {}  # behind the checkpoint that was given up last
         self._taking: _Take | None = None
         self._left = True  # something of a transfer may lie aside, from before this start too
         self._opening = asyncio.Lock()  # the folder that is taken into
@@ -196,6 +201,10 @@ class NodeWork:
     def give(self, peer: str) -> None:
         """See `NodeStore`."""
         self.unpin(peer)
+        self._give(peer)
+        logger.warning("the node %s is too far behind for the log, and is given a transfer", peer)
+
+    def _give(self, peer: str) -> None:
         self.transfers.give(peer, None)
 
         def ready(source: GivenSource) -> None:
@@ -203,14 +212,34 @@ class NodeWork:
                 self.transfers.give(peer, source)
 
         self._given[peer] = self._storage.give(ready)
-        logger.warning("the node %s is too far behind for the log, and is given a transfer", peer)
 
     def unpin(self, peer: str) -> None:
         """See `NodeStore`."""
+        self._lags.pop(peer, None)
+        self._release(peer)
+
+    def _release(self, peer: str) -> None:
         source = self._given.pop(peer, None)
         if source is not None:
             self.transfers.stop_giving(peer)
             source.release()
+
+    def renewed(self, peer: str, source: GivenSource) -> bool:
+        """See `TransferNode`.
+
+        A later one is of use only where less is behind it than behind the one before: a backlog that grows faster than it is given never
+        ends, and its log is there.
+        """
+        lag = self._shipping.lag(source.lsn)
+        if lag <= MOST_LAG or self._lags.get(peer, math.inf) <= lag < math.inf:
+            return False
+        self._release(peer)
+        self._lags[peer] = lag
+        self._give(peer)
+        logger.info(
+            "the log behind what the node %s was given may not be there for it: it is given what has come since", peer
+        )
+        return True
 
     def take(self, source: str) -> None:
         """See `NodeStore`."""

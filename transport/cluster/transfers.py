@@ -3,6 +3,9 @@
 So there is one piece under way, or waiting for the disk, and the slower disk holds up the other. Pieces go at the pace of transfers, on a
 lane of their own (`outgoing.py`). Files are read and written on threads. A transfer goes on behind a connection that has ended, from the
 record that it has come to: the leader says again that one is to be taken, and then it is asked.
+
+Senders go on meanwhile, and the log behind the checkpoint is kept only so far. So before the checkpoint is given it is asked whether its
+log will still be there. If not, there is a later one, and what was stored meanwhile and is still wanted comes too: mostly little.
 """
 
 from __future__ import annotations
@@ -123,6 +126,9 @@ class TransferNode(Protocol):
 
     def give_failed(self, peer: str, error: Exception) -> None:
         """What was to be given cannot be read."""
+
+    def renewed(self, peer: str, source: Any) -> bool:
+        """All records before the checkpoint of ``source`` were given. Whether there is to be a later one, which is then given (`give`)."""
 
 
 class _Giving:
@@ -291,7 +297,11 @@ class Transfers:
             del self._giving[peer]
             self._node.give_failed(peer, error if isinstance(error, Exception) else RemoteProtocolError(str(error)))
         elif giving.reading is None:
-            self._links.send(peer, reading.result())
+            answer = reading.result()
+            if isinstance(answer, GivenHead) and self._node.renewed(peer, giving.source):
+                # Who takes it asks again, from where it has come to: what it has is good for a later checkpoint too.
+                answer = Wait()
+            self._links.send(peer, answer)
 
     # What others give
 

@@ -112,6 +112,7 @@ class End:
         self.told: list[Told] = []
         self.pieces = 0
         self.breaks_after = 0
+        self.later: FakeSource | None = None
         self.changed = asyncio.Event()
         self.transfers = Transfers(self, self)
 
@@ -136,6 +137,12 @@ class End:
 
     def give_failed(self, peer: str, error: Exception) -> None:
         self._tell(Told("give failed", peer, error))
+
+    def renewed(self, peer: str, source: Any) -> bool:
+        later, self.later = self.later, None
+        if later is not None:
+            self.transfers.give(peer, later)
+        return later is not None
 
     def _tell(self, told: Told) -> None:
         self.told.append(told)
@@ -300,6 +307,26 @@ def test_another_checkpoint_brings_what_has_become_wanted_and_its_own_state(run:
     run(transferring(main))
 
 
+def test_a_checkpoint_whose_log_may_go_is_not_given_and_a_later_one_brings_only_what_has_come_since(
+    run: Run, jump: Callable[[float], None]
+) -> None:
+    async def main(giver: End, taker: End) -> None:
+        first, second, target = FakeSource(), FakeSource(lsn=140, state=b"newer"), FakeTarget()
+        giver.later = second
+        giver.transfers.give(B, first)
+        taker.transfers.take(A, target)
+        await giver.until(lambda: Wait() in giver.said)
+        assert not any(isinstance(each, GivenHead) for each in giver.said)
+        await taker.until(lambda: taker.pieces == len(giver.said))
+        jump(module.ASK_AGAIN_SECONDS)
+        assert await taker.ends() == Told("taken", A, GivenHead(140, 3, 80, 5, 140))
+        assert target.lsns == [*range(1, 140, 2)]
+        assert target.state == b"newer"
+        assert (first.begun, second.begun) == ([0], [100])
+
+    run(transferring(main))
+
+
 def test_what_is_dropped_is_closed_and_nothing_is_told(run: Run) -> None:
     async def main(giver: End, taker: End) -> None:
         target = FakeTarget()
@@ -418,6 +445,9 @@ class TransferNode(LinkNode):
 
     def give_failed(self, peer: str, error: Exception) -> None:
         raise AssertionError(error)
+
+    def renewed(self, peer: str, source: Any) -> bool:
+        return False
 
 
 def test_a_journal_is_filled_over_a_link_while_signs_of_life_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -57,6 +58,10 @@ class Shipping:
         self.failure: Exception | None = None
         self.installed: list[int] = []
         self.discarded = 0
+        self.lags: list[float] = []
+
+    def lag(self, lsn: int) -> float:
+        return self.lags[lsn]
 
     def target(self) -> Target:
         self.asked.set()
@@ -353,5 +358,56 @@ def test_a_leader_that_cannot_read_what_a_transfer_needs_is_no_leader_any_more(e
         work._storage = storage
         work.give_failed(B, error)
         assert storage.failed == ([error] if ends else [])
+
+    asyncio.run(body())
+
+
+class Given:
+    """A transfer that is ready when it is asked for."""
+
+    def __init__(self, lsn: int) -> None:
+        self.lsn = lsn
+        self.released = False
+
+    def release(self) -> None:
+        self.released = True
+
+
+@pytest.mark.parametrize(
+    ("lags", "why"),
+    [
+        ([0.5], "there is time enough to follow on"),
+        ([0.6, 0.4], "the second one is of what came while the first was given"),
+        ([math.inf, math.inf, 0.1], "without the log behind it a checkpoint is of no use"),
+        ([math.inf, 0.9, 0.8, 0.8], "no less is behind the last one"),
+        ([3.0, 9.0], "a backlog grows faster than it is given, and what is live of the log stays"),
+    ],
+)
+def test_a_later_checkpoint_is_given_as_long_as_that_helps_whoever_is_to_follow_on(lags: list[float], why: str) -> None:
+    async def body() -> None:
+        bench = Bench()
+        made: list[Given] = []
+
+        def give(ready: Callable[[Any], None]) -> Given:
+            made.append(Given(len(made)))
+            asyncio.get_running_loop().call_soon(ready, made[-1])
+            return made[-1]
+
+        storage: Any = SimpleNamespace(give=give)
+        bench.work._storage = storage
+        bench.shipping.lags = lags
+        bench.work.give(B)
+        await settle(0)
+        while bench.work.renewed(B, bench.work._given[B]):
+            await settle(0)
+            assert [each.released for each in made] == [True] * (len(made) - 1) + [False]
+        assert len(made) == len(lags), why
+        bench.work.give(B)
+        assert len(made) == len(lags) + 1
+        bench.shipping.lags = [*lags[: len(made) - 1], 2.0]
+        assert bench.work.renewed(B, bench.work._given[B]), "what was before is forgotten"
+        bench.work.unpin(B)
+        assert all(each.released for each in made)
+        await bench.work.close()
 
     asyncio.run(body())
