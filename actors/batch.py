@@ -390,13 +390,12 @@ class MessageBatch:
         """
         if count < 1:
             raise BatchError(f"a batch holds at least one message, its header says {count}")
-        offsets_bytes = OFFSET_BYTES * (count + 1)
+        offsets_bytes, view = OFFSET_BYTES * (count + 1), memoryview(body)
         if not has_ids and keys_bytes is None and headers_bytes is None:
-            return cls(BinaryColumn.of_payloads(memoryview(body), offsets_bytes, data_bytes, checked))
+            return cls(BinaryColumn.of_payloads(view, offsets_bytes, data_bytes, checked), nbytes=len(view))
         sizes = [offsets_bytes, data_bytes, ID_BYTES * count if has_ids else 0]
         for column_bytes in (keys_bytes, headers_bytes):
             sizes += [0, 0] if column_bytes is None else [offsets_bytes, column_bytes]
-        view = memoryview(body)
         if sum(sizes) != len(view):
             raise BatchError(f"the header describes a body of {sum(sizes)} bytes, the frame has {len(view)}")
         part = [view[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]

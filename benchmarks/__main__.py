@@ -130,6 +130,24 @@ def cluster(
     _finish(run(Transfer(messages, size, batch, True, max_in_flight, True), rounds, data), json)
 
 
+@app.command("cluster_latency")
+def cluster_latency(
+    rate: Annotated[float, typer.Option(min=1, metavar="N", help="Messages a second.")] = 1_000,
+    seconds: Annotated[float, typer.Option(min=0.01, metavar="S", help="Seconds that count, of a round.")] = 10.0,
+    warm_up: Annotated[float, typer.Option(min=0, metavar="S", help="Seconds before them that do not.")] = 1.0,
+    size: Annotated[int, typer.Option(min=8, metavar="BYTES", help="Bytes of a payload.")] = 100,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = 1_000,
+    rounds: Rounds = 3,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """How long a message and its confirmation take with three brokers, at a paced rate, against one alone."""
+    from benchmarks._paced_transfer import Schedule  # noqa: PLC0415 - a command loads what it needs
+    from benchmarks.cluster_latency import run  # noqa: PLC0415 - likewise
+
+    _finish(run(Schedule(rate, seconds, warm_up, size, max_in_flight, True), rounds, data), json)
+
+
 @app.command("cluster_beside")
 def cluster_beside(
     messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 2_000_000,
@@ -308,9 +326,10 @@ def durable_latency(
     json: Json = None,
 ) -> None:
     """How long a message and its confirmation take with a journal, at a paced rate, against a plain append."""
-    from benchmarks.durable_latency import run  # noqa: PLC0415 - a command loads what it needs
+    from benchmarks._paced_transfer import Schedule  # noqa: PLC0415 - a command loads what it needs
+    from benchmarks.durable_latency import run  # noqa: PLC0415 - likewise
 
-    _finish(run(rate, seconds, warm_up, size, max_in_flight, rounds, uvloop, data), json)
+    _finish(run(Schedule(rate, seconds, warm_up, size, max_in_flight, uvloop), rounds, data), json)
 
 
 @app.command()

@@ -21,6 +21,8 @@ from journal.segment import Segment
 LOADED_INDEXES = 4
 """Segments, besides the one being written, whose rows stay in memory: a few readers at different places do not thrash."""
 MAX_U32 = (1 << 32) - 1
+MAX_FIRST = (1 << 64) - 1 - MAX_U32
+"""Behind an item with this number or a lower one, any number of items has numbers that fit."""
 OPEN_FILES = 16
 """Segments kept open for reading: a process has some thousand files, and most are for connections."""
 
@@ -71,9 +73,11 @@ class Catalog:
         Raises:
             JournalUsageError: numbers that are none, or items that do not follow those before; nothing has changed.
         """
-        self.check(stream, first, count)
         assert segment.rows is not None
         rows = segment.rows.get(stream)
+        # Mostly it is plain to see that all is well; `check` says what is not.
+        if rows is None or first < rows.firsts[-1] + rows.counts[-1] or first > MAX_FIRST or not 0 < count <= MAX_U32:
+            self.check(stream, first, count)
         if rows is None:
             rows = segment.rows[stream] = StreamRows.empty()
             known = self.streams.setdefault(stream, Stream())

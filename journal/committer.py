@@ -24,10 +24,6 @@ RESTS: Final = 2
 
 ALONE_IN_A_ROW = 8
 """Records that have come alone, one after another, before the next is committed where it is appended."""
-ALONE_BYTES = 64 * 1024
-"""Bytes that are committed where they are appended, at most: a quick disk writes and syncs them within a millisecond."""
-QUICK_SYNC = 0.002
-"""Seconds that the last sync took at most where the next is made by who appends: its event loop stands still meanwhile."""
 BACKGROUND_TASKS = 64
 """Tasks that wait for the worker at most: one for each segment that is filled, so the disk is gigabytes behind at this."""
 BACKGROUND_TIMEOUT = 60.0
@@ -51,11 +47,14 @@ class Committer(Protocol):
     def ring(self) -> None:
         """There is something new; only the appending thread calls it."""
 
-    def hold(self, writer: Writer) -> bool:
-        """Whether what is appended from now on is held for `commit_held`, which must follow at once; called when nothing is urgent."""
+    def hold(self, writer: Writer, quick: float) -> bool:
+        """Whether what is appended from now on is held for `commit_held`, which must follow soon; called when nothing is urgent.
 
-    def commit_held(self, writer: Writer) -> None:
-        """Commit what was held on the calling thread, or have the writer's do it where that is at work."""
+        Not where the last sync took ``quick`` seconds or more: who appends stands still for the next.
+        """
+
+    def commit_held(self, writer: Writer, most: int) -> None:
+        """Commit what was held on the calling thread, or have the writer's do it where that is at work, or there are ``most`` bytes."""
 
     def finish(self, timeout: float) -> bool:
         """Wait until the writer has stopped or failed and no task is left; False if that took more than ``timeout`` seconds."""
@@ -94,22 +93,19 @@ class ThreadCommitter:
         if self._bell.locked():  # only this thread releases it, so it cannot be released twice
             self._bell.release()
 
-    def hold(self, writer: Writer) -> bool:
-        """See `Committer`. For a record that is alone: to hand it over, and to hear of it, takes longer than to write it.
-
-        Not where the last sync was slow: who appends stands still for the next.
-        """
-        self._holds = writer.syncs_always and writer.last_sync_seconds < QUICK_SYNC
+    def hold(self, writer: Writer, quick: float) -> bool:
+        """See `Committer`. Of little, to hand it over, and to hear of it, takes longer than to write it."""
+        self._holds = writer.syncs_always and writer.last_sync_seconds < quick
         return self._holds
 
-    def commit_held(self, writer: Writer) -> None:
+    def commit_held(self, writer: Writer, most: int) -> None:
         """See `Committer`."""
         self._holds = False
         if self._committing.acquire(blocking=False):
             try:
                 # A task, such as a new segment, takes long, and so does much to write; what is lazy goes along. Only who holds the lock
                 # takes anything out.
-                if writer.waits_for_little(ALONE_BYTES):
+                if writer.waits_for_little(most):
                     writer.commit()
             except BaseException as error:
                 # An interrupt in the middle of a write: what is taken out and not written must not be passed over.
@@ -213,11 +209,11 @@ class ManualCommitter:
     def ring(self) -> None:
         """See `Committer`."""
 
-    def hold(self, writer: Writer) -> bool:  # noqa: ARG002 - the protocol's
+    def hold(self, writer: Writer, quick: float) -> bool:  # noqa: ARG002 - the protocol's
         """See `Committer`."""
         return self._may_hold()
 
-    def commit_held(self, writer: Writer) -> None:
+    def commit_held(self, writer: Writer, most: int) -> None:  # noqa: ARG002 - the protocol's
         """See `Committer`."""
         if all(type(each) is tuple for each in writer.queue):
             writer.commit()

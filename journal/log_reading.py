@@ -84,6 +84,10 @@ class LogReading:
         self._check_held(lsn)
         return self._records_from(lsn)
 
+    def held(self, lsn: int) -> ShippedRecord | None:
+        """A record, if it is in memory: what was appended lately, and all that is not on the disk yet."""
+        return self._tail.get(lsn)
+
     def log_piece(self, lsn: int, most: int = PIECE_BYTES) -> LogPiece:
         """Records from ``lsn`` on, one at least, and more up to ``most`` bytes, that any thread may read; errors as `read_log`.
 

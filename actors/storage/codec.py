@@ -195,7 +195,7 @@ def decode_stored(
             payload[2:start], strict_map_key=False
         )
         batch = MessageBatch.from_body(count, data, has_ids, keys, headers, payload[start:], checked=True)
-        facts = _more(*more)
+        facts = _more(*more) if more else {}
         made = MessagesAdded if "scheduled" not in facts else MessagesScheduled
         event = made(first, batch, enqueued_us, _producers(producers), delay_us, ttl_us, **facts)
         return event, None if origin is None else (origin[0], _moved_from(*origin[1:]))
@@ -218,16 +218,17 @@ def _more(
     """What is behind the other items where there is any, by its names in the event."""
     if newer or not isinstance(further, dict) or not further.keys() <= {DROPPED_FACT, IDS_UNTIL_FACT, CALENDAR_FACT}:
         raise ValueError("it says more than this program knows: this directory was written by a newer version")
-    facts: dict[str, Any] = {
-        "stage": None if stage is None else StageKey(*stage[:3]),
-        "temporary": _producers(temporary),
-        "numbers": StageNumbers(*stage[3:]) if stage is not None and len(stage) > 3 else None,
-        "published": None if published is None else Published(*published),
-        "dropped": _pairs(further.get(DROPPED_FACT, [])),
-        "ids_until_us": int(further.get(IDS_UNTIL_FACT, 0)),
-    }
-    if CALENDAR_FACT in further:
-        facts["scheduled"] = decode_scheduled(further[CALENDAR_FACT])
+    facts: dict[str, Any] = {"temporary": _producers(temporary)}
+    if stage is not None:
+        facts["stage"] = StageKey(*stage[:3])
+        facts["numbers"] = StageNumbers(*stage[3:]) if len(stage) > 3 else None
+    if published is not None:
+        facts["published"] = Published(*published)
+    if further:
+        facts["dropped"] = _pairs(further.get(DROPPED_FACT, []))
+        facts["ids_until_us"] = int(further.get(IDS_UNTIL_FACT, 0))
+        if CALENDAR_FACT in further:
+            facts["scheduled"] = decode_scheduled(further[CALENDAR_FACT])
     return facts
 
 

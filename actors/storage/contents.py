@@ -327,31 +327,50 @@ class Replay:
 
     def _added(self, payload: memoryview, lsn: int) -> None:
         stream, first, count = unpack_items_prefix(payload)
-        event, moved = codec.decode_stored(first, count, payload[ITEMS_PREFIX_BYTES:])
+        stored = payload[ITEMS_PREFIX_BYTES:]
+        event, moved = codec.decode_stored(first, count, stored)
+        queue = self._contents.queues.get(stream)
+        if queue is not None and moved is None and type(event) is MessagesAdded and not event.ids_until_us:
+            # Most records are of this kind: messages of one queue, and no more.
+            log = queue.log
+            if first > log.next_sequence:
+                self.lost[stream] += first - log.next_sequence
+            self._contents.tables[stream].appended = len(stored)
+            log.apply(event, lsn)
+            return
         events: dict[int, Event] = {stream: event}
         if moved is not None:
             events[moved[0]] = moved[1]
-        self._together(events, None, lsn)
+        self._together(events, None, lsn, {stream: len(stored)})
 
     def _several(self, payload: memoryview, lsn: int) -> None:
         together = decode_together(payload)
-        self._together(together.events, together.version, lsn)
+        self._together(together.events, together.version, lsn, together.sizes)
         for put in together.entries:
             self._changed(put, lsn)
 
-    def _together(self, recorded: Mapping[int, Event], version: WriterVersion | None, lsn: int) -> None:
+    def _together(
+        self, recorded: Mapping[int, Event], version: WriterVersion | None, lsn: int, sizes: Mapping[int, int]
+    ) -> None:
         # Messages are by the stream that has them, which says their level, or that they wait.
+        contents = self._contents
         events = dict(self._of_queue(stream, event) for stream, event in recorded.items())
+        for stream, size in sizes.items():
+            table = contents.tables.get(contents.levels.owner(stream))
+            if table is not None:
+                table.appended = size
         moved = any(type(event) is MessagesMoved for event in events.values())
         for number, event in events.items():
             if not isinstance(event, MessagesAdded):
                 continue
-            if number in self._contents.queues:
-                self.lost[number] += max(0, event.first - self._contents.queues[number].log.next_of(event))
+            if number in contents.queues:
+                left_out = event.first - contents.queues[number].log.next_of(event)
+                if left_out > 0:
+                    self.lost[number] += left_out
             elif not moved:
                 # What was moved there stays where it was.
                 self.undeclared[number] += len(event.batch)
-        self._contents.apply(events, version, lsn)
+        contents.apply(events, version, lsn)
 
     def _of_queue(self, stream: int, event: Event) -> tuple[int, Event]:
         if isinstance(event, MessagesScheduled) and (waiting := self._contents.of_calendar(stream, event)) is not None:

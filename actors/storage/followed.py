@@ -134,7 +134,10 @@ class FollowedContents:
         return others
 
     def _next(self) -> ShippedRecord:
-        """The record that is folded next. What is read beyond it is kept for the next step."""
+        """The record that is folded next: mostly from memory. Of what has to be read, the rest is kept for the next step."""
+        record = self._journal.held(self.folded)
+        if record is not None:
+            return record
         if not self._records:
             self._records.extend(self._journal.log_piece(self.folded, READ_BYTES).read())
         return self._records.popleft()
@@ -179,8 +182,10 @@ class _Following(Replay):
         self.ids = 0
         self._now_us: dict[int, int] = {}
 
-    def _together(self, recorded: Mapping[int, Event], version: WriterVersion | None, lsn: int) -> None:
-        super()._together(recorded, version, lsn)
+    def _together(
+        self, recorded: Mapping[int, Event], version: WriterVersion | None, lsn: int, sizes: Mapping[int, int]
+    ) -> None:
+        super()._together(recorded, version, lsn, sizes)
         for stream, event in recorded.items():
             if isinstance(event, MessagesAdded) and event.ids_until_us:
                 self.ids += event.batch.count

@@ -73,10 +73,7 @@ class LeveledJournalTable(JournalEntryTable):
         """See ``EntryTable``."""
         first, stream = event.first, self.stream + event.priority
         if self.replaying:
-            located = self._journal.locate(stream, first)
-            if located is None:
-                raise self._lost(first)
-            return located.payload_bytes
+            return self.appended
         entry = self._leveled_entry(event.priority, first, first + len(event.batch), self.appended)
         entry.know(
             event.batch,

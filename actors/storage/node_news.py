@@ -47,6 +47,7 @@ class NodeNews:
         self.loop = loop
         self.hooks = hooks
         self._before_synced = synced
+        self._journal: ReplicatedJournal | None = None
         self._told = self._announced = self._stopped = False
         self._later: asyncio.TimerHandle | None = None
         self._waiting: list[asyncio.Future[None]] = []
@@ -60,6 +61,7 @@ class NodeNews:
     def start_journal(self, journal: ReplicatedJournal, committer: Any, failed: Callable[[Exception], None]) -> None:
         """Have the journal take records."""
         journal.on_appended = self._note_appended
+        self._journal = journal
         journal.start(self._note_durable, lambda error: self._on_loop(failed, error), committer)
 
     def stop(self) -> None:
@@ -89,10 +91,16 @@ class NodeNews:
             self.hooks.failed(error)
 
     def _note_durable(self, _lsn: int) -> None:
-        """On the thread that has committed."""
-        if not self._told:
+        """On the thread that has committed; where that is the loop's own it says so itself (`durable`)."""
+        assert self._journal is not None
+        if not (self._told or self._journal.alone.committing):
             self._told = True
             self._on_loop(self._synced)
+
+    def durable(self) -> None:
+        """The loop itself has committed something."""
+        if not self._told:
+            self._synced()
 
     def _on_loop(self, function: Callable[..., None], *arguments: Any) -> None:
         try:

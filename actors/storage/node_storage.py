@@ -50,6 +50,7 @@ from actors.storage.measures import JournalMeasures
 from actors.storage.node_news import Failing, NodeHooks, NodeNews
 from actors.storage.options import DEFAULT_CACHE_BYTES, RESERVE_BYTES, storage_options
 from actors.storage.replica_log import JournalLog
+from actors.storage.turn_commits import TurnCommits
 from journal import Files, JournalError, JournalFullError, JournalOptions, Kept, OsFiles, ReplicatedJournal, kept
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ class NodeStorage:
         self._journal, self._storage, self._followed = opened
         self.same_log = object()
         self._news = NodeNews(self._news.loop, self._news.hooks, self._more_synced)
+        self._turn = TurnCommits(self._journal, self._news)
         self._started = self._leading = self._folding = self._cutting = False
         self._keep_for_others()
         self._storage.tell_failure(self._news.failed)
@@ -201,6 +203,7 @@ class NodeStorage:
         """
         with Failing(self._storage.fail), suppress(JournalFullError):
             self._start_journal()
+            self._turn.begin()
             self._journal.append_shipped(records)
 
     async def promise(self, epoch: int) -> None:
@@ -395,6 +398,7 @@ class NodeStorage:
     def _stop(self) -> None:
         """Nothing more is recorded, folded or told of this journal."""
         journal, storage = self._journal, self._storage
+        self._turn.stop()
         journal.stop_leading()
         storage.checkpoints.halted = storage._gathered.halted = True
         self._news.stop()

@@ -43,7 +43,7 @@ class JournalEntryTable:
         wake: tells the queue that a batch may be had that could not be; None where nobody asks.
         replaying: whether batches are only counted, as their events come from the journal itself.
         deleted: whether the queue is gone, and with it what it held.
-        appended: bytes of the payload of the record that was appended last for this queue, which ``add`` is about.
+        appended: bytes of the payload of the record that was appended last for this queue, or is replayed, which ``add`` is about.
         shared: where that record is, and the queues that it gives these messages to, ascending; None where this one alone gets them.
         calendar: what the queue's calendar has in the journal.
     """
@@ -96,10 +96,7 @@ class JournalEntryTable:
         """See ``EntryTable``; the event has been appended to the journal already."""
         first = event.first
         if self.replaying:
-            located = self._locate(first)
-            if located is None:
-                raise self._lost(first)
-            return located.payload_bytes
+            return self.appended
         entry = self._entry(first, first + len(event.batch), self.appended)
         entry.know(
             event.batch,

@@ -129,11 +129,13 @@ class Together(NamedTuple):
     Attributes:
         events: messages by the number of their stream, the others by that of their queue: ``LevelStreams`` says whose level a stream is.
         version: whose version is committed by it; None for none.
+        sizes: bytes of what is stored of the messages of each stream.
         entries: what changes in the durable map.
     """
 
     events: dict[int, Event]
     version: WriterVersion | None
+    sizes: dict[int, int]
     entries: tuple[EntryPut, ...] = ()
 
 
@@ -155,7 +157,7 @@ def decode_together(payload: memoryview) -> Together:
             events[number] = decoded
     except (ValueError, TypeError, FormatError, msgpack.UnpackException) as error:
         raise StorageError(f"a record of several queues cannot be decoded: {error}") from error
-    return Together(events, version, tuple(entries))
+    return Together(events, version, {part.stream: len(part.payload) for part in parts}, tuple(entries))
 
 
 def encode_in_turn(events: Sequence[tuple[int, Event]]) -> Encoded:

@@ -10,7 +10,7 @@ from functools import wraps
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -20,14 +20,22 @@ from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesAdded
 from actors.queue.vocabulary.settings import QueueSettings
-from actors.storage import Storage, checkpoints, leader_storage, pin_journal
+from actors.storage import Storage, checkpoints, codec, leader_storage, pin_journal
 from actors.storage.after_repair import set_mark
 from actors.storage.failures import LeadershipLostError
 from actors.storage.leader_storage import LeaderStorage
 from actors.storage.node_news import NodeHooks
 from actors.storage.node_shipping import NodeShipping
 from actors.storage.node_storage import NodeStorage
-from journal import JournalDamagedError, JournalOptions, ManualCommitter, TransferSource, TransferTarget
+from journal import (
+    JournalDamagedError,
+    JournalOptions,
+    ManualCommitter,
+    OsFiles,
+    ShippedRecord,
+    TransferSource,
+    TransferTarget,
+)
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.node_cluster import DATA, SMALL, WHOLE, Member, Trio, at_once, until
 from tests.actors.stored_queues import Connection, turns
@@ -227,6 +235,64 @@ async def test_a_follower_whose_journal_is_full_has_appended_what_it_could_and_g
         taken.node.append([record for record in records if record.lsn >= taken.node.log.end])
         taken.run()
     assert plain(taken.node.journal.read_log(records[0].lsn)) == plain(records)
+
+
+def test_what_a_follower_is_sent_in_a_turn_is_on_the_disk_at_its_end_by_one_sync_of_its_own_thread(
+    tmp_path: Path,
+) -> None:
+    class Noting(OsFiles):
+        threads: ClassVar[list[int]] = []
+
+        def sync(self, file: int) -> None:
+            self.threads.append(threading.get_ident())
+            super().sync(file)
+
+    def sent(lsn: int) -> list[ShippedRecord]:
+        return [ShippedRecord(lsn, 1, codec.EPOCH_BEGAN, 0, (codec.encode_number(1),))]
+
+    async def main() -> int:
+        synced = asyncio.Event()
+        node = NodeStorage.open(tmp_path / "data", files=Noting())
+        failures: list[StorageError] = []
+        node.start(NodeHooks(lambda: None, synced.set, failures.append))
+
+        async def turn(*records: list[ShippedRecord]) -> bool:
+            """Append; whether all of it is on the disk when the turn is over."""
+            Noting.threads.clear()
+            synced.clear()
+            for each in records:
+                node.append(each)
+            end = node.log.end
+            await asyncio.sleep(0)
+            here = node.log.durable == end and synced.is_set()
+            while node.log.durable < end:
+                await asyncio.wait_for(synced.wait(), 30)
+                synced.clear()
+            return here
+
+        # The first makes a segment: that is the writer's.
+        assert not await turn(sent(1))
+        writer = node.journal._writer
+        assert writer is not None
+        # A thread that was told to write may still be on its way to rest, and then it does that too.
+        for _ in range(1_000):
+            writer.last_sync_seconds = 0.0  # a sync is quick by the test's word, and not by the machine's
+            lsn = node.log.end
+            if await turn(sent(lsn), sent(lsn + 1)) and Noting.threads == [threading.get_ident()]:
+                break
+        else:
+            raise AssertionError("no turn was committed by the loop's thread")
+        # What is held when the node ends is on the disk too.
+        node.append(sent(node.log.end))
+        end = node.log.end
+        await asyncio.wait_for(node.close(), 30)
+        assert failures == []
+        return end
+
+    end = asyncio.run(main())
+    again = NodeStorage.open(tmp_path / "data")
+    assert again.log.end == end
+    again.journal.abandon()
 
 
 @on_loop

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.queue.vocabulary.events import MessagesAdded
 from actors.storage.table import JournalEntryTable
 from journal import OsFiles
 from tests.actors.test_storage import Bench, drain, in_loop, send
@@ -61,11 +59,6 @@ def count(table: JournalEntryTable, first: int) -> object:
     return list(table.extents(first, first + 3))
 
 
-def add_again(table: JournalEntryTable, first: int) -> object:
-    table.replaying = True
-    return table.add(MessagesAdded(first, MessageBatch.from_payloads([bytes(1000)]), 0), 1)
-
-
 @contextmanager
 def unreadable(directory: Path, cause: Callable[[Path, FewFiles], None]) -> Iterator[Bench]:
     """A storage with more segments than it knows the rows of, of which one cannot be read any more."""
@@ -83,7 +76,7 @@ def unreadable(directory: Path, cause: Callable[[Path, FewFiles], None]) -> Iter
     again.storage._journal.abandon()
 
 
-@pytest.mark.parametrize("ask", [find, count, add_again])
+@pytest.mark.parametrize("ask", [find, count])
 @pytest.mark.parametrize("cause", [spoil, remove, exhaust])
 def test_where_a_message_is_cannot_be_read_then_the_broker_is_told_and_whoever_asked_gets_a_storage_error(
     tmp_path: Path, cause: Callable[[Path, FewFiles], None], ask: Callable[[JournalEntryTable, int], object]

@@ -495,6 +495,25 @@ def test_three_brokers_that_act_as_one_stand_beside_one_alone_and_a_bare_loop(be
 
 
 @pytest.mark.soak
+def test_latencies_of_three_brokers_that_act_as_one_stand_beside_those_of_one_alone(
+    benchmark: Benchmark, data: Path
+) -> None:
+    etcds.program()
+    arguments = ("--rate", "200", "--seconds", "0.5", "--warm-up", "0.1", "--rounds", "1", "--data", str(data))
+    outcome = benchmark("cluster_latency", *arguments)
+    rounds = {one["kind"]: one for one in outcome["rounds"]}
+    assert list(rounds) == ["alone", "cluster"]
+    for part in ("sender to receiver", "send to confirmation"):
+        for one in rounds.values():
+            assert 0 < one[f"{part} p50"] <= one[f"{part} p99"]
+        share = rounds["cluster"][f"{part} p99"] / rounds["alone"][f"{part} p99"]
+        assert value(outcome, f"p99, {part}, times that of one alone") == pytest.approx(share)
+    assert all(one["syncs"] > 0 and one["cpu_us"] > 0 for one in rounds.values())
+    assert rounds["cluster"]["follower_cpu_us"] > 0
+    assert not list(data.iterdir())
+
+
+@pytest.mark.soak
 def test_three_brokers_that_act_as_one_stand_beside_others_where_these_are_there(
     benchmark: Benchmark, data: Path
 ) -> None:

@@ -2,10 +2,10 @@
 
 import math
 
-import journal.committer
+import journal.alone
 from transport.cli import main
 
 if __name__ == "__main__":
     # Here alone: whoever merely imports this module, as the test of all programs does, keeps the journal as it is.
-    journal.committer.QUICK_SYNC = math.inf
+    journal.alone.QUICK_SYNC = math.inf
     main()

@@ -12,7 +12,8 @@ from unittest import mock
 import pytest
 
 from journal import Journal, JournalFailedError, JournalOptions, JournalUsageError, OsFiles
-from journal.committer import ALONE_BYTES, ALONE_IN_A_ROW, QUICK_SYNC
+from journal.alone import ALONE_BYTES, QUICK_SYNC, TURN_BYTES, TURN_SYNC
+from journal.committer import ALONE_IN_A_ROW
 from journal.files import Buffer
 from tests.journal.test_group_commit import Durable
 
@@ -143,6 +144,47 @@ def test_a_large_record_is_the_writers(opened: Opened) -> None:
     lsn = opened.journal.append(1, [bytes(ALONE_BYTES)])
     opened.journal.alone.end()
     opened.durable.wait(lsn + 1)
+    assert threading.get_ident() not in opened.files.threads
+    opened.journal.close()
+
+
+@pytest.mark.parametrize(("size", "here"), [(TURN_BYTES // 4, True), (TURN_BYTES // 3, False)])
+def test_what_a_turn_brings_is_one_group_that_is_committed_at_its_end_unless_it_is_too_much(
+    opened: Opened, size: int, here: bool
+) -> None:
+    found = []
+    # A thread that has just begun, or written, may still be on its way to rest, and then it takes what comes.
+    while len(found) < 3 or (here and True not in found and len(found) < 300):
+        opened.quick()
+        opened.files.threads.clear()
+        opened.journal.alone.begin_turn()
+        lsns = [opened.journal.append(1, [bytes(size)]) for _ in range(3)]
+        opened.journal.alone.end()
+        opened.durable.wait(lsns[-1] + 1)
+        found.append(opened.files.threads == [threading.get_ident()])
+    assert (True in found) is here
+    opened.journal.close()
+
+
+def test_a_turn_of_a_follower_waits_longer_for_a_sync_than_a_broker_alone_and_not_for_ever(opened: Opened) -> None:
+    opened.writer.last_sync_seconds = QUICK_SYNC
+    assert opened.journal.alone.begin_turn()
+    opened.journal.alone.end()
+    opened.writer.last_sync_seconds = TURN_SYNC
+    assert not opened.journal.alone.begin_turn()
+    opened.journal.close()
+
+
+def test_a_turn_that_finds_the_writer_at_work_is_the_writers(opened: Opened) -> None:
+    opened.quick()
+    opened.files.in_sync.clear()
+    opened.files.may_sync.clear()
+    opened.journal.append(1, [b"under way"])
+    assert opened.files.in_sync.wait(30.0)
+    assert not opened.journal.alone.begin_turn()
+    last = opened.journal.append(1, [b"behind it"])
+    opened.files.may_sync.set()
+    opened.durable.wait(last + 1)
     assert threading.get_ident() not in opened.files.threads
     opened.journal.close()
 

@@ -60,11 +60,11 @@ class SimulatedCommitter(ManualCommitter):
         loop: whose clock counts.
         random: where the delays come from.
         longest: seconds until a commit, at most.
+        holds: whether half of what may be is committed where it is appended; a slow disk's never is.
     """
 
-    def __init__(self, loop: SimulatedLoop, random: Random, longest: float) -> None:
-        # Half of what comes alone is committed at once.
-        super().__init__(holds=lambda: random.random() < 0.5)
+    def __init__(self, loop: SimulatedLoop, random: Random, longest: float, *, holds: bool = True) -> None:
+        super().__init__(holds=lambda: holds and random.random() < 0.5)
         self.resting = RESTS
         self._loop = loop
         self._random = random

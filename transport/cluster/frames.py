@@ -37,6 +37,10 @@ MAX_MESSAGE_BYTES: Final = MAX_PAYLOAD_BYTES + FRAME_BYTES
 """Of one message: its head and table fit into one frame, and a record that is the largest there is goes alone."""
 RECEIVE_BYTES: Final = 256 * 1024
 """Of the buffer that a connection is received into: one frame at least."""
+JOINED_BYTES: Final = 2 * 1024 * 1024
+"""A message of so many bytes is joined to one piece as its frames come: what a leader ships at a time, unless a record alone is larger."""
+HOLD_INTERPRETER: Final = 0
+"""Given to crc32c: of a frame it takes microseconds, to get the interpreter back from a busy thread can take milliseconds."""
 
 PROMPT: Final = 0
 """Messages of one frame."""
@@ -68,7 +72,8 @@ class Whole(NamedTuple):
     Attributes:
         kind: what message it is.
         lane: on which it came.
-        pieces: its body. On the lane PROMPT one view, which is valid only until more is received; else bytes of its own.
+        pieces: its body. On the lane PROMPT one view, which is valid only until more is received; else memory of its own, in one piece
+            unless it has more than ``JOINED_BYTES``.
     """
 
     kind: int
@@ -119,9 +124,9 @@ class FrameWriter:
         number = self._number
         self._number = (number + 1) % NUMBERS
         checked = _CHECKED.pack(number, size, lane, flags, kind, 0)
-        crc = crc32c(checked, self._seed)
+        crc = crc32c(checked, self._seed, HOLD_INTERPRETER)
         for part in parts:
-            crc = crc32c(part, crc)
+            crc = crc32c(part, crc, HOLD_INTERPRETER)
         return [_CRC.pack(crc) + checked, *parts]
 
 
@@ -188,7 +193,7 @@ class FrameReader:
             stop = start + HEADER_BYTES + length
             if stop > self._end:
                 return None
-            if crc32c(self._view[start + _CRC.size : stop], self._seed) != crc:
+            if crc32c(self._view[start + _CRC.size : stop], self._seed, HOLD_INTERPRETER) != crc:
                 raise FrameDamagedError(f"the checksum of frame {self._number} does not hold")
             if number != self._number:
                 raise FrameDamagedError(f"frame {number} came, where {self._number} is next")
@@ -222,22 +227,38 @@ class FrameReader:
             body = body[_TOTAL.size :]
         elif joining is None or joining.kind != kind or not body:
             raise FrameDamagedError(f"a frame on lane {lane} goes on with what has not begun")
-        joining.pieces.append(bytes(body))
-        joining.left -= len(body)
-        if joining.left < 0 or (joining.left == 0) != bool(flags & LAST):
+        left = joining.left - len(body)
+        if left < 0 or (left == 0) != bool(flags & LAST):
             raise FrameDamagedError("a message has more or fewer bytes than it began with")
-        if joining.left:
+        joining.add(body)
+        if left:
             return None
         self._joining[lane] = None
         return Whole(kind, lane, joining.pieces)
 
 
 class _Joining:
-    """A message that has begun."""
+    """A message that has begun, of ``total`` bytes; ``left`` of them have not come.
 
-    __slots__ = ("kind", "left", "pieces")
+    What is small has its memory at once. What could be a gigabyte has only memory for what has come.
+    """
+
+    __slots__ = ("_room", "kind", "left", "pieces")
 
     def __init__(self, kind: int, total: int) -> None:
         self.kind = kind
         self.left = total
         self.pieces: list[Buffer] = []
+        self._room: memoryview | None = None
+        if total <= JOINED_BYTES:
+            self._room = memoryview(bytearray(total))
+            self.pieces.append(self._room)
+
+    def add(self, body: memoryview) -> None:
+        """More of it has come, and no more than is left."""
+        if self._room is None:
+            self.pieces.append(bytes(body))
+        else:
+            at = len(self._room) - self.left
+            self._room[at : at + len(body)] = body
+        self.left -= len(body)

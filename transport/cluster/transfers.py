@@ -40,6 +40,9 @@ THREADS: Final = 2
 """That read and write for transfers: a node takes one at a time, and gives some at a bounded rate."""
 STATE_PIECE_BYTES: Final = 1 << 20
 
+_ASKS: Final = (AskRecords, AskState)
+_ANSWERS: Final = (GivenRecords, GivenHead, GivenState, Wait, NoTransfer)
+
 T = TypeVar("T")
 
 logger = logging.getLogger("penstock.cluster")
@@ -245,9 +248,9 @@ class Transfers:
         if isinstance(message, TakeTransfer):
             self._ask_again(peer)
             return False
-        if isinstance(message, AskRecords | AskState):
+        if isinstance(message, _ASKS):
             self._asked(peer, message)
-        elif isinstance(message, GivenRecords | GivenHead | GivenState | Wait | NoTransfer):
+        elif isinstance(message, _ANSWERS):
             taking = self._taking
             if taking is not None and taking.peer == peer and not taking.busy:
                 self._given(taking, message)

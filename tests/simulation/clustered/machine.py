@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from actors.storage import storage_options
+from journal.alone import TURN_SYNC
 from tests.fault.disk import SimulatedDisk
 from tests.simulation.storage import MOST_CALLS_BEFORE_DEATH, Death, MortalFiles, SimulatedCommitter
 from transport.node.machine import Machine
@@ -54,7 +55,8 @@ class NodeDisk:
 
     def make_committer(self) -> SimulatedCommitter:
         """Of a journal that is started."""
-        self._committer = SimulatedCommitter(self._loop, self._random, self._longest)
+        quick = self._longest < TURN_SYNC  # where a follower commits itself what has come in a turn
+        self._committer = SimulatedCommitter(self._loop, self._random, self._longest, holds=quick)
         return self._committer
 
     def wipe(self) -> None:

@@ -163,7 +163,8 @@ def large(*sizes: int) -> say.Replicate:
 
 
 @pytest.mark.parametrize(
-    "sizes", [(FRAME_BYTES,), (1_000_000,), (10, 300_000, 0, 200_000), (50_000,) * 9, (500,) * 400]
+    "sizes",
+    [(FRAME_BYTES,), (1_000_000,), (10, 300_000, 0, 200_000), (50_000,) * 9, (500,) * 400, (10, *[900_000] * 3)],
 )
 def test_a_message_that_is_larger_than_a_frame_is_split_and_joined(sizes: tuple[int, ...]) -> None:
     message = large(*sizes)
@@ -172,6 +173,18 @@ def test_a_message_that_is_larger_than_a_frame_is_split_and_joined(sizes: tuple[
     assert max(map(len, split)) <= HEADER_BYTES + FRAME_BYTES
     (found,) = read(b"".join(split))
     assert plain(found) == plain(message)
+
+
+@pytest.mark.parametrize(("size", "pieces"), [(1_000_000, 1), (3_000_000, frames_of(3_000_000))])
+def test_what_is_joined_is_in_one_piece_unless_it_is_so_large_that_memory_is_taken_as_it_comes(
+    size: int, pieces: int
+) -> None:
+    body = bytes(size)
+    (whole,) = FrameReader(SEED).feed(
+        b"".join(b"".join(frame) for frame in FrameWriter(SEED).cut(BULK, 3, (body,), size))
+    )
+    assert len(whole.pieces) == pieces
+    assert b"".join(whole.pieces) == body
 
 
 def test_nothing_of_a_payload_is_copied_to_be_sent() -> None:

@@ -32,7 +32,7 @@ LIMITS = {
     "each of many records, shipped": 95,
     "each of many records, heard": 62,
     "a frame of a large record, shipped": 306,
-    "a frame of a large record, heard": 296,
+    "a frame of a large record, heard": 281,
     "an answer, sent": 233,
     "an answer, heard": 339,
 }

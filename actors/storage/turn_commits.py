@@ -1,0 +1,45 @@
+"""A follower's loop commits what has come in a turn itself, when that turn is over: nobody else needs the loop while its disk is at work.
+
+To wake the writer's thread, and to be woken by it, costs more than the write; what the leader sends meanwhile waits in the socket.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from actors.storage.node_news import NodeNews
+    from journal import ReplicatedJournal
+
+
+class TurnCommits:
+    """Those of one journal, which is started before the first.
+
+    Args:
+        journal: the journal.
+        news: is told when something has become durable by them.
+    """
+
+    def __init__(self, journal: ReplicatedJournal, news: NodeNews) -> None:
+        self._journal = journal
+        self._news = news
+        self._holding = False
+
+    def begin(self) -> None:
+        """Something is about to be appended: it is committed with all that follows in this turn, unless the writer's thread is to do it."""
+        if not self._holding and self._journal.alone.begin_turn():
+            self._holding = True
+            self._news.on.call_soon(self._end)
+
+    def stop(self) -> None:
+        """The journal is about to be closed: nothing is held any more, and nobody is told."""
+        if self._holding:
+            self._holding = False
+            self._journal.alone.end()
+
+    def _end(self) -> None:
+        """The turn is over."""
+        before = self._journal.durable_lsn
+        self.stop()
+        if self._journal.durable_lsn > before:
+            self._news.durable()
