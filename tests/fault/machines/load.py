@@ -95,6 +95,20 @@ class Load:
         """Start the receivers alone."""
         self._receivers = self._start("receiving", self.options.receivers)
 
+    def stop_senders(self, seconds: float = WAIT_SECONDS) -> None:
+        """Have producers take no more, and wait until everything that they took is confirmed.
+
+        Raises:
+            ProcessError: it is not within this time, or a producer failed.
+        """
+        with self._changed:
+            self._ending = True
+        for process in self._senders:
+            process.signal(signal.SIGTERM)
+        for process in self._senders:
+            process.stop(seconds)
+        self._senders = []
+
     def mark(self, text: str) -> Marked:
         """Log that the test does something now; the judgement says how long nothing was confirmed behind it."""
         with self._changed:
@@ -111,6 +125,16 @@ class Load:
         self.wait(
             f"{count} more confirmed at each producer",
             lambda: all(one.confirmed >= wanted[number] for number, one in self._producers.items()),
+            seconds,
+        )
+
+    def wait_taken(self, count: int, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until each producer has taken ``count`` more messages, to send them."""
+        with self._changed:
+            wanted = {number: one.handed + count for number, one in self._producers.items()}
+        self.wait(
+            f"{count} more taken at each producer",
+            lambda: all(one.handed >= wanted[number] for number, one in self._producers.items()),
             seconds,
         )
 
@@ -136,10 +160,7 @@ class Load:
                 second: what is lost never comes.
             seconds: in all, for each of the two.
         """
-        with self._changed:
-            self._ending = True
-        for process in self._senders:
-            process.stop(seconds)
+        self.stop_senders(seconds)
         for process in self._receivers:
             process.signal(signal.SIGUSR1)
         while True:
@@ -162,6 +183,7 @@ class Load:
         for process in (*self._senders, *self._receivers):
             if process.running:
                 process.kill()
+        self._senders, self._receivers = [], []
 
     def judge(self) -> Judgement:
         """What the logs show; what was never delivered counts only after a `drain`."""
