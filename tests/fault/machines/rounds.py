@@ -212,6 +212,8 @@ def run(
                     print(f"--- {node.name}", *node.process.said, sep="\n")
             raise
         print(found.summary())
+        if found.counts[TOLD] and TOLD in PROMISED[mode]:
+            print(f"{TOLD}: the mode {mode} promises no more, and all of it was counted where it was cut off")
         for line in time_lines(times(found.recoveries, rounds.begun), options.senders):
             print(line)
         for line in p99_lines(rounds.load.folder, rounds.pairs):
