@@ -25,7 +25,16 @@ from tests.fault.machines.machines import Machines
 from tests.fault.machines.options import Options
 from tests.fault.machines.processes import ProcessError
 from tests.fault.machines.records import now
-from tests.fault.machines.report import ETCDS_LEADER_TOO, Pair, Stretch, p99_lines, time_lines, times
+from tests.fault.machines.report import (
+    ETCDS_LEADER_TOO,
+    P99_TIMES,
+    WANTED,
+    Pair,
+    Stretch,
+    p99_lines,
+    time_lines,
+    times,
+)
 from tests.fault.machines.tails import Tail
 
 ASYNC: Final = "async"
@@ -214,9 +223,10 @@ def run(
         print(found.summary())
         if found.counts[TOLD] and TOLD in PROMISED[mode]:
             print(f"{TOLD}: the mode {mode} promises no more, and all of it was counted where it was cut off")
-        for line in time_lines(times(found.recoveries, rounds.begun), options.senders):
+        found_times, all_wait = times(found.recoveries, rounds.begun), mode == "all"
+        for line in time_lines(found_times, options.senders, {} if all_wait else WANTED):
             print(line)
-        for line in p99_lines(rounds.load.folder, rounds.pairs):
+        for line in p99_lines(rounds.load.folder, rounds.pairs, None if all_wait else P99_TIMES):
             print(line)
     return 0 if found.only(*PROMISED[mode]) else 1
 

@@ -31,6 +31,9 @@ def test_a_fault_behind_which_nothing_was_confirmed_says_so() -> None:
     assert time_lines(found, 2) == [
         "all-off, mended: 1 times, next confirmation after 0.25 s, 0.25 s at most, and never 1 times"
     ]
+    assert time_lines({"kill-leader": [9.0]}, 1, {}) == [
+        "kill-leader: 1 times, next confirmation after 9.00 s, 9.00 s at most"
+    ]
     assert time_lines({"x": [None]}, 1) == ["x: 1 times, and nothing was confirmed behind it"]
 
 
@@ -49,6 +52,7 @@ def test_the_p99_of_each_stretch_is_held_against_that_of_the_one_before(tmp_path
     assert (
         p99_lines(tmp_path, [Pair(tens[0], tens[1])])[-1] == "median of these: 3.00 times (wanted: 2 at most: MISSED)"
     )
+    assert p99_lines(tmp_path, [Pair(tens[0], tens[1])], None)[-1] == "median of these: 3.00 times"
     assert p99_lines(tmp_path, []) == []
     with pytest.raises(ValueError, match="nothing was confirmed"):
         p99_lines(tmp_path, [Pair(tens[0], Stretch(50 * SECOND, 60 * SECOND))])
