@@ -95,20 +95,6 @@ class Load:
         """Start the receivers alone."""
         self._receivers = self._start("receiving", self.options.receivers)
 
-    def stop_senders(self, seconds: float = WAIT_SECONDS) -> None:
-        """Have producers take no more, and wait until everything that they took is confirmed.
-
-        Raises:
-            ProcessError: it is not within this time, or a producer failed.
-        """
-        with self._changed:
-            self._ending = True
-        for process in self._senders:
-            process.signal(signal.SIGTERM)
-        for process in self._senders:
-            process.stop(seconds)
-        self._senders = []
-
     def mark(self, text: str) -> Marked:
         """Log that the test does something now; the judgement says how long nothing was confirmed behind it."""
         with self._changed:
@@ -151,6 +137,13 @@ class Load:
         with self._changed:
             wanted = self._delivered + count
         self.wait(f"{count} more delivered", lambda: self._delivered >= wanted, seconds)
+
+    def stop_senders(self, seconds: float = DRAIN_SECONDS) -> None:
+        """Have producers take no more, and wait until everything is confirmed."""
+        with self._changed:
+            self._ending = True
+        for process in self._senders:
+            process.stop(seconds)
 
     def drain(self, left: Callable[[], int], seconds: float = DRAIN_SECONDS) -> None:
         """Have producers take no more, and wait until everything is confirmed, delivered and acknowledged.
