@@ -25,8 +25,9 @@ CLIENTS: Final = "clients"
 """The machine that the load is on."""
 GO_ON_SECONDS: Final = 60.0
 """For the load to have something confirmed behind a fault, and for all nodes to be there again."""
-REPLICA_FILES: Final = "data/*[!e]"
-"""All but those that have nothing of the journal: the room for a start on a full disk, and etcd's."""
+REPLICA_FILES: Final = "data/[!dt]*[!e]"
+"""All but those that have nothing of the journal: the room for a start on a full disk, etcd's, and what was put aside (``torn-...``,
+``diverged-...``)."""
 STOPS: Final[Mapping[float, int]] = {1.0: 4, 2.0: 4, 5.0: 4, 10.0: 4, 30.0: 1}
 """For how many seconds a leader stands still, and how often, of all times together."""
 LONG_STOP_SECONDS: Final = 3.0
@@ -92,6 +93,7 @@ def _stopped(rounds: Rounds) -> Iterator[bool]:
     """SIGSTOP of the leader's machine for a while."""
     node = rounds.cluster.leader()
     [seconds] = rounds.random.choices(list(STOPS), list(STOPS.values()))
+    print(f"{node.name}: stands still for {seconds:.0f} s", flush=True)
     rounds.strikes()
     until = time.monotonic() + seconds
     node.machine.pause()
@@ -264,7 +266,7 @@ def _flipped(rounds: Rounds, *, leader: bool) -> Iterator[bool]:
     cluster = rounds.cluster
     node = cluster.leader() if leader else rounds.random.choice(cluster.followers())
     cluster.kill(node)
-    flipped = node.machine.disk.flip_some_bit(rounds.random, REPLICA_FILES)
+    flipped = node.machine.disk.flip_some_bit(rounds.random, REPLICA_FILES, written=True)
     print(f"{node.name}: bit {flipped.bit} of byte {flipped.offset} of {flipped.path.name} is flipped", flush=True)
     yield True
     cluster.start(node.name)

@@ -37,6 +37,8 @@ from tests.fault.machines.report import (
 )
 from tests.fault.machines.tails import Tail
 
+__all__ = ("CLIENTS", "GO_ON_SECONDS", "PROMISED", "Rounds", "run")
+
 ASYNC: Final = "async"
 PROMISED: Final = {"majority": (), "all": (), "one": (), ASYNC: (TOLD,)}
 """By mode, what a judgement may find where no disk is lost. ``one`` of three has two disks too, as ``majority``: who has sealed a greater
