@@ -5,9 +5,11 @@ By default each broker runs its machine's etcd, which dies with it. With an `Etc
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -187,6 +189,29 @@ class Cluster:
                 known = {node.name: (node.running, node.epoch, node.follows) for node in self.nodes.values()}
                 raise ProcessError(f"not every node knows the leader after {seconds:.0f} s: {known}")
         return self.leader()
+
+    def wait_in_step(self, asking: Machine, seconds: float = LEAD_SECONDS) -> None:
+        """Wait until every member counts, and has what was committed a moment ago: one that is filled anew has to be whole by then.
+
+        Args:
+            asking: the machine that ``penstock cluster status`` runs on.
+            seconds: in all.
+
+        Raises:
+            ProcessError: it is not so, within this time.
+        """
+        asked = ("cluster", "status", "--json", "--wide", "--address", ",".join(self.send))
+        until = time.monotonic() + seconds
+        while True:
+            process = asking.python("transport.cli", *asked, name="status")
+            if process.wait_end(seconds) == 0:
+                process.join()
+                facts = json.loads("\n".join(process.said))
+                members = facts["members"]  # none where the node that answers waits to be one
+                if members and not facts["change"] and all(each["in_step"] and each["counts"] for each in members):
+                    return
+            if time.monotonic() >= until:
+                raise process.failed(f"not all were in step within {seconds:.0f} s")
 
     def wait_full(self, node: Node, full: bool, seconds: float = LEAD_SECONDS) -> None:
         """Wait until a node has said that it has no room for more of the log, or that it has some again.

@@ -7,9 +7,7 @@ exit code is 1 where it was not. The times that are printed do not change it: th
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
 from random import Random
 from typing import Final
 
@@ -161,18 +159,7 @@ class Rounds:
 
     def wait_in_step(self) -> None:
         """Wait until every member counts, and has what was committed a moment ago: one that is filled anew has to be whole by then."""
-        asked = ("cluster", "status", "--json", "--wide", "--address", ",".join(self.cluster.send))
-        until = time.monotonic() + GO_ON_SECONDS
-        while True:
-            process = self.machines[CLIENTS].python("transport.cli", *asked, name="status")
-            if process.wait_end(GO_ON_SECONDS) == 0:
-                process.join()
-                facts = json.loads("\n".join(process.said))
-                members = facts["members"]  # none where the node that answers waits to be one
-                if members and not facts["change"] and all(each["in_step"] and each["counts"] for each in members):
-                    return
-            if time.monotonic() >= until:
-                raise process.failed(f"not all were in step within {GO_ON_SECONDS:.0f} s")
+        self.cluster.wait_in_step(self.machines[CLIENTS], GO_ON_SECONDS)
 
     def end(self) -> Judgement:
         """Drain the load, and judge it.
