@@ -36,6 +36,10 @@ EXT4_IOC_SHUTDOWN: Final = 0x8004587D
 NOTHING_FLUSHED: Final = struct.pack("I", 2)
 """EXT4_GOING_FLAGS_NOLOGFLUSH: neither what is dirty, nor the file system's own log."""
 BALLAST: Final = "ballast"
+WRITTEN_BYTES: Final = 64
+"""Far more zeros than stand in a row in what is written."""
+MOST_PICKS: Final = 20_000
+"""Bytes that are looked at for one that is written."""
 BLOCK_BYTES: Final = 4096
 
 
@@ -78,6 +82,13 @@ def why_no_images() -> str | None:
     if missing := [name for name in ("mkfs.ext4", "mount", "umount") if shutil.which(name) is None]:
         return f"disks that lose power need {' and '.join(missing)}"
     return None if Path("/dev/loop-control").exists() else "disks that lose power need loop devices"
+
+
+def is_written(path: Path, offset: int) -> bool:
+    """Whether anything but zeros stands in the `WRITTEN_BYTES` of a file that a byte is one of."""
+    with path.open("rb") as file:
+        file.seek(offset - offset % WRITTEN_BYTES)
+        return any(file.read(WRITTEN_BYTES))
 
 
 class Disk:
@@ -158,13 +169,27 @@ class Disk:
             os.close(file)
         return FlippedBit(path, offset, bit)
 
-    def flip_some_bit(self, random: Random, pattern: str = "**/*") -> FlippedBit:
-        """Flip a bit that ``random`` picks, of some file that is not empty and whose path matches: each byte is as likely as any other."""
+    def flip_some_bit(self, random: Random, pattern: str = "**/*", *, written: bool = False) -> FlippedBit:
+        """Flip a bit that ``random`` picks, of some file that is not empty and whose path matches: each byte is as likely as any other.
+
+        Args:
+            random: picks.
+            pattern: of paths below the disk's.
+            written: take no byte that stands among zeros alone (`WRITTEN_BYTES`): a file may have been given its size, and nothing may have
+                been written there yet.
+
+        Raises:
+            DiskError: no file matches, or nothing is written in those that do.
+        """
         files = [path for path in sorted(self.path.glob(pattern)) if path.is_file() and path.stat().st_size]
         if not files:
             raise DiskError(f"no file of {self.path} matches {pattern}, or all are empty")
-        [path] = random.choices(files, [each.stat().st_size for each in files])
-        return self.flip_bit(path, random.randrange(path.stat().st_size), random.randrange(8))
+        for _ in range(MOST_PICKS):
+            [path] = random.choices(files, [each.stat().st_size for each in files])
+            offset = random.randrange(path.stat().st_size)
+            if not written or is_written(path, offset):
+                return self.flip_bit(path, offset, random.randrange(8))
+        raise DiskError(f"next to nothing is written in the files of {self.path} that match {pattern}")
 
     def lose_power(self) -> None:
         """Lose what was not synced: a folder of the machine that the tests run on cannot, and loses nothing."""

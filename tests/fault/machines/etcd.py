@@ -29,6 +29,8 @@ READY: Final = "serving client traffic|ready to serve client requests"
 ASK_SECONDS: Final = 10.0
 """For one answer: an etcd without a leader says so after seven."""
 AGAIN_SECONDS: Final = 0.25
+STATUS: Final = "/v3/maintenance/status"
+MOVE: Final = "/v3/maintenance/transfer-leadership"
 T = TypeVar("T")
 
 
@@ -58,70 +60,62 @@ def _look() -> subprocess.CompletedProcess[str]:
     )
 
 
-class Etcd:
-    """Members named as their machines, at the addresses that those have for a register.
+class Members:
+    """Members named as their machines, at the addresses that those have for a register, whoever has started them.
 
     Args:
         machines: what each runs on.
         asking: the machine that questions come from.
-        heartbeat: milliseconds between two signs of life of its leader.
-        election: milliseconds without one, after which another is elected; etcd's own are 100 and 1000.
 
     Attributes:
         endpoints: where clients reach the members, by machine.
     """
 
-    def __init__(
-        self, machines: Sequence[Machine], asking: Machine, *, heartbeat: int = 100, election: int = 1_000
-    ) -> None:
+    def __init__(self, machines: Sequence[Machine], asking: Machine) -> None:
         self._machines = {machine.name: machine for machine in machines}
         self._asking = asking
-        self._pace = ("--heartbeat-interval", str(heartbeat), "--election-timeout", str(election))
-        self._running: dict[str, Process] = {}
         self._changed = threading.Condition()
         self._lines = 0
         self.endpoints: Mapping[str, str] = {
             name: f"{machine.register_address}:{CLIENT_PORT}" for name, machine in self._machines.items()
         }
 
-    def start(self, *names: str) -> None:
-        """Start these members, all by default, and wait until each answers; a majority must be there for that."""
-        for name in names or tuple(self._machines):
-            self._running[name] = self._start(self._machines[name])
-        for name in names or tuple(self._machines):
-            self._running[name].wait_line(READY, START_SECONDS)
-
-    def process(self, name: str) -> Process:
-        """A member's process, that was started last."""
-        return self._running[name]
-
-    def kill(self, *names: str) -> None:
-        """SIGKILL for these members, all that run by default."""
-        for name in names or tuple(self._running):
-            if self._running[name].running:
-                self._running[name].kill()
-
-    def stop(self, *names: str) -> None:
-        """SIGTERM; what etcd ends with is the signal, once it has left its files in order."""
-        for name in names or tuple(self._running):
-            self._running[name].signal(signal.SIGTERM)
-        for name in names or tuple(self._running):
-            self._running[name].wait_end()
+    def runs(self, name: str) -> bool:
+        """Whether a member may be there to be asked."""
+        return True
 
     def leader(self, among: Sequence[str] | None = None) -> str | None:
         """The member that says of itself that it leads; None where none of those that answer does.
 
         One that is cut off may say so for a while, when another does already: ask among those that are not.
         """
-        for name in among or tuple(self._running):
-            if self._running[name].running:
+        for name in among or tuple(self._machines):
+            if self.runs(name):
                 try:
-                    status = self.ask(name, "/v3/maintenance/status", {})
+                    status = self.ask(name, STATUS, {})
                 except (EtcdError, OSError):
                     continue
                 if status.get("leader") == status["header"]["member_id"]:
                     return name
         return None
+
+    def lead(self, name: str, seconds: float = START_SECONDS) -> None:
+        """Have a member lead; all are there. Returns when it says so.
+
+        Raises:
+            EtcdError: it does not, within this time.
+        """
+
+        def led() -> None:
+            leader = self.leader()
+            if leader is None:
+                raise EtcdError("nobody says that it leads")
+            if leader != name:
+                target = self.ask(name, STATUS, {})["header"]["member_id"]
+                self.ask(leader, MOVE, {"targetID": target})
+                raise EtcdError(f"{leader} was told to have {name} lead, which has not said that it does")
+
+        self.until(led, seconds)
 
     def wait_leader(self, among: Sequence[str] | None = None, seconds: float = START_SECONDS) -> str:
         """`leader`, waited for."""
@@ -136,7 +130,7 @@ class Etcd:
     def until(self, asked: Callable[[], T], seconds: float = START_SECONDS) -> T:
         """What ``asked`` gives as soon as it raises nothing of etcd's or the network's.
 
-        It is asked again whenever a member has said something, and now and then.
+        It is asked again whenever a member that was started here has said something, and now and then.
 
         Raises:
             EtcdError: it still does, after this time.
@@ -187,6 +181,52 @@ class Etcd:
             raise EtcdError(f"{name}: {text.decode(errors='replace').strip()}")
         found: dict[str, Any] = json.loads(text)
         return found
+
+
+class Etcd(Members):
+    """Members that are processes of their own.
+
+    Args:
+        machines: what each runs on.
+        asking: the machine that questions come from.
+        heartbeat: milliseconds between two signs of life of its leader.
+        election: milliseconds without one, after which another is elected; etcd's own are 100 and 1000.
+    """
+
+    def __init__(
+        self, machines: Sequence[Machine], asking: Machine, *, heartbeat: int = 100, election: int = 1_000
+    ) -> None:
+        super().__init__(machines, asking)
+        self._pace = ("--heartbeat-interval", str(heartbeat), "--election-timeout", str(election))
+        self._running: dict[str, Process] = {}
+
+    def start(self, *names: str) -> None:
+        """Start these members, all by default, and wait until each answers; a majority must be there for that."""
+        for name in names or tuple(self._machines):
+            self._running[name] = self._start(self._machines[name])
+        for name in names or tuple(self._machines):
+            self._running[name].wait_line(READY, START_SECONDS)
+
+    def process(self, name: str) -> Process:
+        """A member's process, that was started last."""
+        return self._running[name]
+
+    def runs(self, name: str) -> bool:
+        """See `Members`."""
+        return name in self._running and self._running[name].running
+
+    def kill(self, *names: str) -> None:
+        """SIGKILL for these members, all that run by default."""
+        for name in names or tuple(self._running):
+            if self._running[name].running:
+                self._running[name].kill()
+
+    def stop(self, *names: str) -> None:
+        """SIGTERM; what etcd ends with is the signal, once it has left its files in order."""
+        for name in names or tuple(self._running):
+            self._running[name].signal(signal.SIGTERM)
+        for name in names or tuple(self._running):
+            self._running[name].wait_end()
 
     def _start(self, machine: Machine) -> Process:
         own, peer = f"http://{machine.register_address}:{CLIENT_PORT}", f"http://{machine.register_address}:{PEER_PORT}"

@@ -19,6 +19,7 @@ from tests.fault.machines.records import (
     Confirmed,
     Delivered,
     Event,
+    Gone,
     Handed,
     Marked,
     Strange,
@@ -28,13 +29,14 @@ from tests.fault.machines.records import (
 MOST_EXAMPLES: Final = 5
 """Violations of a kind that are described; the rest are only counted."""
 SECOND: Final = 1e9
-LOST, STRANDED, REORDERED = "lost", "stranded", "reordered"
+LOST, TOLD, STRANDED, REORDERED = "lost", "lost, as its sender was told", "stranded", "reordered"
 UNMARKED, AGAIN = "unmarked duplicates", "acknowledged, and again unmarked"
 TWICE, RENUMBERED, PHANTOMS = "stored twice", "renumbered", "phantoms"
-KINDS: Final = (LOST, STRANDED, REORDERED, UNMARKED, AGAIN, TWICE, RENUMBERED, PHANTOMS)
+KINDS: Final = (LOST, TOLD, STRANDED, REORDERED, UNMARKED, AGAIN, TWICE, RENUMBERED, PHANTOMS)
 """What a judgement can find:
 
-- lost: confirmed to its sender, never delivered, though everything was drained;
+- lost: confirmed to its sender, never delivered, though everything was drained, and its sender was told nothing;
+- lost, as its sender was told: confirmed to its sender, who was told later that it is there no more, be it delivered before or not;
 - stranded: confirmed and delivered, but nobody was ever able to acknowledge it, though everything was drained;
 - reordered: a producer's messages have numbers of the queue in another order than its own, or their first deliveries reach one receiver so;
 - unmarked duplicates: delivered once more without ``possibly_replayed``;
@@ -42,7 +44,11 @@ KINDS: Final = (LOST, STRANDED, REORDERED, UNMARKED, AGAIN, TWICE, RENUMBERED, P
 - stored twice: one message under two numbers of the queue;
 - renumbered: a number of the queue that named two messages, or another than its sender was told;
 - phantoms: nobody sent it, or not with these bytes.
+
+What its sender was told of as lost, and what that had under way then, has given its number in the queue back: another message may have it.
 """
+TOLD_OF, GIVEN_UP = 1, 2
+"""Of a message: its sender was told that it is lost, or had it under way when it was told of others."""
 
 
 class Recovery(NamedTuple):
@@ -122,7 +128,7 @@ class Judgement:
 class _Producer:
     """One producer's messages, by number."""
 
-    __slots__ = ("acknowledged", "confirmations", "confirmed", "deliveries", "handed", "sequences", "told")
+    __slots__ = ("acknowledged", "confirmations", "confirmed", "deliveries", "gone", "handed", "sequences", "told")
 
     def __init__(self) -> None:
         self.handed: list[Handed] = []
@@ -130,6 +136,7 @@ class _Producer:
         self.confirmed = bytearray()
         self.acknowledged = bytearray()
         self.deliveries = bytearray()
+        self.gone = bytearray()
         self.sequences = array("q")
         self.told = array("q")
 
@@ -142,7 +149,7 @@ class _Producer:
             if isinstance(event, Handed):
                 self.handed.append(event)
                 more = event.first + event.messages - len(self)
-                for column in (self.confirmed, self.acknowledged, self.deliveries):
+                for column in (self.confirmed, self.acknowledged, self.deliveries, self.gone):
                     column.extend(bytes(more))
                 self.sequences.extend([UNKNOWN] * more)
                 self.told.extend([UNKNOWN] * more)
@@ -152,6 +159,10 @@ class _Producer:
                 if event.sequence != UNKNOWN:
                     for place in range(event.messages):
                         self.told[event.first + place] = event.sequence + place
+            elif isinstance(event, Gone):
+                stop = event.first + event.messages
+                self.gone[event.first : stop] = bytes([TOLD_OF]) * event.messages
+                self.gone[stop:] = bytes([GIVEN_UP]) * (len(self) - stop)
 
 
 def judge(folder: Path, *, drained: bool = True) -> Judgement:
@@ -264,7 +275,12 @@ def _look_at_delivery(found: Judgement, producers: dict[int, _Producer], event: 
 
 def _look_for_shared_numbers(found: Judgement, producers: dict[int, _Producer]) -> None:
     """Numbers of the queue under which two messages came."""
-    used = sorted(number for messages in producers.values() for number in messages.sequences if number != UNKNOWN)
+    used = sorted(
+        number
+        for messages in producers.values()
+        for number, gone in zip(messages.sequences, messages.gone, strict=True)
+        if number != UNKNOWN and not gone
+    )
     for one, other in pairwise(used):
         if one == other:
             found.add(RENUMBERED, f"queue number {one} named two messages")
@@ -308,12 +324,15 @@ def _look_at(found: Judgement, sender: int, messages: _Producer, *, drained: boo
     """What is wrong with the messages of one producer as a whole."""
     highest = UNKNOWN
     for number, sequence in enumerate(messages.sequences):
-        if messages.confirmed[number] and drained:
+        gone = messages.gone[number]
+        if gone == TOLD_OF:
+            found.add(TOLD, f"{number} of producer {sender} was confirmed, and then lost")
+        elif messages.confirmed[number] and drained:
             if not messages.deliveries[number]:
                 found.add(LOST, f"{number} of producer {sender} was confirmed and never delivered")
             elif not messages.acknowledged[number]:
                 found.add(STRANDED, f"{number} of producer {sender} (queue number {sequence})")
-        if sequence == UNKNOWN:
+        if sequence == UNKNOWN or gone:
             continue
         if sequence < highest:
             found.add(REORDERED, f"{number} of producer {sender} has queue number {sequence}, below {highest}")

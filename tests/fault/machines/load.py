@@ -114,6 +114,16 @@ class Load:
             seconds,
         )
 
+    def wait_taken(self, count: int, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until each producer has taken ``count`` more messages, to send them."""
+        with self._changed:
+            wanted = {number: one.handed + count for number, one in self._producers.items()}
+        self.wait(
+            f"{count} more taken at each producer",
+            lambda: all(one.handed >= wanted[number] for number, one in self._producers.items()),
+            seconds,
+        )
+
     def wait_after(self, mark: Marked, seconds: float = WAIT_SECONDS) -> None:
         """Wait until each producer has something confirmed that it took after the mark."""
 
@@ -166,6 +176,7 @@ class Load:
         for process in (*self._senders, *self._receivers):
             if process.running:
                 process.kill()
+        self._senders, self._receivers = [], []
 
     def judge(self) -> Judgement:
         """What the logs show; what was never delivered counts only after a `drain`."""

@@ -59,6 +59,14 @@ class Acknowledged(NamedTuple):
     messages: int
 
 
+class Gone(NamedTuple):
+    """The broker told the sender that it has these no more, which it had confirmed to it."""
+
+    time: int
+    first: int
+    messages: int
+
+
 class Strange(NamedTuple):
     """A receiver got something that nobody sent under the queue's number ``sequence``: how many bytes of it."""
 
@@ -74,12 +82,13 @@ class Marked(NamedTuple):
     text: str
 
 
-Event: TypeAlias = Handed | Confirmed | Delivered | Acknowledged | Strange | Marked
+Event: TypeAlias = Handed | Confirmed | Delivered | Acknowledged | Gone | Strange | Marked
 KINDS: Final[dict[str, type[Event]]] = {
     "H": Handed,
     "C": Confirmed,
     "D": Delivered,
     "A": Acknowledged,
+    "G": Gone,
     "X": Strange,
     "M": Marked,
 }

@@ -1,42 +1,62 @@
 """``python -m tests.fault.machines.rounds --fault kill-leader --rounds 100``: a cluster and its load, and one fault again and again.
 
 After each fault the load has to go on; at the end everything that was confirmed has to have been delivered, in order, once or marked. The
-exit code is 1 where it was not.
+exit code is 1 where it was not. The times that are printed do not change it: the machine may have much else to do.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import signal
-import statistics
 import sys
-import threading
-import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tests.fault.machines.backlog import Backlog
 from tests.fault.machines.brokers import PlainBroker
 from tests.fault.machines.cluster import NODES, Cluster, Node
-from tests.fault.machines.judge import LOST, Judgement
+from tests.fault.machines.disks import ImageDisk
+from tests.fault.machines.etcd import Etcd, Members
+from tests.fault.machines.faults import CLIENTS, FAULTS, FULL_FLOOR_BYTES, GO_ON_SECONDS, IMAGES, why_not
+from tests.fault.machines.judge import TOLD, Judgement
 from tests.fault.machines.load import Load
 from tests.fault.machines.machines import Machines
 from tests.fault.machines.options import Options
 from tests.fault.machines.processes import ProcessError
+from tests.fault.machines.records import now
+from tests.fault.machines.report import (
+    ETCDS_LEADER_TOO,
+    P99_TIMES,
+    WANTED,
+    Pair,
+    Stretch,
+    p99_lines,
+    time_lines,
+    times,
+)
+from tests.fault.machines.tails import Tail
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+__all__ = ("CLIENTS", "GO_ON_SECONDS", "PROMISED", "Rounds", "run")
 
-CLIENTS: Final = "clients"
-GO_ON_SECONDS: Final = 60.0
-"""For the load to have something confirmed behind a fault, and for all nodes to be there again."""
-REPLICA_FILES: Final = "data/*[!e]"
-"""All but those that have nothing of the journal: the room for a start on a full disk, and etcd's."""
-PROMISED: Final = {"majority": (), "all": (), "one": (), "async": (LOST,)}
-"""By mode, what a judgement may find where the disks of a minority are away."""
+ASYNC: Final = "async"
+PROMISED: Final = {"majority": (), "all": (), "one": (), ASYNC: (TOLD,)}
+"""By mode, what a judgement may find where no disk is lost. ``one`` of three has two disks too, as ``majority``: who has sealed a greater
+epoch stores nothing for a leader that was replaced, so of that nothing is on a second disk."""
+STRETCH_BATCHES: Final = 500
+"""Of each producer, in a stretch whose p99 is taken: of two of them ten take longer."""
+STRETCH_SECONDS: Final = 120.0
+IMAGE_BYTES: Final = 640 * 2**20
+"""Of a disk that is a file system of its own, beside what a backlog takes."""
+IMAGE_BYTES_OF_BACKLOG: Final = 1_000
+"""For each message that waits: it is in the log, and may be in a transfer and in what was put aside besides."""
+IMAGE_OPTIONS: Final = (
+    "--disk-floor",
+    str(FULL_FLOOR_BYTES),
+    "--segment-bytes",
+    "4MiB",
+    "--cluster-log-bytes",
+    "32MiB",
+)
+"""Of brokers on such disks."""
 
 
 class Rounds:
@@ -47,230 +67,137 @@ class Rounds:
         mode: the cluster's.
         options: of the load.
         random: decides what is by chance.
+        backlog: messages that wait in a queue of their own from before the first fault to the end.
+        apart: whether each machine's etcd is a process of its own; else each broker runs it.
+
+    Attributes:
+        machines: the machines.
+        random: decides what is by chance.
+        cluster: on them.
+        etcd: asks the etcds.
+        load: goes on all the time.
+        pairs: stretches that are to be held against each other.
+        begun: by a mark's time, when the fault began that it stands behind.
     """
 
-    def __init__(self, machines: Machines, mode: str, options: Options, random: Random) -> None:
+    def __init__(
+        self,
+        machines: Machines,
+        mode: str,
+        options: Options,
+        random: Random,
+        *,
+        backlog: int = 0,
+        apart: bool = False,
+    ) -> None:
         self.machines = machines
         self.random = random
-        self.cluster = Cluster(machines, mode, ("--disk-floor", "0", "--auto-heal"))
+        self.pairs: list[Pair] = []
+        self.begun: dict[int, int] = {}
+        self._struck: int | None = None
+        self._note = ""
+        self._mode = mode
+        self._tails = 0
+        nodes, clients = [machines[name] for name in NODES], machines[CLIENTS]
+        own = Etcd(nodes, clients) if apart else None
+        self.etcd = own or Members(nodes, clients)
+        disk = IMAGE_OPTIONS if isinstance(nodes[0].disk, ImageDisk) else ("--disk-floor", "0")
+        self.cluster = Cluster(machines, mode, (*disk, "--auto-heal"), etcd=own)
         self.cluster.start()
         self.cluster.wait_whole()
-        self.load = Load(machines[CLIENTS], machines.folder / "load", self.cluster.send, self.cluster.receive, options)
+        self.backlog: Backlog | None = None
+        if backlog:
+            self.backlog = Backlog(clients, machines.folder / "backlog", self.cluster, backlog)
+            self.wait_in_step()
+        self.load = Load(clients, machines.folder / "load", self.cluster.send, self.cluster.receive, options)
         self.load.start()
         self.load.wait_confirmed(200)
 
     def round(self, name: str) -> None:
         """One fault, and what mends it."""
+        if self.backlog is not None:
+            self.wait_in_step()  # so that the times are those of a cluster that is well
+        self._note = ""
         with FAULTS[name](self) as mends:
             if mends:
-                self.go_on(name)
+                self.go_on(name + self._note)
+            self._struck = None
         self.go_on(f"{name}, mended")
         self.cluster.wait_whole(GO_ON_SECONDS)
         self.load.wait_confirmed(50, GO_ON_SECONDS)
 
+    def strikes(self) -> None:
+        """A fault begins now: the next `go_on` counts from here on, though it is told when the fault is whole."""
+        self._struck = now()
+
+    def note_etcds_leader(self, node: Node) -> None:
+        """Have the mark of this round say so where a node's machine has etcd's leader."""
+        if self.etcd.leader() == node.name:
+            self._note = ETCDS_LEADER_TOO
+
     def go_on(self, what: str) -> None:
         """Wait until something is confirmed that was sent from now on."""
-        self.load.wait_after(self.load.mark(what), GO_ON_SECONDS)
+        mark = self.load.mark(what)
+        if self._struck is not None:
+            self.begun[mark.time], self._struck = self._struck, None
+        self.load.wait_after(mark, GO_ON_SECONDS)
+
+    def stretch(self) -> Stretch:
+        """As long as each producer has enough confirmed for a p99 that means something."""
+        start = now()
+        self.load.wait_confirmed(STRETCH_BATCHES * self.load.options.batch, STRETCH_SECONDS)
+        return Stretch(start, now())
+
+    def tail(self, leader: Node) -> Tail | None:
+        """A client of the leader alone, at work, that is to die with what it has sent; None where that may be confirmed and lost."""
+        if self._mode == ASYNC:
+            return None
+        self._tails += 1
+        return Tail(
+            self.machines[CLIENTS], self.machines.folder / f"tail-{self._tails}", self.cluster, leader, self._tails
+        )
 
     def wait_in_step(self) -> None:
         """Wait until every member counts, and has what was committed a moment ago: one that is filled anew has to be whole by then."""
-        asked = ("cluster", "status", "--json", "--wide", "--address", ",".join(self.cluster.send))
-        until = time.monotonic() + GO_ON_SECONDS
-        while True:
-            process = self.machines[CLIENTS].python("transport.cli", *asked, name="status")
-            if process.wait_end(GO_ON_SECONDS) == 0:
-                process.join()
-                facts = json.loads("\n".join(process.said))
-                members = facts["members"]  # none where the node that answers waits to be one
-                if members and not facts["change"] and all(each["in_step"] and each["counts"] for each in members):
-                    return
-            if time.monotonic() >= until:
-                raise process.failed(f"not all were in step within {GO_ON_SECONDS:.0f} s")
+        self.cluster.wait_in_step(self.machines[CLIENTS], GO_ON_SECONDS)
 
     def end(self) -> Judgement:
-        """Drain the load, and judge it."""
-        self.load.drain(self._left)
-        return self.load.judge()
+        """Drain the load, and judge it.
 
-    def _left(self) -> int:
+        Raises:
+            ProcessError: the backlog is not whole; or what senders were told of as lost was not counted where it was cut off.
+        """
+        self.load.drain(lambda: self._left(self.load.options.queue))
+        found = self.load.judge()
+        if self.backlog is not None:
+            print(self.backlog.end(self._left), flush=True)
+        if found.counts[TOLD]:
+            self.wait_in_step()  # who has come back last has cut what the others do not have
+            cut = sum(node.cut for node in self.cluster.nodes.values())
+            print(f"messages that nodes have cut off their logs: {cut:,}", flush=True)
+            if cut < found.counts[TOLD]:
+                raise ProcessError(f"{found.counts[TOLD]} messages were told of as lost, and only {cut} were counted")
+        return found
+
+    def _left(self, queue: str) -> int:
         leader = self.cluster.wait_whole(GO_ON_SECONDS)
-        return PlainBroker(leader.machine).left(self.machines[CLIENTS], self.load.options.queue)
+        return PlainBroker(leader.machine).left(self.machines[CLIENTS], queue)
 
 
-# Faults: context managers over a `Rounds`; they give whether the load goes on before they are mended.
-
-
-@contextmanager
-def _killed(rounds: Rounds, *, leader: bool, two: bool = False) -> Iterator[bool]:
-    cluster = rounds.cluster
-    followers = cluster.followers()
-    nodes = [cluster.leader()] if leader else [rounds.random.choice(followers)]
-    if two:
-        nodes.append(rounds.random.choice([node for node in followers if node not in nodes]))
-    for node in nodes:
-        cluster.kill(node)
-    yield not two
-    for node in nodes:
-        cluster.start(node.name)
-
-
-@contextmanager
-def _stopped(rounds: Rounds) -> Iterator[bool]:
-    """SIGSTOP of the leader's machine for a while."""
-    node = rounds.cluster.leader()
-    node.machine.pause()
-    timer = threading.Event()
-    seconds = rounds.random.choice((1.0, 2.0, 5.0, 10.0))
-    try:
-        if seconds > 3:
-            yield True
-        else:
-            timer.wait(seconds)
-            yield False
-    finally:
-        node.machine.resume()
-
-
-@contextmanager
-def _stepped(rounds: Rounds) -> Iterator[bool]:
-    """SIGTERM of the leader, as for an upgrade."""
-    node = rounds.cluster.leader()
-    assert node.process is not None
-    node.process.signal(signal.SIGTERM)
-    node.process.wait_end(GO_ON_SECONDS)
-    node.machine.kill()
-    yield True
-    rounds.cluster.start(node.name)
-
-
-@contextmanager
-def _all_off(rounds: Rounds) -> Iterator[bool]:
-    """All are killed one after the other, and come back in another order."""
-    names = list(NODES)
-    rounds.random.shuffle(names)
-    for name in names:
-        rounds.cluster.kill(rounds.cluster.nodes[name])
-    rounds.random.shuffle(names)
-    yield False
-    rounds.cluster.start(*names)
-
-
-@contextmanager
-def _cable(rounds: Rounds, *, leader: bool) -> Iterator[bool]:
-    """The cable of a machine is pulled, towards its clients too."""
-    cluster = rounds.cluster
-    node = cluster.leader() if leader else rounds.random.choice(cluster.followers())
-    rounds.machines.links.down(node.name)
-    yield True
-    rounds.machines.links.up(node.name)
-
-
-@contextmanager
-def _one_way(rounds: Rounds, *, outward: bool) -> Iterator[bool]:
-    """What the leader says is not heard by the others, or the reverse."""
-    cluster = rounds.cluster
-    leader, followers = cluster.leader(), cluster.followers()
-    for node in followers:
-        source, target = (leader, node) if outward else (node, leader)
-        rounds.machines.links.cut_one_way(source.name, target.name)
-    yield True
-    rounds.machines.links.heal()
-
-
-@contextmanager
-def _plane(rounds: Rounds, plane: str) -> Iterator[bool]:
-    """The leader is cut from its followers and not from the register, or the reverse."""
-    leader = rounds.cluster.leader()
-    others = [node.name for node in rounds.cluster.followers()]
-    rounds.machines.links.isolate(leader.name, others, "brokers" if plane == "brokers" else "register")
-    yield True
-    rounds.machines.links.heal()
-
-
-@contextmanager
-def _minority(rounds: Rounds) -> Iterator[bool]:
-    """The leader and the clients are cut from the two others; the clients reach all again when it is mended."""
-    leader = rounds.cluster.leader()
-    others = [node.name for node in rounds.cluster.followers()]
-    rounds.machines.links.part([leader.name, CLIENTS], others)
-    threading.Event().wait(rounds.random.choice((1.0, 3.0, 6.0)))
-    yield False
-    rounds.machines.links.heal()
-
-
-@contextmanager
-def _flapping(rounds: Rounds) -> Iterator[bool]:
-    """The leader's cable comes and goes every second."""
-    node = rounds.cluster.leader()
-    with rounds.machines.links.flapping(node.name):
-        threading.Event().wait(5.0)
-    yield False
-
-
-@contextmanager
-def _slow_disk(rounds: Rounds) -> Iterator[bool]:
-    node: Node = rounds.random.choice(rounds.cluster.followers())
-    node.machine.disk.slow_syncs(0.2)
-    yield True
-    node.machine.disk.mend()
-
-
-@contextmanager
-def _failing_disk(rounds: Rounds, *, leader: bool) -> Iterator[bool]:
-    """Syncs fail: the node ends, and comes back with a disk that works."""
-    cluster = rounds.cluster
-    node = cluster.leader() if leader else rounds.random.choice(cluster.followers())
-    assert node.process is not None
-    node.machine.disk.fail_syncs()
-    node.process.wait_end(GO_ON_SECONDS)
-    yield True
-    node.machine.kill()
-    node.machine.disk.mend()
-    cluster.start(node.name)
-
-
-@contextmanager
-def _flipped(rounds: Rounds, *, leader: bool) -> Iterator[bool]:
-    """A bit of any file of a replica is another one when it comes back: it is never delivered, nor given to another, and is healed."""
-    cluster = rounds.cluster
-    node = cluster.leader() if leader else rounds.random.choice(cluster.followers())
-    cluster.kill(node)
-    flipped = node.machine.disk.flip_some_bit(rounds.random, REPLICA_FILES)
-    print(f"{node.name}: bit {flipped.bit} of byte {flipped.offset} of {flipped.path.name} is flipped", flush=True)
-    yield True
-    cluster.start(node.name)
-    rounds.wait_in_step()
-
-
-FAULTS: Final[dict[str, Callable[[Rounds], AbstractContextManager[bool]]]] = {
-    "kill-leader": partial(_killed, leader=True),
-    "kill-follower": partial(_killed, leader=False),
-    "kill-two": partial(_killed, leader=True, two=True),
-    "stop-leader": _stopped,
-    "hand-over": _stepped,
-    "all-off": _all_off,
-    "cable-of-leader": partial(_cable, leader=True),
-    "cable-of-follower": partial(_cable, leader=False),
-    "leader-unheard": partial(_one_way, outward=True),
-    "leader-deaf": partial(_one_way, outward=False),
-    "cut-from-followers": partial(_plane, plane="brokers"),
-    "cut-from-register": partial(_plane, plane="register"),
-    "minority": _minority,
-    "flapping": _flapping,
-    "slow-disk": _slow_disk,
-    "failing-disk-of-follower": partial(_failing_disk, leader=False),
-    "failing-disk-of-leader": partial(_failing_disk, leader=True),
-    "flipped-bit-of-follower": partial(_flipped, leader=False),
-    "flipped-bit-of-leader": partial(_flipped, leader=True),
-}
-"""What can be done, by its name on the command line."""
-
-
-def run(faults: list[str], count: int, mode: str, seed: int, options: Options) -> int:
+def run(
+    faults: list[str],
+    count: int,
+    mode: str,
+    seed: int,
+    options: Options,
+    *,
+    backlog: int = 0,
+    apart: bool = False,
+) -> int:
     """The program; its exit code."""
-    random = Random(seed)
-    with Machines([*NODES, CLIENTS]) as machines:
-        rounds = Rounds(machines, mode, options, random)
+    image = IMAGE_BYTES + backlog * IMAGE_BYTES_OF_BACKLOG if IMAGES.intersection(faults) else None
+    with Machines([*NODES, CLIENTS], image_bytes=image) as machines:
+        rounds = Rounds(machines, mode, options, Random(seed), backlog=backlog, apart=apart)
         try:
             for number in range(count):
                 name = faults[number % len(faults)]
@@ -282,14 +209,14 @@ def run(faults: list[str], count: int, mode: str, seed: int, options: Options) -
                 if node.process is not None:
                     print(f"--- {node.name}", *node.process.said, sep="\n")
             raise
-    print(found.summary())
-    for name in faults:
-        for text in (name, f"{name}, mended"):
-            seconds = [each.seconds for each in found.recoveries if each.mark.text == text and each.seconds is not None]
-            if seconds:
-                print(
-                    f"{text}: next confirmation after {statistics.median(seconds):.2f} s, {max(seconds):.2f} s at most"
-                )
+        print(found.summary())
+        if found.counts[TOLD] and TOLD in PROMISED[mode]:
+            print(f"{TOLD}: the mode {mode} promises no more, and all of it was counted where it was cut off")
+        found_times, all_wait = times(found.recoveries, rounds.begun), mode == "all"
+        for line in time_lines(found_times, options.senders, {} if all_wait else WANTED):
+            print(line)
+        for line in p99_lines(rounds.load.folder, rounds.pairs, None if all_wait else P99_TIMES):
+            print(line)
     return 0 if found.only(*PROMISED[mode]) else 1
 
 
@@ -301,10 +228,21 @@ def main() -> int:
     parser.add_argument("--mode", choices=list(PROMISED), default="majority")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=float, default=500.0, help="messages a second of each producer")
+    parser.add_argument(
+        "--backlog", type=int, default=0, help="messages that wait from before the first fault to the end"
+    )
+    parser.add_argument("--etcd", choices=["child", "apart"], default="child", help="who runs each machine's etcd")
     given = parser.parse_args()
-    faults = list(FAULTS) if "each" in given.fault else given.fault
+    apart = given.etcd == "apart"
+    missing = {name: reason for name in FAULTS if (reason := why_not(name, apart=apart)) is not None}
+    for name, reason in missing.items():
+        if name in given.fault:
+            parser.error(f"{name}: {reason}")
+        if "each" in given.fault:
+            print(f"left out: {name}: {reason}", flush=True)
+    faults = [name for name in FAULTS if name not in missing] if "each" in given.fault else given.fault
     options = Options(rate=given.rate, longest_wait=0.2, batch=10)
-    return run(faults, given.rounds, given.mode, given.seed, options)
+    return run(faults, given.rounds, given.mode, given.seed, options, backlog=given.backlog, apart=apart)
 
 
 if __name__ == "__main__":

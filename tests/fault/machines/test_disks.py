@@ -115,6 +115,12 @@ def test_one_bit_is_flipped_and_flipped_back(tmp_path: Path) -> None:
     assert disk.flip_some_bit(Random(7)) == flipped
     assert not any(flipped.path.read_bytes())
     assert disk.flip_some_bit(Random(1), "one").path == disk.path / "one"
+    with pytest.raises(DiskError, match="next to nothing is written"):
+        disk.flip_some_bit(Random(1), "below/two", written=True)
+    with (disk.path / "below/two").open("r+b") as file:
+        file.seek(700)
+        file.write(b"x")
+    assert 640 <= disk.flip_some_bit(Random(1), "below/two", written=True).offset < 704
     with pytest.raises(DiskError, match="no file"):
         disk.flip_some_bit(Random(1), "none")
     with pytest.raises(DiskError, match="no byte 10"):

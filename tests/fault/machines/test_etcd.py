@@ -44,6 +44,13 @@ def test_an_etcd_goes_on_without_its_leader_be_it_cut_off_or_killed_with_its_mac
     assert members.until(lambda: members.get(second, "key")) == "three"
 
 
+def test_the_member_leads_that_is_told_to(members: Etcd) -> None:
+    first = members.wait_leader()
+    for name in (*(name for name in NAMES if name != first), first, first):
+        members.lead(name)
+        assert members.leader() == name
+
+
 def test_an_etcd_that_lost_its_majority_stores_nothing_until_it_is_back(machines: Machines, members: Etcd) -> None:
     members.wait_leader()
     members.put("a", "key", "one")

@@ -69,6 +69,8 @@ def test_a_follower_that_has_nothing_to_write_outlives_a_disk_that_is_full_to_th
     cluster = Cluster(full_machines, options=("--disk-floor", str(FLOOR), "--segment-bytes", "4MiB"))
     cluster.start()
     cluster.wait_whole()
+    # What its leader begins with is a record too.
+    cluster.wait_in_step(full_machines["clients"], SECONDS)
     full = cluster.followers()[0]
     disk = full.machine.disk
     assert isinstance(disk, ImageDisk)

@@ -11,10 +11,12 @@ from tests.fault.machines.judge import (
     AGAIN,
     KINDS,
     LOST,
+    MOST_EXAMPLES,
     PHANTOMS,
     RENUMBERED,
     REORDERED,
     STRANDED,
+    TOLD,
     TWICE,
     UNMARKED,
     Judgement,
@@ -30,6 +32,7 @@ from tests.fault.machines.records import (
     Confirmed,
     Delivered,
     Event,
+    Gone,
     Handed,
     Log,
     Marked,
@@ -79,7 +82,7 @@ def assert_only(found: Judgement, kind: str, count: int = 1) -> None:
     assert found.counts == dict.fromkeys(KINDS, 0) | {kind: count}, found.examples
     assert not found.clean
     assert found.only(kind)
-    assert len(found.examples) == count
+    assert len(found.examples) == min(count, MOST_EXAMPLES)
     assert f"{kind}: {count} VIOLATION" in found.summary()
 
 
@@ -107,6 +110,32 @@ def test_one_that_was_confirmed_and_never_came_is_lost_once_all_is_drained(tmp_p
     short = (Delivered(20, 0, 0, 5, 100, 0), Acknowledged(21, 0, 0, 5), Delivered(22, 0, 5, 4, 105, 0))
     assert_only(judged(tmp_path, (*short, Acknowledged(23, 0, 5, 4))), LOST)
     assert judge(tmp_path, drained=False).clean
+
+
+def test_one_that_its_sender_was_told_of_is_lost_and_told_and_has_given_its_number_back(tmp_path: Path) -> None:
+    # 3 to 9 were confirmed, and are lost; 10 and 11 were under way, and nobody knows of them. A former leader has delivered some of both.
+    lost = (Confirmed(10, 0, 10, 100), Gone(30, 3, 7))
+    sent = (Handed(0, 0, 5), Handed(1, 5, 5), Handed(2, 10, 2), *lost, Handed(40, 12, 2), Confirmed(50, 12, 2, 103))
+    received = (
+        Delivered(20, 0, 0, 5, 100, 0),
+        Acknowledged(21, 0, 0, 5),
+        Delivered(22, 0, 10, 1, 110, 0),
+        Delivered(51, 0, 12, 2, 103, 0),
+        Acknowledged(52, 0, 12, 2),
+    )
+    write(tmp_path / SENT.format(0), sent)
+    write(tmp_path / RECEIVED.format(0), received)
+    found = judge(tmp_path)
+    assert_only(found, TOLD, 7)
+    assert not found.only(LOST)
+
+
+def test_a_loss_that_its_sender_was_not_told_of_is_one_beside_those_that_it_was_told_of(tmp_path: Path) -> None:
+    write(tmp_path / SENT.format(0), (Handed(0, 0, 10), Confirmed(10, 0, 10, 100), Gone(30, 8, 2)))
+    write(tmp_path / RECEIVED.format(0), (Delivered(20, 0, 0, 7, 100, 0), Acknowledged(21, 0, 0, 7)))
+    found = judge(tmp_path)
+    assert found.counts == dict.fromkeys(KINDS, 0) | {LOST: 1, TOLD: 2}
+    assert not found.only(TOLD)
 
 
 def test_one_that_nobody_could_acknowledge_is_stranded(tmp_path: Path) -> None:
@@ -211,7 +240,9 @@ def test_a_line_that_no_client_wrote_is_an_error(tmp_path: Path, line: str) -> N
         judge(tmp_path)
 
 
-@pytest.mark.parametrize("event", [*SENT_0, *RECEIVED_0, Strange(1, 2, 3), Marked(7, "kill -9 of a, then b")])
+@pytest.mark.parametrize(
+    "event", [*SENT_0, *RECEIVED_0, Gone(1, 2, 3), Strange(1, 2, 3), Marked(7, "kill -9 of a, then b")]
+)
 def test_an_event_is_read_as_it_was_written(event: Event) -> None:
     assert event_of(line_of(event).rstrip("\n")) == event
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from actors.replication.document import MOVE, Change
 from tests.transport.node.nodes import Nodes, cluster
 
 ADDRESSES = ("send", "receive", "http", "amqp")
@@ -67,5 +69,34 @@ def test_a_leader_that_starts_with_other_addresses_says_itself_where_it_is_reach
             await nodes.stands(lambda facts: shown(facts, moved) == places(nodes, moved), leader)
             assert nodes.register.document is not None
             assert nodes.register.document.members[moved].places[:3] == places(nodes, moved)[:3]
+
+    asyncio.run(body())
+
+
+def test_a_follower_whose_document_is_older_than_its_leader_and_does_not_name_it_says_soon_who_leads(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        async with cluster(tmp_path) as nodes:
+            leader = await nodes.leader()
+            other = next(name for name in "abc" if name != leader)
+            await nodes.stands(lambda facts: facts["leader"] == leader and facts["role"] == "follower", other)
+            node = nodes.running[other].node
+            assert node is not None
+            # It has read the document while the member that leads now was filled anew, in another directory, and then that came to lead.
+            replica, document = node.replica, node.replica.document
+            assert document is not None
+            now = document.members[leader]
+            members = {**document.members, leader: replace(now, directory="f" * 32)}
+            moving = replace(
+                document,
+                epoch=document.epoch - 1,
+                members=members,
+                change=Change(MOVE, leader, replace(now, learner=False)),
+            )
+            replica.takeover.knows(replica.version, moving)
+            assert nodes.running[other].administration.standing()["leader"] is None
+            facts = await nodes.stands(lambda facts: facts["leader"] == leader, other)
+            assert facts["epoch"] == document.epoch
 
     asyncio.run(body())
