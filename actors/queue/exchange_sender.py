@@ -330,7 +330,11 @@ class ExchangeSender(LoopActor):
             try:
                 self._look_for_targets()
             except QueueError as error:
-                self.end(error.code, str(error))
+                if self._unanswered and self._room.is_settled:
+                    # All that was offered is stored: the client hears that first, and it is looked again with the answer.
+                    self._generation = -1
+                else:
+                    self.end(error.code, str(error))
                 return False
         return True
 

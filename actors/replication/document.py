@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from actors.errors import ActorError
 
@@ -49,6 +49,24 @@ _NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_MEMBER_NAME_BYTES
 
 class DocumentError(ActorError, ValueError):
     """A document that breaks a rule, or bytes that are none; the text says which."""
+
+
+class Places(NamedTuple):
+    """Where clients reach a node, each ``host:port``; None for nowhere.
+
+    Attributes:
+        send: who sends.
+        receive: who receives.
+        http: the HTTP API.
+        amqp: clients of AMQP.
+        amqps: likewise, under TLS.
+    """
+
+    send: str
+    receive: str
+    http: str | None = None
+    amqp: str | None = None
+    amqps: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +106,19 @@ class Member:
             _check_type(name, getattr(self, name), bool, "true or false")
         if self.learner and self.in_step:
             raise DocumentError("a learner is not in step: in_step has to be false where learner is true")
+
+    @property
+    def places(self) -> Places:
+        """Where clients reach it."""
+        return Places(self.send, self.receive, self.http, self.amqp, self.amqps)
+
+    def reached_at(self, places: Places) -> Member:
+        """The same member, which clients reach elsewhere.
+
+        Raises:
+            DocumentError: nobody can be reached there.
+        """
+        return replace(self, **places._asdict())
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,8 @@ class Leader:
         opened: whether its first record is committed.
         over: whether it leads no more.
         whole: whether nothing that was confirmed before it can be missing.
+        short: those at whose disks senders would wait, where they led.
+        makes_way: whether it is to end as soon as another one has everything that is not ``short``: senders wait here.
     """
 
     __slots__ = (
@@ -66,9 +68,11 @@ class Leader:
         "confirmed",
         "epoch",
         "log",
+        "makes_way",
         "me",
         "opened",
         "over",
+        "short",
         "whole",
     )
 
@@ -84,6 +88,8 @@ class Leader:
         self.over = False
         self._first = 0  # the lsn of its first record
         self.whole = whole
+        self.short: Collection[str] = ()
+        self.makes_way = False
         self._limits = limits
         self._began = now
         self._rules: tuple[Rule, ...] = ()
@@ -200,7 +206,8 @@ class Leader:
             return shipping.following(now, message, self.committed)
         if not shipping.answered(now, message.lsn, message.sent, self.log.end):
             return []
-        return self._advance() + shipping.fill(now, self.committed)
+        effects = self._advance() + shipping.fill(now, self.committed)
+        return effects + self._make_way() if self.makes_way else effects
 
     def _advance(self) -> Effects:
         """What is committed and may be confirmed by now."""
@@ -253,7 +260,7 @@ class Leader:
             self._ticked = now
             self._recent = (self._recent[1], self.committed if self.opened else 0)
             effects += self._keep()
-        return effects + self._hand_over(now)
+        return effects + (self._hand_over(now) or self._make_way())
 
     def next_tick(self) -> float:
         """When `tick` is due."""
@@ -305,11 +312,23 @@ class Leader:
             return self.step_down("it was asked to hand over, and no follower has everything")
         return [Send(successor, TakeOver(self.epoch)), *self.step_down(f"it hands over to {successor}")]
 
+    def _make_way(self) -> Effects:
+        if not (self.makes_way and self.opened) or self.over or self._handing is not None:
+            return []
+        successor = self._successor()
+        if successor is None or successor in self.short:
+            return []
+        reason = f"senders wait for its disk, and it hands over to {successor}, which has room"
+        return [Send(successor, TakeOver(self.epoch)), *self.step_down(reason)]
+
     def _successor(self) -> str | None:
-        for peer, shipping in self._shipping.items():
-            if self._may_lead(peer) and shipping.state != APART and shipping.stored >= self.log.end:
-                return peer
-        return None
+        """Somebody who has everything; one that has room, if there is one."""
+        ready = [
+            peer
+            for peer, shipping in self._shipping.items()
+            if self._may_lead(peer) and shipping.state != APART and shipping.stored >= self.log.end
+        ]
+        return min(ready, key=lambda peer: (peer in self.short, peer), default=None)
 
     def _may_lead(self, peer: str) -> bool:
         return all(peer in quorum for rule in self._rules for quorum in rule.quorums)

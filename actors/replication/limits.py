@@ -25,7 +25,7 @@ OPEN_SECONDS: Final = 30.0
 """A leader whose first record is not committed, and of whose followers none has stored anything or takes a transfer for so long, leads no
 more."""
 HOLD_OFF_SECONDS: Final = 4.0
-"""Who gave a take-over up leaves the next one to others for so long."""
+"""Who gave a take-over up leaves the next one to others for so long, and so does a node at whose disk senders would wait."""
 LOOK_SECONDS: Final = 2.0
 """A node that misses its leader, or does not know the document, reads the register this often."""
 HAND_OVER_SECONDS: Final = 5.0

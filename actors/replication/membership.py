@@ -8,13 +8,13 @@ as it was proves nothing, for the swap may still be on its way, so it is sent ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from actors.replication import modes
-from actors.replication.document import ADD, ALL, MOVE, REMOVE, Change, ClusterDocument, DocumentError, Member
+from actors.replication.document import ADD, ALL, MOVE, REMOVE, Change, ClusterDocument, DocumentError, Member, Places
 from actors.replication.leader import Leader
 from actors.replication.limits import BEAT_SECONDS, PREPARE_SECONDS, REGISTER_SECONDS
 from actors.replication.vocabulary import Effects, ReadRegister, SwapRegister
@@ -35,6 +35,7 @@ class Membership:
         document: as it is known.
         version: its version.
         changes: how often it has changed which documents may hold.
+        reached: where clients reach members, by directory, as far as their nodes say it: what the document says follows.
         superseded: why this leader has to step down; None as long as it has not.
     """
 
@@ -51,6 +52,7 @@ class Membership:
         "_writer",
         "changes",
         "document",
+        "reached",
         "superseded",
         "version",
     )
@@ -59,6 +61,7 @@ class Membership:
         self.document = document
         self.version = version
         self.changes = 0
+        self.reached: Mapping[str, Places] = {}
         self.superseded: str | None = None
         self._me = me
         self._epoch = document.epoch
@@ -218,12 +221,20 @@ class Membership:
             for name, member in document.members.items():
                 if not (member.in_step or member.learner) and leader.caught_up(member.directory):
                     return self._stepping(name, in_step=True)
-        return None
+        return self._with_places()
 
     def _stepping(self, name: str, *, in_step: bool) -> ClusterDocument:
         members = dict(self.document.members)
         members[name] = replace(members[name], in_step=in_step)
         return replace(self.document, members=members)
+
+    def _with_places(self) -> ClusterDocument | None:
+        """With members where clients reach them; None where they are there. Who counts, and where, stays, so one swap does it."""
+        members = {
+            name: member.reached_at(self.reached.get(member.directory, member.places))
+            for name, member in self.document.members.items()
+        }
+        return None if members == self.document.members else replace(self.document, members=members)
 
     # What the register says
 

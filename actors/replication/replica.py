@@ -6,7 +6,7 @@ The shell carries out the effects that a call gives, in their order, before it m
 from __future__ import annotations
 
 from itertools import count
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from actors.replication import takeover as steps
 from actors.replication.document import ClusterDocument
@@ -35,6 +35,9 @@ from actors.replication.vocabulary import (
     TakeOver,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 FOLLOWER: Final = "follower"
 CANDIDATE: Final = "candidate"
 LEADER: Final = "leader"
@@ -62,6 +65,7 @@ class Replica:
         "_looked",
         "_numbers",
         "_ruled",
+        "_short",
         "_writer",
         "follower",
         "leader",
@@ -82,7 +86,7 @@ class Replica:
         self._numbers = count(1)
         self._connected: set[str] = set()
         self._closing = False
-        self._full = False
+        self._full = self._short = False
         self._ruled = 0  # up to which change of the documents the leader has been told
         self._look = 0  # the number of the read that is for the document alone
         self._looked = now - LOOK_SECONDS
@@ -96,6 +100,15 @@ class Replica:
         """This node has no room for more of a leader's records, or has some again."""
         self._full = full
         return self._after(now, self.follower.room(now, full))
+
+    def disks(self, short: bool, others: Collection[str]) -> None:
+        """Whether senders wait for this node's disk, where it leads, and for whose of the ``others``, where they did.
+
+        Such a node leaves a take-over to others first; and where it leads, it hands over to one that has room, when `tick` is due.
+        """
+        self._short = self.takeover.short = short
+        if self.leader is not None:
+            self.leader.short, self.leader.makes_way = others, short
 
     def _make_takeover(self) -> Takeover:
         return Takeover(self.me, self.follower, self._writer, self._numbers)
@@ -119,6 +132,17 @@ class Replica:
     def document(self) -> ClusterDocument | None:
         """As this node knows it; it may be old, unless it leads."""
         return self.takeover.document if self.membership is None else self.membership.document
+
+    @property
+    def document_is_old(self) -> bool:
+        """Whether a later one than is known here has made the leader that is followed."""
+        document = self.takeover.document
+        return self.follower.leader is not None and (document is None or document.epoch < self.follower.epoch)
+
+    @property
+    def version(self) -> int:
+        """Of the document as this node knows it."""
+        return self.takeover.version if self.membership is None else self.membership.version
 
     # Connections
 
@@ -233,6 +257,7 @@ class Replica:
         self.follower = self._make_follower(now)
         self.follower.full = self._full
         self.takeover = self._make_takeover()
+        self.takeover.short = self._short
         if document is not None:
             self.takeover.knows(version, document)
         return self.tick(now)
@@ -245,8 +270,14 @@ class Replica:
             self._look = 0
             idle = self.leader is None and self.takeover.state in (steps.IDLE, steps.ASKING)
             if idle and document is not None and version >= self.takeover.version:
+                before = self.takeover.document
                 self.takeover.knows(version, document)
-                return self._after(now, self._missing(now))
+                effects: Effects = []
+                leader, members = self.follower.leader, None if before is None else before.members
+                if leader is not None and members != document.members:
+                    # Clients may reach it elsewhere.
+                    effects.append(LeaderKnown(leader, self.follower.epoch))
+                return self._after(now, effects + self._missing(now))
             return []
         if self.membership is not None:
             return self._after(now, self.membership.read(now, number, version, document))

@@ -63,6 +63,7 @@ class Takeover:
         version: its version.
         rule: what that document asks for.
         sealed: who has promised the epoch, with their logs.
+        short: whether senders would wait for this node's disk, where it led.
     """
 
     __slots__ = (
@@ -89,6 +90,7 @@ class Takeover:
         "epoch",
         "rule",
         "sealed",
+        "short",
         "state",
         "version",
     )
@@ -100,6 +102,7 @@ class Takeover:
         self.version = 0
         self.rule: Rule | None = None
         self.sealed: dict[str, LogSummary] = {}
+        self.short = False
         self._me = me
         self._follower = follower
         self._log = follower.log
@@ -190,6 +193,8 @@ class Takeover:
         # Who has the greatest log has nothing to fetch: the others leave it the first chance.
         greatest = max(self._missed.values())
         if position(self._log) < greatest and now - self._started < 2 * BEAT_SECONDS:
+            return []
+        if self.short and now - self._started < HOLD_OFF_SECONDS:
             return []
         return self.begin(now)
 

@@ -363,6 +363,26 @@ async def test_an_exchange_that_is_deleted_ends_those_who_publish_there_and_what
 
 
 @durable
+async def test_who_has_sent_nothing_but_what_is_stored_hears_that_before_its_exchange_is_gone(folder: Path) -> None:
+    bench = StoredQueues(folder)
+    await bound(bench, "x", "fanout", q="")
+    publisher, idle = await client(bench, "x"), await client(bench, "x")
+    publisher.send(batch_of(b"1"))
+    publisher.send(batch_of(b"2"))
+    await turns()
+    directory = bench.queues.exchanges
+    directory._definitions.change_definitions(directory.exchanges.decide.delete("x"))
+    directory._changed()
+    await turns()
+    assert [code for code, _ in idle.errors] == ["not-found"]
+    assert (publisher.confirmed, publisher.errors) == ([], []), "the disk has not followed"
+    await bench.commit()
+    assert publisher.confirmed == [1, 2]
+    assert [code for code, _ in publisher.errors] == ["not-found"]
+    await bench.close()
+
+
+@durable
 async def test_who_sends_more_than_was_granted_or_leaves_numbers_out_is_ended(folder: Path) -> None:
     bench = StoredQueues(folder)
     bench.queues.declare("q", QueueSettings(max_messages=2))

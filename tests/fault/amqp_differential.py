@@ -167,7 +167,7 @@ def _without_beginning(theirs: Any, ours: Any) -> tuple[Any, Any]:
 def differences(theirs: int, ours: int, seed: int, episodes: Iterator[int], operations: int) -> Iterator[Episode | str]:
     """Runs episodes against the brokers at two ports; gives each that has ended, or how it differed."""
     for number in episodes:
-        sides = Side("theirs", theirs), Side("ours", ours)
+        sides = Side("theirs", theirs), Side("ours", ours, on_disk=True)
         episode = Episode(*sides, f"{seed}-{number}", f"d{number}-", KINDS[number % len(KINDS)])
         try:
             episode.run(operations)

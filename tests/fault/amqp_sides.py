@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+from tests.fault.amqp_on_disk import OnDisk
 from tests.fault.amqp_peer import ENDED, Heard, Peer
 from tests.fault.amqp_view import CHANNELS, DEAD, SESSIONS, Operation, Place, View
 from tests.transport.gateways.amqp.raw_amqp import published
@@ -32,11 +33,13 @@ class Side:
     Args:
         name: what reports call it.
         port: where it speaks AMQP.
+        on_disk: whether each operation is over when all that was told is on the disk, as far as it is to be there.
     """
 
-    def __init__(self, name: str, port: int) -> None:
+    def __init__(self, name: str, port: int, *, on_disk: bool = False) -> None:
         self.name = name
         self._port = port
+        self._on_disk = OnDisk(port) if on_disk else None
         self._peers = {session: self._peer() for session in SESSIONS}
         # Names that it has given, as we call them, and back.
         self._ours: dict[str, str] = {}
@@ -53,6 +56,8 @@ class Side:
         """Both sessions end, and with them what is their own; these queues and exchanges are gone, and those that the broker has named."""
         for peer in self._peers.values():
             peer.close()
+        if self._on_disk is not None:
+            self._on_disk.close()
         peer = self._peer()
         given = [its for ours, its in self._its.items() if ours.startswith(GIVEN["amq.gen-"])]
         for name in (*queues, *given):
@@ -103,6 +108,8 @@ class Side:
             )
         )
         peer.await_confirms(channel)
+        if self._on_disk is not None:
+            self._on_disk.wait()
         self._take(operation.session)
         self._renew(operation.session)
         if isinstance(operation.method, connection.ChannelClose) and channel in CHANNELS and 0 not in peer.closed:

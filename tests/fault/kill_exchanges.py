@@ -28,7 +28,7 @@ from typing import Annotated
 import typer
 
 from tests.fault.exchange_clients import LetterTaker, Moments, Publisher, Taker, TransactionSender
-from tests.fault.exchange_judge import Figures, judge
+from tests.fault.exchange_judge import EXPIRED, Figures, judge
 from tests.fault.exchange_ledger import US, Ledger, State
 from tests.fault.exchange_places import ALIKE, DEAD, DEAD_ALL, DRAINED, LATE, QUEUES, define
 from tests.fault.kill_broker import FILES, Killer
@@ -129,6 +129,7 @@ async def kill_exchanges(kills: int, seed: int, directory: Path, report: Callabl
             writer.ending = True
         await killer.well(asyncio.gather(*writing))
         found.left += await _given_up(broker)
+        await killer.well(_something_late(ledger, moments))
         for queue in (*ALIKE, LATE):
             ledger.taken_since_us[queue] = int(time.time() * US)
             killer.runs.append(asyncio.create_task(takers[queue].run(broker.receive_address)))
@@ -158,6 +159,17 @@ async def _given_up(broker: Broker) -> list[str]:
         for row in await administration.transactions():
             await administration.abort_transaction(row["writer"], row["version"])
         return [f"{row} is open after it was aborted" for row in await administration.transactions()]
+
+
+async def _something_late(ledger: Ledger, moments: Moments) -> None:
+    """Wait until what had the longest of the short times has expired, however quick the run was; all with a shorter one has by then too."""
+
+    def late() -> bool:
+        letters = ledger.letters[DEAD_ALL].values()
+        return any(each.reason == EXPIRED and ledger.sent[each.payload].ttl is None for each in letters)
+
+    while not late():
+        await moments.letters.more(1)
 
 
 async def _stored(administration: Administration) -> dict[str, int]:

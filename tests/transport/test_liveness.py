@@ -170,6 +170,28 @@ def test_a_look_that_comes_late_itself_proves_no_silence_and_the_next_does() -> 
     assert liveness.check(5.0) is Verdict.SILENT
 
 
+def test_a_side_that_stood_still_itself_has_a_silent_peer_heard_first_and_gives_it_half_of_its_time() -> None:
+    liveness = Liveness(5.0, now=0.0)
+    assert liveness.check(18.75) is Verdict.SILENT, "not late enough to matter"
+    liveness = Liveness(5.0, now=0.0)
+    assert liveness.check(30.0) is Verdict.PING, "for it to answer"
+    liveness.said = 30.0
+    assert liveness.next_check() == 35.0
+    liveness.said = 37.0
+    assert liveness.check(37.4) is Verdict.FINE
+    assert liveness.check(37.5) is Verdict.SILENT
+
+
+def test_a_side_that_stood_still_itself_gives_what_was_not_complete_half_of_its_time_too() -> None:
+    liveness = Liveness(5.0, now=0.0)
+    liveness.frame_began = 0.0
+    liveness.heard = liveness.said = 30.0
+    assert liveness.check(30.0) is Verdict.FINE
+    liveness.heard = liveness.said = 37.4
+    assert liveness.check(37.4) is Verdict.FINE
+    assert liveness.check(37.5) is Verdict.SILENT
+
+
 def test_a_client_that_listens_only_now_and_then_gives_a_broker_the_time_from_when_it_listens() -> None:
     liveness = relying()
     liveness.begin_to_listen(4.0)

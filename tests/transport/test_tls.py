@@ -198,7 +198,7 @@ def test_frames_that_come_byte_by_byte_are_whole(run: Any, over_tls: Any) -> Non
 
 
 def test_a_frame_that_trickles_in_is_given_up(run: Any, over_tls: Any) -> None:
-    data = wired(Send(0, None, batch(b"x" * 100)))
+    data = wired(Send(0, None, batch(b"x" * 10_000)))
 
     async def main() -> None:
         async with over_tls(heartbeat=0.1) as (broker, peers):

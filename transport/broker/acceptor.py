@@ -178,7 +178,15 @@ class Acceptor:
             raise
         task = self._loop.create_task(self._attach(accepted, protocol, peer), name="accept a connection")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+        def attached(_: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled() and accepted.fileno() >= 0:
+                # The address closed before the task had begun: what else would end the connection has not run.
+                accepted.close()
+                protocol.connection_lost(None)
+
+        task.add_done_callback(attached)
 
     async def _attach(self, accepted: socket.socket, protocol: asyncio.BaseProtocol, peer: str) -> None:
         context = None

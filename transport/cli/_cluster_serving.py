@@ -56,10 +56,10 @@ async def serve_node(config: BrokerConfig, supervisor: Supervisor, reloading: Re
 
 def _where(node: ClusterNode, config: BrokerConfig) -> str:
     """Where others reach it, for the line that says that it stands."""
-    send, receive, replication, http = node.plan.places
+    clients = node.plan.clients
     scheme = "http" if config.tls_certificate is None else "https"
-    console = "" if http is None else f", console {scheme}://{http}/"
+    console = "" if clients.http is None else f", console {scheme}://{clients.http}/"
     return (
-        f"node {config.cluster_node}: sending {send}, receiving {receive}, other nodes {replication}{console}, "
-        f"journal in {config.directory}"
+        f"node {config.cluster_node}: sending {clients.send}, receiving {clients.receive}, "
+        f"other nodes {node.plan.replication}{console}, journal in {config.directory}"
     )

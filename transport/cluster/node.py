@@ -19,7 +19,7 @@ from actors.storage.node_shipping import RecordsGoneError
 from transport.cluster.register_calls import RegisterCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from actors.replication.document import ClusterDocument
     from actors.replication.register import Register
@@ -164,7 +164,11 @@ class Node:
         self.tell(lambda: self.replica.received(self._now(), peer, message))
 
     def unknown(self, peer: str, name: str) -> None:  # noqa: ARG002 - of links
-        """Somebody has connected whom the document, as it is known here, does not name: it may be newer."""
+        """Somebody has connected whom the document, as it is known here, does not name."""
+        self.look()
+
+    def look(self) -> None:
+        """The document may be newer than it is known here."""
         self.tell(lambda: self.replica.look(self._now()))
 
     def appended(self) -> None:
@@ -178,6 +182,10 @@ class Node:
     def room(self, full: bool) -> None:
         """There is no room for more records of a leader, or there is again."""
         self.tell(lambda: self.replica.room(self._now(), full))
+
+    def disks(self, short: bool, others: Collection[str]) -> None:
+        """Whether senders wait for this node's disk, where it leads, and for whose of the others, where they did."""
+        self.replica.disks(short, others)
 
     def taking(self) -> None:
         """A piece of a transfer has come."""

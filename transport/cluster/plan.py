@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from actors.replication.document import DocumentError, Member
+from actors.replication.document import DocumentError, Member, Places
 from transport.cluster.addresses import EtcdAddress, OwnEtcd, parse_cluster
 from transport.cluster.link_settings import LinkSettings, LinkTls
 from transport.config.clustered import CLUSTER_PORT, parse_members
@@ -32,10 +32,9 @@ class Plan:
         own_etcd: of the machine's own etcd; None where there is none.
         first: the nodes that the cluster begins with, and where each is met; empty where nobody has said so.
         links: of its links.
-        places: where others reach it: senders, receivers, the other nodes, and HTTP.
+        replication: where the other nodes reach it.
+        clients: where clients do.
         mode: of a cluster that begins.
-        amqp: where clients of AMQP reach it; None for nowhere.
-        amqps: likewise, under TLS.
     """
 
     name: str
@@ -43,15 +42,13 @@ class Plan:
     own_etcd: OwnEtcd | None
     first: Mapping[str, Address]
     links: LinkSettings
-    places: tuple[str, str, str, str | None]
+    replication: str
+    clients: Places
     mode: str
-    amqp: str | None = None
-    amqps: str | None = None
 
     def member(self, directory: str) -> Member:
         """What others read of this node in the document, once the id of its directory is known."""
-        send, receive, replication, http = self.places
-        return Member(directory, send, receive, replication, http, amqp=self.amqp, amqps=self.amqps)
+        return Member(directory, replication=self.replication, **self.clients._asdict())
 
 
 def plan_of(config: BrokerConfig) -> Plan:
@@ -71,28 +68,30 @@ def plan_of(config: BrokerConfig) -> Plan:
     own = cluster if isinstance(cluster, OwnEtcd) else None
     host = _advertised(config, own)
     address = config.cluster_address or str(Address(_bound(host), CLUSTER_PORT))
-    replication = Address(host, parse_address(address).port)
+    replication = _at(host, "cluster_address", address)
     if config.cluster_members is not None:
         first = parse_members(config.cluster_members)
     elif own is not None:
         # A port that stands there is that of a machine's etcd.
-        first = {name: Address(machine.clients.host, replication.port) for name, machine in own.machines.items()}
+        first = {
+            name: Address(machine.clients.host, parse_address(replication).port)
+            for name, machine in own.machines.items()
+        }
     else:
         first = {}
-    places = (
+    clients = Places(
         _at(host, "send_address", config.send_address),
         _at(host, "receive_address", config.receive_address),
-        _at(host, "cluster_address", str(replication)),
         None if config.http is None else _at(host, "http", config.http),
+        None if config.amqp is None else _at(host, "amqp", config.amqp),
+        None if config.amqps is None else _at(host, "amqps", config.amqps),
     )
-    amqp = None if config.amqp is None else _at(host, "amqp", config.amqp)
-    amqps = None if config.amqps is None else _at(host, "amqps", config.amqps)
     tls = None
     if config.cluster_certificate is not None and config.cluster_ca is not None:
         tls = LinkTls(config.cluster_ca, config.cluster_certificate, config.cluster_key)
     links = LinkSettings(address, config.cluster_secret_file, tls)
     register = own.register if own else _etcd(cluster)
-    plan = Plan(node, register, own, first, links, places, config.cluster_mode, amqp, amqps)
+    plan = Plan(node, register, own, first, links, replication, clients, config.cluster_mode)
     try:
         plan.member("0" * 32)
     except DocumentError as error:

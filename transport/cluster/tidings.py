@@ -1,4 +1,4 @@
-"""What a node tells the others of its own directory: damage that it has met, and what was cut off its log. And what it is told to do.
+"""What a node tells the others: damage of its directory, what was cut off its log, where clients reach it. And what it is told to do.
 
 Nothing of replication goes by it. Who has met damage says nothing else any more: it promises nothing, and has stored nothing. A node of
 which there is nothing to tell says nothing, so one of an older version never hears of this from a healthy one.
@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
+from actors.replication.document import DocumentError, Member, Places
 from transport.cluster.frames import Buffer
 from transport.errors import RemoteProtocolError
 
@@ -31,6 +32,9 @@ class Tidings(NamedTuple):
         kept_files: copies of what was cut off that lie in its directory;
         kept_bytes: and their bytes.
         kept_damaged: damaged journals that lie there.
+        short: whether so little of its disk is free that senders would wait, where it led.
+        document: the version of the document, where this node leads and has changed that since; else 0.
+        places: where clients reach it, where the document says otherwise: the fields of `Places`, "" for None; empty where it does not.
     """
 
     damage: str = ""
@@ -40,12 +44,36 @@ class Tidings(NamedTuple):
     kept_files: int = 0
     kept_bytes: int = 0
     kept_damaged: int = 0
+    short: bool = False
+    document: int = 0
+    places: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, Any]:
         """As people and programs are shown them; of a node that has met none ``damage`` is None."""
         facts = self._asdict()
-        del facts["asks"]
+        for name in ("asks", "short", "document", "places"):
+            del facts[name]
         return facts | {"damage": self.damage or None}
+
+
+def told_places(places: Places) -> tuple[str, ...]:
+    """As `Tidings` has them."""
+    return tuple(place or "" for place in places)
+
+
+def places_of(told: tuple[str, ...]) -> Places | None:
+    """The reverse; None where the document is right.
+
+    Raises:
+        DocumentError: nobody can be reached there.
+    """
+    if not told:
+        return None
+    if len(told) != len(Places._fields):
+        raise DocumentError(f"clients reach it at {len(told)} places, and there are {len(Places._fields)}")
+    places = Places(told[0], told[1], *(place or None for place in told[2:]))
+    Member("0" * 32, replication=places.send, **places._asdict())  # which looks through them
+    return places
 
 
 class Heal(NamedTuple):
@@ -73,7 +101,7 @@ def unpack_tidings(data: Buffer) -> Tidings:
     if len(data) > MAX_TIDINGS_BYTES:
         raise RemoteProtocolError(f"a node that tells of its directory in {len(data)} bytes")
     try:
-        fields: Any = msgpack.unpackb(data, max_ext_len=0)
+        fields: Any = msgpack.unpackb(data, max_ext_len=0, use_list=False)
     except (ValueError, msgpack.UnpackException) as error:
         raise RemoteProtocolError(f"a node that tells of its directory what cannot be read: {error}") from None
     if not isinstance(fields, dict):
@@ -84,4 +112,8 @@ def unpack_tidings(data: Buffer) -> Tidings:
         # A truth is a whole number too.
         if type(value) is not type(default) or (type(value) is int and not 0 <= value <= MAX_FIGURE):
             raise RemoteProtocolError(f"a node that tells of its directory {value!r:.40} for {name}")
+    try:
+        places_of(found.get("places", ()))
+    except DocumentError as error:
+        raise RemoteProtocolError(f"a node that tells where clients reach it, and nobody can: {error}") from None
     return Tidings(**found)

@@ -7,18 +7,19 @@ new member has caught up later, which whoever waits for it sees by `NodeAdminist
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
-from actors.replication.document import DocumentError, Member, check_member_name
+from actors.replication.document import DocumentError, Member, Places, check_member_name
 from actors.replication.limits import BEAT_SECONDS, PREPARE_SECONDS
 from actors.replication.register import RegisterError
 from actors.replication.standing import AWAY, DAMAGED, WAITING, Marks, standing, standing_outside
 from transport.cluster.hello import CLUSTER, LinkRefusedError
 from transport.cluster.meeting import ask
-from transport.cluster.tidings import NOTHING, UNKNOWN
+from transport.cluster.tidings import NOTHING, UNKNOWN, places_of, told_places
 from transport.config.clustered import parse_node_address
 from transport.errors import ClusterChangeError, TransportError
 from transport.node.healing import Healing
@@ -43,12 +44,12 @@ if TYPE_CHECKING:
 
 CHANGE_SECONDS: Final = PREPARE_SECONDS + 10.0
 """For the register to have a change: what it needs first, and a swap whose answer was lost once."""
-OTHER_PLACES: Final = ("http", "amqp", "amqps")
-"""Of a member, where it is reached if it is there at all."""
 LOOK_SECONDS: Final = 0.05
 """From one look at whether it has to the next."""
 KEPT_SECONDS: Final = 5.0
 """From one look at what lies in the directory to the next."""
+
+logger = logging.getLogger("penstock.cluster")
 
 
 class MemberNode(Protocol):
@@ -56,6 +57,12 @@ class MemberNode(Protocol):
 
     replica: Replica
     register_calls: RegisterCalls
+
+    def look(self) -> None:
+        """The document may be newer than it is known here."""
+
+    def disks(self, short: bool, others: Collection[str]) -> None:
+        """Whether senders wait for this node's disk, where it leads, and for whose of the others, where they did."""
 
 
 class Administered(Protocol):
@@ -112,11 +119,13 @@ class NodeAdministration:
         self._loop = asyncio.get_running_loop()
         self._marks = Marks()
         self._marked = 0  # the epoch that they are of
+        self._led = 0  # the version of the document when that began
         self._timer: asyncio.TimerHandle | None = None
         self._changing = asyncio.Lock()
         self._healing = Healing(self, node, auto_heal=auto_heal)
         self._looking: asyncio.Task[None] | None = None
         self._looked = 0.0
+        self._said: Places | None = None  # of which the log says that the document says otherwise
 
     def use(self, keys: LinkKeys) -> None:
         """Meet others with these from now on."""
@@ -143,20 +152,61 @@ class NodeAdministration:
         if now - self._looked >= KEPT_SECONDS and (self._looking is None or self._looking.done()):
             self._looked = now
             self._looking = self._loop.create_task(self._tell())
-        leader = node.replica.leader
-        if leader is None:
+        self._say()
+        told = self._of.told
+        node.disks(told.own.short, told.short)
+        leader, membership = node.replica.leader, node.replica.membership
+        if leader is None or membership is None:
+            if node.replica.document_is_old or told.document > node.replica.version:
+                node.look()
             return
         self._healing.look(leader)
         if leader.epoch != self._marked:
-            self._marks, self._marked = Marks(), leader.epoch
+            self._marks, self._marked, self._led = Marks(), leader.epoch, membership.version
+        self._follow_places(membership)
         self._marks.add(now, leader.log.end, self._of.appended_bytes)
+
+    def _follow_places(self, membership: Membership) -> None:
+        """Have the document say where clients reach members, as their nodes tell."""
+        own, told = self._of.told.own, self._of.told
+        names = {member.directory: name for name, member in membership.document.members.items()}
+        heard = {each: own if name == self._name else told.of(each) for each, name in names.items()}
+        found = {each: places_of(tidings.places) for each, tidings in heard.items() if tidings is not None}
+        membership.reached = {directory: places for directory, places in found.items() if places is not None}
+
+    def _say(self, found: Tidings | None = None) -> None:
+        """Tell the others what there is to tell of this node, and what was ``found`` of its directory."""
+        node, told = self._of.node, self._of.told
+        assert node is not None
+        membership = node.replica.membership
+        changed = 0 if membership is None or membership.version <= self._led else membership.version
+        told.say(
+            (found or told.own)._replace(
+                short=self._of.room.short, document=changed, places=self._elsewhere(node.replica)
+            )
+        )
 
     async def _tell(self) -> None:
         """Tell the others what there is to tell of the directory."""
         with suppress(OSError):  # a directory that cannot be listed is another's to report
             found = await asyncio.to_thread(self._of.looked_at)
             if self._of.node is not None:
-                self._of.told.say(found)
+                self._say(found)
+
+    def _elsewhere(self, replica: Replica) -> tuple[str, ...]:
+        """Where clients reach this node, where the document says otherwise: it has been started with other addresses."""
+        places, document = self._of.plan.clients, replica.document
+        members = () if document is None else document.members.values()
+        if not any(member.directory == replica.me and member.places != places for member in members):
+            self._said = None
+            return ()
+        if self._said != places:
+            self._said = places
+            logger.warning(
+                "the document says that clients reach this node elsewhere: whoever leads writes there that they reach it at %s",
+                ", ".join(place for place in places if place is not None),
+            )
+        return told_places(places)
 
     # What there is to see
 
@@ -353,19 +403,9 @@ class NodeAdministration:
 
 def _at(member: Member, where: Address) -> Member:
     """A member that was met at another address in the directory that it had: its host is another one, its ports for clients stay."""
-
-    def there(text: str) -> str:
-        return str(Address(where.host, parse_address(text).port))
-
-    others: dict[str, Any] = {name: there(text) for name in OTHER_PLACES if (text := getattr(member, name)) is not None}
-    return replace(member, send=there(member.send), receive=there(member.receive), replication=str(where), **others)
+    places = Places._make(place and str(Address(where.host, parse_address(place).port)) for place in member.places)
+    return replace(member.reached_at(places), replication=str(where))
 
 
 def _places(member: Member) -> tuple[str | None, ...]:
-    return (
-        member.directory,
-        member.send,
-        member.receive,
-        member.replication,
-        *(getattr(member, name) for name in OTHER_PLACES),
-    )
+    return (member.directory, member.replication, *member.places)

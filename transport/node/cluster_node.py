@@ -34,7 +34,7 @@ from transport.cluster.plan import plan_of
 from transport.cluster.tidings import NOTHING, Tidings
 from transport.errors import LocalProtocolError
 from transport.gateways.listeners import configured_listeners
-from transport.node.administered import OTHER_PLACES, NodeAdministration
+from transport.node.administered import NodeAdministration
 from transport.node.damaged import DamagedNode
 from transport.node.finding import ClusterFinder
 from transport.node.follower_door import FollowerDoor
@@ -241,7 +241,7 @@ class ClusterNode:
     def me(self) -> Identity:
         """Who it says it is, to one that is of no cluster yet."""
         directory = NO_DIRECTORY if self._storage is None else self._storage.directory_id
-        return stranger(self.plan.name, directory, self.plan.places[2])
+        return stranger(self.plan.name, directory, self.plan.replication)
 
     @property
     def linked(self) -> frozenset[str]:
@@ -336,7 +336,7 @@ class ClusterNode:
         shipping = NodeShipping(self.storage, self._options)
         await shipping.join(document.cluster)
         me = Identity(
-            document.cluster, journal.directory_id, self.plan.name, self.plan.places[2], os.urandom(START_BYTES)
+            document.cluster, journal.directory_id, self.plan.name, self.plan.replication, os.urandom(START_BYTES)
         )
         relay = _Relay(self.told)
         links = ClusterLinks(
@@ -391,8 +391,7 @@ class ClusterNode:
         found: dict[str, list[str]] = {}
         for member in () if document is None else document.members.values():
             if member.directory == directory:
-                found = {"send": [member.send], "receive": [member.receive]}
-                found |= {name: [text] for name in OTHER_PLACES if (text := getattr(member, name)) is not None}
+                found = {name: [place] for name, place in member.places._asdict().items() if place is not None}
         # Where it is not known who leads, a former leader's address would have clients go there in vain.
         self._door.leader(found)
 

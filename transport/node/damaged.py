@@ -105,7 +105,7 @@ class DamagedNode:
             )
             return
         if self._links is None:
-            me = Identity(document.cluster, directory, self._plan.name, self._plan.places[2], os.urandom(START_BYTES))
+            me = Identity(document.cluster, directory, self._plan.name, self._plan.replication, os.urandom(START_BYTES))
             links = ClusterLinks(me, self._plan.links, self._keys, self, make_record=ShippedRecord)
             await links.start()
             self._links = links

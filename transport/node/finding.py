@@ -73,7 +73,7 @@ class ClusterFinder:
         writer = f"{plan.name}-{os.urandom(8).hex()}"
         copied = not journal.cluster_id and journal.next_lsn > 1 and journal.epoch_of(journal.next_lsn - 1) > 0
         forming = Forming(self._here(), plan.first, writer, lambda: os.urandom(16).hex(), plan.mode, copied=copied)
-        me = stranger(plan.name, self._storage.directory_id, plan.places[2])
+        me = stranger(plan.name, self._storage.directory_id, plan.replication)
         meeting = self._meeting = Meeting(me, self._here, self._keys, self._listen)
         await meeting.open(parse_address(plan.links.address))
         try:
@@ -111,7 +111,7 @@ class ClusterFinder:
     async def _meet(self, forming: Forming) -> None:
         """Ask the others who they are."""
         plan = self._plan
-        me = stranger(plan.name, self._storage.directory_id, plan.places[2])
+        me = stranger(plan.name, self._storage.directory_id, plan.replication)
         others = {name: address for name, address in plan.first.items() if name != plan.name}
         found = await asyncio.gather(
             *(ask(me, address, self._keys) for address in others.values()), return_exceptions=True

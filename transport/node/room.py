@@ -34,6 +34,7 @@ class Room:
 
     Attributes:
         full: why there is none; None where there is.
+        short: whether so little is free that senders would wait, where this node led.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Room:
         self.full: str | None = None
         self._directory = directory
         self._disk = DiskFloor(floor // FOLLOWERS_SHARE)
+        self._senders = DiskFloor(floor)
         self._pending = pending
         self._changed = changed
         self._free = free
@@ -64,6 +66,11 @@ class Room:
             self._timer.cancel()
             self._timer = None
 
+    @property
+    def short(self) -> bool:
+        """As above."""
+        return self._senders.reached
+
     def behind(self) -> None:
         """The journal takes no more: too much waits for the disk."""
         self._behind = True
@@ -71,10 +78,13 @@ class Room:
 
     def look(self) -> None:
         """Look once, and tell what has changed."""
+        free: int | OSError
         try:
-            self._disk.look(self._free(self._directory))
+            free = self._free(self._directory)
         except OSError as error:
-            self._disk.look(error)
+            free = error
+        self._disk.look(free)
+        self._senders.look(free)
         self._behind = self._behind and self._pending() > PENDING_LOW_BYTES
         full = None
         if self._disk.reached:

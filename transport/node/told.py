@@ -66,6 +66,16 @@ class Told:
         """What a node has told last; None for nothing."""
         return self._others.get(directory)
 
+    @property
+    def short(self) -> frozenset[str]:
+        """Those at whose disks senders would wait, where they led."""
+        return frozenset(directory for directory, each in self._others.items() if each.short)
+
+    @property
+    def document(self) -> int:
+        """The version of the latest document that any peer has told of."""
+        return max((each.document for each in self._others.values()), default=0)
+
     def heal(self, directory: str, message: Any) -> bool:
         """Send a node that has met damage what it is to do; whether there is a connection."""
         return self._links is not None and self._links.send(directory, message)

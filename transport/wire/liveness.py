@@ -150,12 +150,10 @@ class Liveness:
         self._checked = now
         if now >= self._stuck_at():
             return Verdict.STUCK
-        if now >= self._silent_at():
+        if now >= (silent := self._silent_at()) and not self._late(now, silent, self.interval * SILENT_INTERVALS):
             return Verdict.SILENT
-        if now >= (gone := self._gone_at()):
-            if now <= gone + self.patience * LATE_SHARE:
-                return Verdict.SILENT
-            self._excused = now - self.patience / 2
+        if now >= (gone := self._gone_at()) and not self._late(now, gone, self.patience):
+            return Verdict.SILENT
         # What the peer does not take, it does not hear.
         if now >= self.said + min(self.interval, self.sign) and self._stuck_since is None and not self._one_sided:
             return Verdict.PING
@@ -170,6 +168,13 @@ class Liveness:
             look = (self._checked if self._one_sided else self.said) + min(self.interval, self.sign)
         return min(look, self._silent_at(), self._gone_at(), self._stuck_at())
 
+    def _late(self, now: float, due: float, limit: float) -> bool:
+        """Whether this look itself comes too late to prove anything; then the peer has half of its time once more."""
+        if now <= due + limit * LATE_SHARE:
+            return False
+        self._excused = max(self._excused, now - limit / 2)
+        return True
+
     def _gone_at(self) -> float:
         return math.inf if self._deaf_since is not None else max(self.heard, self._excused) + self.patience
 
@@ -181,5 +186,5 @@ class Liveness:
             return math.inf
         limit = self.interval * SILENT_INTERVALS
         if self.frame_began is not None:
-            return min(self.heard, self.frame_began) + limit
-        return math.inf if self._one_sided else self.heard + limit
+            return max(min(self.heard, self.frame_began), self._excused) + limit
+        return math.inf if self._one_sided else max(self.heard, self._excused) + limit

@@ -161,6 +161,39 @@ def test_it_hands_over_to_who_has_everything_and_waits_no_longer_than_it_may() -
     assert kinds(effects)[-1] is StepDown
 
 
+def test_where_senders_wait_for_its_disk_it_hands_over_to_one_that_has_everything_and_room() -> None:
+    leader = leading(log(1), 2, document())
+    leader.makes_way, leader.short = True, {B}
+    for peer in (B, C):
+        follows(leader, peer, log(1))
+    assert StepDown not in kinds(stores(leader, B, 3, 0.1)), "senders would wait there too"
+    assert StepDown not in kinds(leader.tick(0.5)), "nobody else has everything"
+    effects = stores(leader, C, 3, 0.6)
+    assert sent(effects, C)[-1] == TakeOver(2)
+    assert kinds(effects)[-1] is StepDown
+
+
+def test_where_senders_would_wait_everywhere_it_leads_on_and_one_that_stops_is_followed_all_the_same() -> None:
+    leader = leading(log(1), 2, document())
+    leader.makes_way, leader.short = True, {B, C}
+    for peer in (B, C):
+        follows(leader, peer, log(1))
+        assert StepDown not in kinds(stores(leader, peer, 3, 0.1))
+    assert StepDown not in kinds(leader.tick(0.5))
+    leader.makes_way = False
+    assert TakeOver(2) in sent(leader.hand_over(0.6, {B, C}))
+
+
+def test_one_that_stops_hands_over_to_one_that_has_room_if_there_is_one() -> None:
+    leader = leading(log(1), 2, document())
+    leader.short = {B}
+    for peer in (B, C):
+        follows(leader, peer, log(1))
+        stores(leader, peer, 3, 0.1)
+    effects = leader.hand_over(0.2, {B, C})
+    assert (sent(effects, B), sent(effects, C)) == ([], [TakeOver(2)])
+
+
 @pytest.mark.parametrize("members", ["a", "abc"])
 def test_it_waits_for_nobody_where_nobody_can_take_over(members: str) -> None:
     leader = leading(log(1), 2, document(members))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from actors.replication.document import ALL, MAJORITY, MOVE, REMOVE, ClusterDocument
+from actors.replication.document import ALL, MAJORITY, MOVE, REMOVE, ClusterDocument, Places
 from actors.replication.leader import Leader
 from actors.replication.limits import BEAT_SECONDS, SILENT_SECONDS
 from actors.replication.membership import Membership
@@ -141,3 +141,36 @@ def test_half_plus_one_stay_on_the_list() -> None:
 def test_in_other_modes_nobody_is_taken_off_the_list() -> None:
     membership, leader = opened(document(epoch=2, mode=MAJORITY), B)
     assert step(membership, leader, 100.0) == []
+
+
+def test_what_nodes_say_of_where_clients_reach_them_is_in_the_document_after_one_swap() -> None:
+    membership, leader = opened(document(epoch=2), B, C)
+    there = membership.document.members["c"]
+    membership.reached = {
+        C: Places("c.example:1", "c.example:2", "c.example:3"),
+        D: Places("d.example:1", "d.example:2"),
+    }
+    (swap,) = step(membership, leader)
+    found = swap.document.members["c"]
+    assert (found.send, found.receive, found.http, found.amqp) == ("c.example:1", "c.example:2", "c.example:3", None)
+    assert (found.directory, found.replication) == (there.directory, there.replication)
+    assert swap.document.change is None
+    assert list(swap.document.members) == ["a", "b", "c"], "who is no member has no place"
+    membership.swapped(swap.number, 8)
+    assert step(membership, leader, 2.0) == [], "it says so already"
+
+
+def test_where_a_member_is_reached_waits_for_a_change_that_is_under_way() -> None:
+    membership, leader = opened(document(epoch=2), B, C)
+    membership.reached = {C: Places("c.example:1", "c.example:2")}
+    assert membership.move("b", member("d")) is None
+    (swap,) = step(membership, leader)
+    assert swap.document.change.kind == MOVE
+    membership.swapped(swap.number, 8)
+    assert step(membership, leader, 2.0) == [], "the new directory has nothing yet"
+    assert membership.give_up() is None
+    (swap,) = step(membership, leader, 2.6)
+    assert swap.document.change is None
+    membership.swapped(swap.number, 9)
+    (swap,) = step(membership, leader, 3.2)
+    assert swap.document.members["c"].send == "c.example:1"

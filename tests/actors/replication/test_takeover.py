@@ -73,6 +73,24 @@ def test_it_leaves_the_first_chance_to_who_knows_more() -> None:
     assert kinds(takeover.missed(1.0, C, Missed(1, 3, True, Position(1, 5)))) == [ReadRegister]
 
 
+def test_a_node_at_whose_disk_senders_would_wait_leaves_it_to_others_for_a_while_and_no_longer() -> None:
+    takeover, _ = candidate(log(1), document("bac"))
+    takeover.short = True
+    beats = int(HOLD_OFF_SECONDS / BEAT_SECONDS)
+    for beat in range(beats):
+        takeover.missing(beat * BEAT_SECONDS)
+        assert takeover.missed(beat * BEAT_SECONDS, C, Missed(1, beat + 1, True, Position(1, 1))) == []
+    takeover.missing(HOLD_OFF_SECONDS)
+    effects = takeover.missed(HOLD_OFF_SECONDS, C, Missed(1, beats + 1, True, Position(1, 1)))
+    assert kinds(effects) == [ReadRegister], "nobody else has taken over"
+
+
+def test_a_node_at_whose_disk_senders_would_wait_leads_where_it_is_asked_to() -> None:
+    takeover, _ = candidate(log(1), document("bac"))
+    takeover.short = True
+    assert kinds(takeover.begin(0.0)) == [ReadRegister]
+
+
 def test_who_does_not_count_takes_nothing_over() -> None:
     takeover, _ = candidate(log(1), document("bcd"))
     assert takeover.missing(0.0) == []

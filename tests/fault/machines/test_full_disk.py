@@ -79,3 +79,38 @@ def test_a_follower_that_has_nothing_to_write_outlives_a_disk_that_is_full_to_th
     full.process.wait_line("there is room again: this node takes records when it follows", SECONDS)
     assert full.running
     cluster.stop()
+
+
+def test_a_leader_whose_disk_is_full_makes_way_and_leads_no_more_before_it_has_room(full_machines: Machines) -> None:
+    clients = full_machines["clients"]
+    cluster = Cluster(full_machines, options=("--disk-floor", str(FLOOR), "--segment-bytes", "4MiB"))
+    cluster.start()
+    cluster.wait_whole()
+    full = cluster.leader()
+    options = Options(rate=200.0, longest_wait=0.2)
+    load = Load(clients, full_machines.folder / "load", cluster.send, cluster.receive, options)
+    load.start()
+    load.wait_confirmed(200)
+
+    disk = full.machine.disk
+    assert isinstance(disk, ImageDisk)
+    disk.fill(LEFT)
+    assert full.process is not None
+    full.process.wait_line("senders wait for its disk, and it hands over to", SECONDS)
+    load.wait_after(load.mark("the leader's disk is full"), SECONDS)
+    successor = cluster.wait_whole(SECONDS)
+    assert successor is not full
+
+    # The one that is missed now has the other two take over from it: the one of them that has room.
+    successor.machine.pause()
+    (other,) = (node for node in cluster.nodes.values() if node not in (full, successor))
+    assert other.process is not None
+    other.process.wait_line("this node takes over", SECONDS)
+    successor.machine.resume()
+    load.wait_after(load.mark("the next leader was missed"), SECONDS)
+    assert cluster.wait_whole(SECONDS) is not full
+    disk.unfill()
+    load.drain(lambda: PlainBroker(cluster.wait_whole(SECONDS).machine).left(clients, load.options.queue))
+    found = load.judge()
+    assert found.clean, found.summary()
+    cluster.stop()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.replication.document import MAX_ADDRESS_BYTES, Places
 from transport.cluster.frames import PROMPT, Whole
 from transport.cluster.link_codec import LinkCodec
 from transport.cluster.tidings import (
@@ -18,6 +19,8 @@ from transport.cluster.tidings import (
     Heal,
     Tidings,
     pack_tidings,
+    places_of,
+    told_places,
     unpack_tidings,
 )
 from transport.errors import RemoteProtocolError
@@ -32,7 +35,21 @@ def carried(message: Any) -> Any:
     return CODEC.decode(Whole(encoded.kind, PROMPT, (b"".join(encoded.parts),)))
 
 
-@given(st.builds(Tidings, st.text(max_size=100), st.booleans(), *[FIGURES] * 5))
+HOSTS = st.sampled_from(("10.0.0.1:9182", "b.example:1", "[::1]:65535"))
+PLACES = st.builds(Places, HOSTS, HOSTS, *[st.none() | HOSTS] * 3)
+
+
+@given(
+    st.builds(
+        Tidings,
+        st.text(max_size=100),
+        st.booleans(),
+        *[FIGURES] * 5,
+        st.booleans(),
+        FIGURES,
+        PLACES.map(told_places) | st.just(()),
+    )
+)
 def test_they_come_out_as_they_went_in(tidings: Tidings) -> None:
     assert carried(tidings) == tidings
 
@@ -113,3 +130,33 @@ def test_what_a_peer_has_told_holds_until_it_connects_anew() -> None:
     assert not told.heal("c", Heal())
     told.connected("b")
     assert told.of("b") is None
+
+
+@given(PLACES)
+def test_places_come_out_as_they_went_in(places: Places) -> None:
+    assert places_of(told_places(places)) == places
+    assert places_of(()) is None
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        ("a:1", "a:2"),
+        ("a:1", "a:2", "", "", "", ""),
+        ("", "a:2", "", "", ""),
+        ("a:1", "a:0", "", "", ""),
+        ("a:1", "a:2", "a", "", ""),
+        ("a:1", "a:2", 7, "", ""),
+        ("a:1", "a:2", "", "a" * MAX_ADDRESS_BYTES + ":1", ""),
+    ],
+)
+def test_places_where_nobody_can_be_are_refused(places: tuple[Any, ...]) -> None:
+    packed = msgpack.packb(NOTHING._asdict() | {"places": places})
+    with pytest.raises(RemoteProtocolError, match="where clients reach it, and nobody can"):
+        unpack_tidings(packed)
+
+
+def test_the_longest_places_and_text_fit() -> None:
+    longest = f"{'h' * (MAX_ADDRESS_BYTES - 6)}:65535"
+    tidings = Tidings("d" * MAX_DAMAGE_BYTES, True, *[MAX_FIGURE] * 5, True, MAX_FIGURE, (longest,) * 5)
+    assert carried(tidings) == tidings

@@ -95,6 +95,12 @@ class Nodes:
         """Where administrators reach these, or those that run."""
         return ",".join(f"127.0.0.1:{self._ports[name][0]}" for name in names or self.running)
 
+    def elsewhere(self, name: str) -> None:
+        """Clients reach a node elsewhere from its next start on, and the other nodes where they did."""
+        links = self._ports[name][2]
+        self._ports[name] = ports(5)
+        self._ports[name][2] = links
+
     def links(self, name: str) -> str:
         """Where the other nodes reach one."""
         return f"127.0.0.1:{self._ports[name][2]}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from actors.replication.document import Places
 from transport import BrokerConfig
 from transport.cluster.link_settings import read_keys
 from transport.cluster.plan import plan_of
@@ -49,14 +50,15 @@ def test_machines_that_run_its_etcd_are_the_members_that_it_begins_with() -> Non
 def test_a_name_is_advertised_and_listened_for_everywhere() -> None:
     plan = plan_of(config(cluster_node="c", send_address="0.0.0.0:1", receive_address="0.0.0.0:2", insecure=True))
     assert plan.links.address == "0.0.0.0:9184"
-    assert plan.places == ("host-c.example:1", "host-c.example:2", "host-c.example:9184", None)
+    assert plan.clients == Places("host-c.example:1", "host-c.example:2")
+    assert plan.replication == "host-c.example:9184"
 
 
 def test_an_etcd_that_runs_already_says_nothing_of_members_so_settings_do() -> None:
     fields = {"cluster": "etcd://10.9.0.1:2379/orders", "cluster_address": "10.0.0.2:7000", "insecure": True}
     plan = plan_of(config(**fields))
     assert (plan.own_etcd, plan.first, plan.register.name) == (None, {}, "orders")
-    assert plan.places[2] == "10.0.0.2:7000"
+    assert plan.replication == "10.0.0.2:7000"
     plan = plan_of(config(cluster_members="a=10.0.0.1,b=10.0.0.2:7000,c=[::1]", **fields))
     assert plan.first == {"a": Address("10.0.0.1", 9184), "b": Address("10.0.0.2", 7000), "c": Address("::1", 9184)}
 
@@ -81,7 +83,8 @@ def test_where_it_speaks_amqp_is_advertised_as_all_else() -> None:
 
 def test_what_is_advertised_goes_before_all_else() -> None:
     plan = plan_of(config(cluster_advertise="b.example", cluster_address="0.0.0.0:7000", insecure=True))
-    assert plan.places[:3] == ("b.example:9182", "b.example:9183", "b.example:7000")
+    assert plan.clients[:2] == ("b.example:9182", "b.example:9183")
+    assert plan.replication == "b.example:7000"
 
 
 def test_files_of_tls_take_the_place_of_a_secret() -> None:

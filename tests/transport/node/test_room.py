@@ -51,11 +51,21 @@ def test_a_follower_stops_at_half_of_the_floor_and_goes_on_above_it(caplog: pyte
     assert len(caplog.messages) == 2
 
 
+def test_it_is_short_from_where_senders_would_wait_which_is_before_it_is_full() -> None:
+    bench = Bench()
+    seen = []
+    for bench.free in (FLOOR, FLOOR - 1, FLOOR // FOLLOWERS_SHARE - 1, FLOOR, 2 * FLOOR):
+        bench.room.look()
+        seen.append((bench.room.short, bench.room.full is not None))
+    assert seen == [(False, False), (True, False), (True, True), (True, False), (False, False)]
+
+
 def test_a_disk_that_cannot_be_asked_is_not_written_to() -> None:
     bench = Bench()
     bench.free = OSError(errno.EIO, "broken")
     bench.room.look()
     assert bench.told == [True]
+    assert bench.room.short
     assert "cannot be read (broken)" in (bench.room.full or "")
 
 

@@ -1,0 +1,71 @@
+"""A node starts again with other addresses for clients: the document says so soon, whoever leads, and clients are sent there."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.transport.node.nodes import Nodes, cluster
+
+ADDRESSES = ("send", "receive", "http", "amqp")
+
+
+def places(nodes: Nodes, name: str) -> tuple[str | None, ...]:
+    config = nodes.config(name)
+    return (config.send_address, config.receive_address, config.http, config.amqp)
+
+
+def shown(facts: dict[str, Any], name: str) -> tuple[str | None, ...]:
+    row = next(each for each in facts["members"] if each["name"] == name)
+    return tuple(row[each] for each in ADDRESSES)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transport.node.administered.KEPT_SECONDS", 0.1)
+
+
+def test_a_follower_that_starts_with_other_addresses_is_reached_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        async with cluster(tmp_path, amqp=True) as nodes:
+            leader = await nodes.leader()
+            moved, other = (name for name in "abc" if name != leader)
+            await nodes.stop(moved)
+            nodes.elsewhere(moved)
+            await nodes.start(moved)
+            facts = await nodes.stands(lambda facts: shown(facts, moved) == places(nodes, moved), leader)
+            assert facts["change"] is None
+            assert shown(facts, other) == places(nodes, other)
+            assert f"they reach it at {nodes.config(moved).send_address}" in caplog.text
+            # A follower says the same when it has read the document.
+            await nodes.stands(lambda facts: shown(facts, moved) == places(nodes, moved), other)
+
+    asyncio.run(body())
+
+
+def test_a_leader_that_starts_with_other_addresses_says_itself_where_it_is_reached_when_it_leads_again(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        async with cluster(tmp_path) as nodes:
+            moved = await nodes.leader()
+            others = [name for name in "abc" if name != moved]
+            await nodes.stop(moved)
+            await nodes.leader()
+            nodes.elsewhere(moved)
+            for name in others:
+                await nodes.stop(name)
+            # It has all that the others have; whoever comes first leads, and the document follows either way.
+            for name in (moved, others[0]):
+                await nodes.start(name)
+            leader = await nodes.leader()
+            await nodes.stands(lambda facts: shown(facts, moved) == places(nodes, moved), leader)
+            assert nodes.register.document is not None
+            assert nodes.register.document.members[moved].places[:3] == places(nodes, moved)[:3]
+
+    asyncio.run(body())
