@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import secrets
@@ -17,8 +18,9 @@ from typing import Any, Self
 
 from benchmarks._disk import buffers_of
 from benchmarks._payloads import batches, make_payloads
-from benchmarks._processes import ROOT, BenchmarkError, Worker, cpu_seconds, statistics
+from benchmarks._processes import ROOT, BenchmarkError, Facts, Worker, cpu_seconds
 from benchmarks._worker import Parent
+from transport import Administration
 
 NODES = ("a", "b", "c")
 START_SECONDS = 60.0
@@ -163,17 +165,26 @@ class ClusterProcesses:
             process.wait()
 
     def _find_leader(self) -> str:
-        """The first whose queues can be asked for."""
+        """Who leads, once somebody does."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
-            for name, (address, _) in self._places.items():
-                if "this node leads its cluster" in self.said(name):
-                    statistics(address)
-                    return name
+            if any("this node leads its cluster" in self.said(name) for name in NODES):
+                return leading(self.send_addresses)
+            for name in NODES:
                 if self._processes[name].poll() is not None:
                     raise BenchmarkError(self.said(name)[-2000:])
             time.sleep(LOOK_SECONDS)
         raise BenchmarkError(f"no node leads after {START_SECONDS:g} s")
+
+
+def leading(addresses: str) -> str:
+    """The name of the node that leads now; whoever leads first may have lost it to one that came to lead at nearly the same time."""
+
+    async def ask() -> Facts:
+        async with Administration(addresses, connect_timeout=START_SECONDS) as administration:
+            return await administration.cluster()
+
+    return str(asyncio.run(ask())["node"])
 
 
 def ship_bare(folder: Path, messages: int, size: int, batch: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from actors import verify_storage
-from benchmarks._cluster import NODES, ClusterProcesses
+from benchmarks._cluster import NODES, ClusterProcesses, leading
 from benchmarks._disk import data_folder, disk_bytes
 from benchmarks._memory import MemoryWatch
 from benchmarks._processes import BenchmarkError, Facts, Worker
@@ -256,7 +256,7 @@ def _look_at_joiner(nodes: ClusterProcesses, joiner: str, load: Load) -> dict[st
     leader = nodes.leader
     for attempt in range(1, MOST_LEADS + 1):
         nodes.end(leader)
-        successor = _leader(nodes)
+        successor = leading(nodes.send_addresses)
         ready = _queue(nodes.send_addresses, BACKLOG)["ready"]
         if ready != load.messages:
             raise BenchmarkError(f"{load.messages} messages are the backlog, and {successor} has {ready}")
@@ -307,12 +307,6 @@ def _member(facts: Facts, name: str) -> Facts:
 def _in_step(nodes: ClusterProcesses, *names: str) -> bool:
     facts = _ask(nodes.send_addresses, lambda each: each.cluster())
     return all(_member(facts, name)["in_step"] for name in names)
-
-
-def _leader(nodes: ClusterProcesses) -> str:
-    """Who leads by now."""
-    name: str = _ask(nodes.send_addresses, lambda each: each.cluster())["node"]
-    return name
 
 
 def _until(what: str, seconds: float, holds: Callable[[], bool]) -> None:

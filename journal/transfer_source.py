@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from journal.pins import Pins
     from journal.reclaim import Live
 
-TRANSFER_PIECE_BYTES: Final = 1 << 20
-"""Of payloads, or of the state, in one piece of a transfer, unless one record has more."""
+TRANSFER_PIECE_BYTES: Final = 4 << 20
+"""Of payloads, or of the state, in one piece of a transfer, unless one record has more. A piece passes through four threads and two sockets
+before the next is asked for: where each of them waits for the processor, pieces of a fourth are a fourth as fast."""
 TRANSFER_QUESTIONS: Final = 1 << 17
 """Calls of ``live`` for one transfer; records that nobody could be asked about are sent."""
 _FOR_EVER: Final = 1 << 62

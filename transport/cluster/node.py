@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from actors.storage import ShippedRecord
     from actors.storage.node_shipping import Records
 
+READ_BYTES: Final = 4 << 20
+"""Of records that are read from the disk at a time, for who lags: the next are read when these are on their way, and each time two threads wait
+for the processor. So much more than it may be under way to a follower."""
 LATE_SECONDS: Final = 0.0005
 """A timer is set so much behind what is due: then it is due by the clock that is looked at."""
 
@@ -294,6 +297,7 @@ class Node:
         if records.in_memory:
             self._shipped(effect, records.read()[: effect.records])
         else:
+            records = self._store.records(effect.lsn, max(effect.nbytes, READ_BYTES))
             self._begin(self._read_and_ship(effect, records))
 
     async def _read_and_ship(self, effect: say.Ship, records: Records) -> None:
