@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from actors.storage.node_shipping import Records
 
 READ_BYTES: Final = 4 << 20
-"""Of records that are read from the disk at a time, for who lags: the next are read when these are on their way, and each time two threads wait
-for the processor. So much more than it may be under way to a follower."""
+"""Of records that are read from the disk at a time, for who lags. The next are read when these are on their way, and each time two threads
+wait for the processor. So much more than is said there may be under way to a follower (`Limits.window_bytes`)."""
 LATE_SECONDS: Final = 0.0005
 """A timer is set so much behind what is due: then it is due by the clock that is looked at."""
 

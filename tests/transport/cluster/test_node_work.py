@@ -385,7 +385,8 @@ class Given:
 )
 def test_a_later_checkpoint_is_given_as_long_as_that_helps_whoever_is_to_follow_on(lags: list[float], why: str) -> None:
     async def body() -> None:
-        bench, made = Bench(), []
+        bench = Bench()
+        made: list[Given] = []
 
         def give(ready: Callable[[Any], None]) -> Given:
             made.append(Given(len(made)))

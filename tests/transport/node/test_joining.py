@@ -17,6 +17,7 @@ from streams import Sink, Source
 from tests.transport.node.nodes import DEADLINE, Nodes, cluster
 from transport import Receiver, Sender
 from transport.clients.administration import Administration
+from transport.errors import BrokerError
 
 SEGMENT_BYTES = 64 * 1024
 LOG_BYTES = 1024 * 1024
@@ -34,6 +35,18 @@ async def sent_and_received(nodes: Nodes, leader: str, count: int) -> None:
     await Source.from_iterable([PAYLOAD] * count).to(Sender(config.send_address, queue="passing")).run()
     receiver = Receiver(config.receive_address, queue="passing", limit=count)
     assert await receiver.to(Sink.acknowledge()).run() == count
+
+
+async def moved(administration: Administration, name: str) -> None:
+    """The node has been started, and is met as soon as it listens."""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            try:
+                await administration.move_member(name)
+            except BrokerError as error:
+                assert "no node can be met" in str(error)
+                continue
+            return
 
 
 def test_a_node_is_filled_once_though_the_log_behind_the_checkpoint_has_gone_meanwhile(
@@ -70,7 +83,7 @@ def test_a_node_is_filled_once_though_the_log_behind_the_checkpoint_has_gone_mea
             shutil.rmtree(tmp_path / joiner)
             anew = (await nodes.start(joiner)).storage.directory_id
             async with Administration(address) as administration:
-                await administration.move_member(joiner)
+                await moved(administration, joiner)
                 assert await asyncio.to_thread(reads.wait, DEADLINE)
                 ((first, _),) = given
                 await passing_until_the_log_begins_behind(first)
