@@ -30,6 +30,9 @@ HIGH_BYTES: Final = 32 * 1024
 """Above it the socket does not keep up, and the transport says when it does again."""
 MAX_UNSENT_BYTES: Final = 4 * 1024 * 1024
 """With so much waiting and something more to be said, the other side takes nothing: the connection ends."""
+MOST_LATE_SECONDS: Final = 0.05
+"""A frame at the pace of transfers takes 2 ms, and the loop of a busy leader comes round in some multiple of that. Were the rest lost each
+time, a transfer would have a fraction of its rate."""
 MAX_SHIPMENTS: Final = 8
 """Messages with records that wait, or that many have begun; there is one, and few more where the two begin anew."""
 MAX_PIECES: Final = 2
@@ -37,7 +40,7 @@ MAX_PIECES: Final = 2
 
 
 class Pace:
-    """A rate that all transfers of a node share; nothing is saved up."""
+    """A rate that all transfers of a node share. What is saved up is what a turn of the loop that came late has lost, and no more."""
 
     def __init__(self, bytes_a_second: float) -> None:
         self._rate = bytes_a_second
@@ -49,7 +52,7 @@ class Pace:
 
     def spend(self, nbytes: int, now: float) -> None:
         """So much is sent."""
-        self._free = max(self._free, now) + nbytes / self._rate
+        self._free = max(self._free, now - MOST_LATE_SECONDS) + nbytes / self._rate
 
 
 class _Shipment:

@@ -14,7 +14,7 @@ from actors.replication.positions import Position
 from transport.cluster import outgoing
 from transport.cluster.frames import FRAME_BYTES, HEADER_BYTES, FrameReader, FrameWriter
 from transport.cluster.link_codec import Encoded, LinkCodec
-from transport.cluster.outgoing import HIGH_BYTES, MAX_UNSENT_BYTES, MOST_QUEUE_BYTES, Outgoing, Pace
+from transport.cluster.outgoing import HIGH_BYTES, MAX_UNSENT_BYTES, MOST_LATE_SECONDS, MOST_QUEUE_BYTES, Outgoing, Pace
 from transport.cluster.records import Record
 from transport.cluster.transfer_messages import GivenState
 from transport.errors import UnreadError
@@ -298,14 +298,19 @@ def test_transfers_keep_their_pace() -> None:
     assert [type(each) for each in sender.came()] == [GivenState]
 
 
-def test_the_pace_is_of_all_together_and_saves_up_nothing() -> None:
+def test_the_pace_is_of_all_together_and_saves_up_no_more_than_a_late_turn_has_lost() -> None:
     pace = Pace(1_000)
     pace.spend(500, 10.0)
-    assert pace.wait(10.0) == pytest.approx(0.5)
-    pace.spend(500, 10.5)
-    assert pace.wait(10.5) == pytest.approx(0.5)
+    free = 10.5 - MOST_LATE_SECONDS
+    assert pace.wait(10.0) == pytest.approx(free - 10.0)
+    pace.spend(500, free)
+    assert pace.wait(free) == pytest.approx(0.5)
+    # Turns that each come late by less than that lose nothing.
+    for number in range(1, 101):
+        pace.spend(10, free + 0.5 + 0.01 * number + MOST_LATE_SECONDS / 2)
+    assert pace.wait(free) == pytest.approx(0.5 + 100 * 0.01)
     pace.spend(100, 100.0)
-    assert pace.wait(100.0) == pytest.approx(0.1)
+    assert pace.wait(100.0) == pytest.approx(0.1 - MOST_LATE_SECONDS)
 
 
 def test_who_asks_again_gets_the_last_that_it_asked_for() -> None:
