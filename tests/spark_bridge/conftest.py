@@ -80,7 +80,8 @@ class BrokerThread:
 
 
 @pytest.fixture
-def make_broker() -> Iterator[Callable[..., BrokerThread]]:
+def make_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerThread]]:
+    """Makes brokers, which have ended when ``tmp_path`` is removed: their journals are there."""
     made: list[BrokerThread] = []
 
     def make(**config: Any) -> BrokerThread:

@@ -84,7 +84,9 @@ def test_a_follower_whose_document_is_older_than_its_leader_and_does_not_name_it
             node = nodes.running[other].node
             assert node is not None
             # It has read the document while the member that leads now was filled anew, in another directory, and then that came to lead.
-            replica, document = node.replica, node.replica.document
+            replica = node.replica
+            await nodes.stands(lambda _: replica.document is not None and replica.document.epoch > 1, other)
+            document = replica.document
             assert document is not None
             now = document.members[leader]
             members = {**document.members, leader: replace(now, directory="f" * 32)}
