@@ -24,11 +24,13 @@ class TurnCommits:
         self._journal = journal
         self._news = news
         self._holding = False
+        self._before = 0  # what was durable when it began
 
     def begin(self) -> None:
         """Something is about to be appended: it is committed with all that follows in this turn, unless the writer's thread is to do it."""
         if not self._holding and self._journal.alone.begin_turn():
             self._holding = True
+            self._before = self._journal.durable_lsn
             self._news.on.call_soon(self._end)
 
     def stop(self) -> None:
@@ -38,8 +40,9 @@ class TurnCommits:
             self._journal.alone.end()
 
     def _end(self) -> None:
-        """The turn is over."""
-        before = self._journal.durable_lsn
+        """The turn is over. The writer's thread may have been awake, and have committed some of it: it has told nobody."""
+        if not self._holding:
+            return
         self.stop()
-        if self._journal.durable_lsn > before:
+        if self._journal.durable_lsn > self._before:
             self._news.durable()

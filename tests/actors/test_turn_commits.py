@@ -1,0 +1,100 @@
+"""A follower's loop commits what came in a turn when that is over, and tells of it once, whoever has committed it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from actors.storage.turn_commits import TurnCommits
+
+
+class Journal:
+    """Of the writer's part what `TurnCommits` uses; ``alone`` is itself."""
+
+    def __init__(self, *, holds: bool = True) -> None:
+        self.alone = self
+        self.durable_lsn = self.appended = 1
+        self.holds = holds
+        self.turns = self.ends = 0
+        self.reaches: Callable[[], int] = lambda: self.appended
+
+    def begin_turn(self) -> bool:
+        self.turns += 1
+        return self.holds
+
+    def end(self) -> None:
+        self.ends += 1
+        self.durable_lsn = self.reaches()
+
+
+class News:
+    def __init__(self) -> None:
+        self.on = asyncio.get_running_loop()
+        self.told = 0
+
+    def durable(self) -> None:
+        self.told += 1
+
+
+def run(journal: Journal, body: Callable[[TurnCommits], None]) -> int:
+    """How often it was told that something is durable, two turns behind ``body``."""
+
+    async def main() -> int:
+        news = News()
+        body(TurnCommits(cast(Any, journal), cast(Any, news)))
+        for _ in range(2):
+            await asyncio.sleep(0)
+        return news.told
+
+    return asyncio.run(main())
+
+
+def append(journal: Journal, commits: TurnCommits, count: int = 3) -> None:
+    for _ in range(count):
+        commits.begin()
+        journal.appended += 1
+
+
+def test_all_that_comes_in_a_turn_is_committed_together_when_it_is_over() -> None:
+    journal = Journal()
+    assert run(journal, lambda commits: append(journal, commits)) == 1
+    assert (journal.turns, journal.ends, journal.durable_lsn) == (1, 1, journal.appended)
+
+
+def test_what_the_writers_thread_has_committed_meanwhile_is_told_too_for_that_has_told_nobody() -> None:
+    journal = Journal()
+
+    def body(commits: TurnCommits) -> None:
+        append(journal, commits)
+        journal.durable_lsn = journal.appended
+
+    assert run(journal, body) == 1
+
+
+def test_where_the_thread_is_still_at_work_it_tells_itself() -> None:
+    journal = Journal()
+    journal.reaches = lambda: 1
+    assert run(journal, lambda commits: append(journal, commits)) == 0
+    assert journal.ends == 1
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_is_not_held_is_left_to_the_thread(count: int) -> None:
+    journal = Journal(holds=False)
+    assert run(journal, lambda commits: append(journal, commits, count)) == 0
+    assert (journal.turns, journal.ends) == (count, 0)
+
+
+def test_a_journal_that_is_closed_in_the_turn_holds_nothing_any_more_and_nobody_is_told() -> None:
+    journal = Journal()
+
+    def body(commits: TurnCommits) -> None:
+        append(journal, commits)
+        commits.stop()
+        commits.stop()
+
+    assert run(journal, body) == 0
+    assert journal.ends == 1
