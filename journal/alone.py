@@ -25,7 +25,8 @@ QUICK_SYNC: Final = 0.002
 TURN_BYTES: Final = 512 * 1024
 """As ``ALONE_BYTES``, of what comes in a turn to a follower; of more than that the next is taken in while it is written."""
 TURN_SYNC: Final = 0.02
-"""As ``QUICK_SYNC``, of a follower: it is missed when it is silent for seconds."""
+"""As ``QUICK_SYNC``, of the slowest sync of a follower for a long time: while its loop stands still it answers nobody, and a disk that
+stalled once is likely to do so again."""
 
 
 class AloneCommits:
@@ -63,7 +64,9 @@ class AloneCommits:
     def begin_turn(self) -> bool:
         """Whether all that is appended in this turn of the loop is committed by `end`, which must follow it: for a follower."""
         self._most = TURN_BYTES
-        self.committing = not self._writer.busy and self._committer.hold(self._writer, TURN_SYNC)
+        writer = self._writer
+        quick = not writer.busy and writer.slowest_sync_seconds < TURN_SYNC
+        self.committing = quick and self._committer.hold(writer, TURN_SYNC)
         return self.committing
 
     def end(self) -> None:

@@ -51,6 +51,7 @@ class Leader:
         whole: whether nothing that was confirmed before it can be missing.
         short: those at whose disks senders would wait, where they led.
         makes_way: whether it is to end as soon as another one has everything that is not ``short``: senders wait here.
+        made_way: whether it has ended for that.
     """
 
     __slots__ = (
@@ -68,6 +69,7 @@ class Leader:
         "confirmed",
         "epoch",
         "log",
+        "made_way",
         "makes_way",
         "me",
         "opened",
@@ -89,7 +91,7 @@ class Leader:
         self._first = 0  # the lsn of its first record
         self.whole = whole
         self.short: Collection[str] = ()
-        self.makes_way = False
+        self.makes_way = self.made_way = False
         self._limits = limits
         self._began = now
         self._rules: tuple[Rule, ...] = ()
@@ -316,8 +318,9 @@ class Leader:
         if not (self.makes_way and self.opened) or self.over or self._handing is not None:
             return []
         successor = self._successor()
-        if successor is None or successor in self.short:
-            return []
+        if successor is None or successor in self.short or self._shipping[successor].state != STREAMING:
+            return []  # who does not follow yet would not hear it
+        self.made_way = True
         reason = f"senders wait for its disk, and it hands over to {successor}, which has room"
         return [Send(successor, TakeOver(self.epoch)), *self.step_down(reason)]
 

@@ -28,6 +28,8 @@ HOLD_OFF_SECONDS: Final = 4.0
 """Who gave a take-over up leaves the next one to others for so long, and so does a node at whose disk senders would wait."""
 LOOK_SECONDS: Final = 2.0
 """A node that misses its leader, or does not know the document, reads the register this often."""
+MAKE_WAY_SECONDS: Final = 60.0
+"""A node that made way for another, since senders waited for its disk, and leads again all the same, does not do so again for so long."""
 HAND_OVER_SECONDS: Final = 5.0
 """A leader that is asked to hand over waits for a follower that has everything for so long, where one is connected; then it stops."""
 TRANSFER_SECONDS: Final = 60.0

@@ -213,7 +213,7 @@ class Membership:
         if (change := document.change) is not None:
             after = document.members_after_change
             ready = change.kind == REMOVE or leader.caught_up(after[change.name].directory)
-            return replace(document, members=dict(after), change=None) if ready else None
+            return replace(document, members=dict(after), change=None) if ready else self._with_places()
         for name, member in document.members.items():
             if member.learner and leader.caught_up(member.directory):
                 return replace(document, change=Change(ADD, name))

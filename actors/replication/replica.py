@@ -12,7 +12,7 @@ from actors.replication import takeover as steps
 from actors.replication.document import ClusterDocument
 from actors.replication.follower import Follower
 from actors.replication.leader import Leader
-from actors.replication.limits import BEAT_SECONDS, LIMITS, LOOK_SECONDS, Limits
+from actors.replication.limits import BEAT_SECONDS, LIMITS, LOOK_SECONDS, MAKE_WAY_SECONDS, Limits
 from actors.replication.membership import Membership
 from actors.replication.positions import ReplicaLog, position
 from actors.replication.takeover import Takeover
@@ -63,6 +63,7 @@ class Replica:
         "_limits",
         "_look",
         "_looked",
+        "_made_way",
         "_numbers",
         "_ruled",
         "_short",
@@ -90,6 +91,7 @@ class Replica:
         self._ruled = 0  # up to which change of the documents the leader has been told
         self._look = 0  # the number of the read that is for the document alone
         self._looked = now - LOOK_SECONDS
+        self._made_way = now - MAKE_WAY_SECONDS  # when it last did
         self.follower = self._make_follower(now)
         self.takeover = self._make_takeover()
 
@@ -101,14 +103,16 @@ class Replica:
         self._full = full
         return self._after(now, self.follower.room(now, full))
 
-    def disks(self, short: bool, others: Collection[str]) -> None:
+    def disks(self, now: float, short: bool, others: Collection[str]) -> None:
         """Whether senders wait for this node's disk, where it leads, and for whose of the ``others``, where they did.
 
-        Such a node leaves a take-over to others first; and where it leads, it hands over to one that has room, when `tick` is due.
+        Such a node leaves a take-over to others first; and where it leads, it hands over to one that has room, when `tick` is due. Where
+        that one cannot lead, and this one does again, it stays for `MAKE_WAY_SECONDS`.
         """
         self._short = self.takeover.short = short
         if self.leader is not None:
-            self.leader.short, self.leader.makes_way = others, short
+            self.leader.short = others
+            self.leader.makes_way = short and now - self._made_way >= MAKE_WAY_SECONDS
 
     def _make_takeover(self) -> Takeover:
         return Takeover(self.me, self.follower, self._writer, self._numbers)
@@ -371,6 +375,8 @@ class Replica:
             if membership.superseded is not None:
                 effects = effects + leader.step_down(membership.superseded)
         if leader.over:
+            if leader.made_way:
+                self._made_way = now
             self.leader = self.membership = None
             self._closing = True
             self.takeover.knows(membership.version, membership.document)

@@ -65,7 +65,7 @@ class Opened:
 
     def quick(self) -> None:
         """A sync is quick or slow by the test's word, and not by the machine's."""
-        self.writer.last_sync_seconds = 0.0
+        self.writer.last_sync_seconds = self.writer.slowest_sync_seconds = 0.0
 
     @property
     def writer(self):  # type: ignore[no-untyped-def]
@@ -172,6 +172,22 @@ def test_a_turn_of_a_follower_waits_longer_for_a_sync_than_a_broker_alone_and_no
     opened.journal.alone.end()
     opened.writer.last_sync_seconds = TURN_SYNC
     assert not opened.journal.alone.begin_turn()
+    opened.journal.close()
+
+
+def test_a_disk_that_has_stalled_once_has_the_turns_of_a_follower_written_elsewhere_for_a_long_time(
+    opened: Opened,
+) -> None:
+    opened.quick()
+    opened.writer.slowest_sync_seconds = 2.0
+    syncs = 0
+    while not opened.journal.alone.begin_turn():
+        opened.durable.wait(opened.journal.append(1, [b"x"]) + 1)
+        opened.writer.last_sync_seconds = 0.0
+        syncs += 1
+        assert syncs < 2_000, opened.writer.slowest_sync_seconds
+    opened.journal.alone.end()
+    assert syncs >= 200
     opened.journal.close()
 
 

@@ -38,7 +38,8 @@ MAX_MESSAGE_BYTES: Final = MAX_PAYLOAD_BYTES + FRAME_BYTES
 RECEIVE_BYTES: Final = 256 * 1024
 """Of the buffer that a connection is received into: one frame at least."""
 JOINED_BYTES: Final = 2 * 1024 * 1024
-"""A message of so many bytes is joined to one piece as its frames come: what a leader ships at a time, unless a record alone is larger."""
+"""A message of so many bytes is joined to one piece as its frames come: what a leader ships at a time from memory. A larger one stays in
+pieces."""
 HOLD_INTERPRETER: Final = 0
 """Given to crc32c: of a frame it takes microseconds, to get the interpreter back from a busy thread can take milliseconds."""
 

@@ -1,11 +1,12 @@
 """What a node tells the others: damage of its directory, what was cut off its log, where clients reach it. And what it is told to do.
 
 Nothing of replication goes by it. Who has met damage says nothing else any more: it promises nothing, and has stored nothing. A node of
-which there is nothing to tell says nothing, so one of an older version never hears of this from a healthy one.
+which there is nothing to tell says nothing.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +15,8 @@ import msgpack
 from actors.replication.document import DocumentError, Member, Places
 from transport.cluster.frames import Buffer
 from transport.errors import RemoteProtocolError
+
+logger = logging.getLogger("penstock.cluster")
 
 MAX_DAMAGE_BYTES: Final = 1_000
 """Of the text about damage."""
@@ -69,9 +72,10 @@ def places_of(told: tuple[str, ...]) -> Places | None:
     """
     if not told:
         return None
-    if len(told) != len(Places._fields):
-        raise DocumentError(f"clients reach it at {len(told)} places, and there are {len(Places._fields)}")
-    places = Places(told[0], told[1], *(place or None for place in told[2:]))
+    known = told[: len(Places._fields)]  # a later version may know of more
+    if len(known) < 2:
+        raise DocumentError("clients reach it nowhere")
+    places = Places(known[0], known[1], *(place or None for place in known[2:]))
     Member("0" * 32, replication=places.send, **places._asdict())  # which looks through them
     return places
 
@@ -115,5 +119,6 @@ def unpack_tidings(data: Buffer) -> Tidings:
     try:
         places_of(found.get("places", ()))
     except DocumentError as error:
-        raise RemoteProtocolError(f"a node that tells where clients reach it, and nobody can: {error}") from None
+        logger.info("a node tells where clients reach it, and nobody can: %s", error)
+        del found["places"]
     return Tidings(**found)

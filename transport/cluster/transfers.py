@@ -301,9 +301,14 @@ class Transfers:
             self._node.give_failed(peer, error if isinstance(error, Exception) else RemoteProtocolError(str(error)))
         elif giving.reading is None:
             answer = reading.result()
-            if isinstance(answer, GivenHead) and self._node.renewed(peer, giving.source):
-                # Who takes it asks again, from where it has come to: what it has is good for a later checkpoint too.
-                answer = Wait()
+            try:
+                if isinstance(answer, GivenHead) and self._node.renewed(peer, giving.source):
+                    # Who takes it asks again, from where it has come to: what it has is good for a later checkpoint too.
+                    answer = Wait()
+            except Exception as failure:  # noqa: BLE001 - whoever takes it would wait for ever
+                self._giving.pop(peer, None)
+                self._node.give_failed(peer, failure)
+                return
             self._links.send(peer, answer)
 
     # What others give

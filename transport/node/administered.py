@@ -152,17 +152,17 @@ class NodeAdministration:
         if now - self._looked >= KEPT_SECONDS and (self._looking is None or self._looking.done()):
             self._looked = now
             self._looking = self._loop.create_task(self._tell())
+        leader, membership = node.replica.leader, node.replica.membership
+        if leader is not None and membership is not None and leader.epoch != self._marked:
+            self._marks, self._marked, self._led = Marks(), leader.epoch, membership.version
         self._say()
         told = self._of.told
         node.disks(told.own.short, told.short)
-        leader, membership = node.replica.leader, node.replica.membership
         if leader is None or membership is None:
             if node.replica.document_is_old or told.document > node.replica.version:
                 node.look()
             return
         self._healing.look(leader)
-        if leader.epoch != self._marked:
-            self._marks, self._marked, self._led = Marks(), leader.epoch, membership.version
         self._follow_places(membership)
         self._marks.add(now, leader.log.end, self._of.appended_bytes)
 

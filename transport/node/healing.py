@@ -94,13 +94,16 @@ class Healing:
                 raise ClusterChangeError(f"the node {name!r} is not connected: start it")
             return await self._renewed(name, member, where)
         # It may have been told already, by a leader before this one.
+        unhurt = ClusterChangeError(
+            f"the node {name!r} has met no damage that this one has heard of: penstock cluster status says who has. Where its "
+            "disk was lost, start it with an empty directory, and use penstock cluster move"
+        )
         try:
             here = await self._administers.meet(name, where)
         except ClusterChangeError:
-            raise ClusterChangeError(
-                f"the node {name!r} has met no damage that this one has heard of: penstock cluster status says who has. Where its "
-                "disk was lost, start it with an empty directory, and use penstock cluster move"
-            ) from None
+            raise unhurt from None
+        if here.member.directory == member.directory:
+            raise unhurt  # it has just started, and is about to be a member again
         return here.member
 
     async def _renewed(self, name: str, member: Member, where: Address) -> Member:

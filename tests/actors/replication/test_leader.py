@@ -171,6 +171,21 @@ def test_where_senders_wait_for_its_disk_it_hands_over_to_one_that_has_everythin
     effects = stores(leader, C, 3, 0.6)
     assert sent(effects, C)[-1] == TakeOver(2)
     assert kinds(effects)[-1] is StepDown
+    assert leader.made_way
+
+
+def test_it_makes_way_for_nobody_who_does_not_follow_yet() -> None:
+    leader = leading(log(1), 2, document())
+    leader.makes_way, leader.short = True, {B}
+    for peer in (B, C):
+        follows(leader, peer, log(1))
+    leader.opened = True
+    leader.log.durable = leader.log.end  # type: ignore[misc]
+    leader.connected(0.2, C)
+    leader.follower(C).stored = 3  # type: ignore[union-attr]
+    assert StepDown not in kinds(stores(leader, B, 3, 0.3)), "it would not hear that it is to lead"
+    follows(leader, C, log(1, 2), 0.4)
+    assert kinds(leader.tick(0.5))[-1] is StepDown
 
 
 def test_where_senders_would_wait_everywhere_it_leads_on_and_one_that_stops_is_followed_all_the_same() -> None:

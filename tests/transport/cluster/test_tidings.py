@@ -149,8 +149,7 @@ def test_places_come_out_as_they_went_in(places: Places) -> None:
 @pytest.mark.parametrize(
     "places",
     [
-        ("a:1", "a:2"),
-        ("a:1", "a:2", "", "", "", ""),
+        ("a:1",),
         ("", "a:2", "", "", ""),
         ("a:1", "a:0", "", "", ""),
         ("a:1", "a:2", "a", "", ""),
@@ -158,10 +157,14 @@ def test_places_come_out_as_they_went_in(places: Places) -> None:
         ("a:1", "a:2", "", "a" * MAX_ADDRESS_BYTES + ":1", ""),
     ],
 )
-def test_places_where_nobody_can_be_are_refused(places: tuple[Any, ...]) -> None:
-    packed = msgpack.packb(NOTHING._asdict() | {"places": places})
-    with pytest.raises(RemoteProtocolError, match="where clients reach it, and nobody can"):
-        unpack_tidings(packed)
+def test_places_where_nobody_can_be_are_passed_over_and_the_rest_is_heard(places: tuple[Any, ...]) -> None:
+    assert unpack_tidings(msgpack.packb(Tidings("bits")._asdict() | {"places": places})) == Tidings("bits")
+
+
+def test_of_the_places_of_a_later_version_those_that_are_known_count() -> None:
+    known = Places("a:1", "a:2", None, "a:4")
+    assert places_of((*told_places(known), "a:6")) == known
+    assert places_of(("a:1", "a:2")) == Places("a:1", "a:2")
 
 
 def test_the_longest_places_and_text_fit() -> None:
