@@ -7,7 +7,6 @@ import functools
 import json
 import queue
 import signal
-import socket
 import subprocess
 import threading
 import urllib.request
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.free_ports import free_ports
 from transport.cluster.addresses import EtcdAddress, OwnEtcd, parse_cluster
 from transport.cluster.etcd_child import tied
 from transport.cluster.etcd_settings import SETTINGS_FILE, settings_of, write_settings
@@ -49,25 +49,19 @@ def program() -> str:
     return where
 
 
-def free_ports(count: int) -> list[int]:
+def free_pairs(count: int) -> list[int]:
     """Ports of loopback that are free, and the one behind each of them too."""
     ports: list[int] = []
     while len(ports) < count:
-        with socket.socket() as one, socket.socket() as two:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            try:
-                two.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
-        if not {port - 1, port, port + 1} & set(ports):
+        port, behind = free_ports(2)
+        if behind == port + 1:
             ports.append(port)
     return ports
 
 
 def machines(names: str = "abc", query: str = "") -> dict[str, OwnEtcd]:
     """A list of machines that are all this one, as each of them has it."""
-    text = ",".join(f"{name}=127.0.0.1:{port}" for name, port in zip(names, free_ports(len(names)), strict=True))
+    text = ",".join(f"{name}=127.0.0.1:{port}" for name, port in zip(names, free_pairs(len(names)), strict=True))
     parsed = {name: parse_cluster(f"{text}/tests{query}", name) for name in names}
     return {name: own for name, own in parsed.items() if isinstance(own, OwnEtcd)}
 

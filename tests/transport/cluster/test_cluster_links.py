@@ -18,6 +18,7 @@ from actors.replication import vocabulary as say
 from actors.replication.limits import BEAT_SECONDS
 from actors.replication.positions import Position
 from streams.testkit import settle
+from tests.free_ports import free_ports
 from tests.transport.cluster.link_messages import plain
 from tests.transport.cluster.link_nodes import LinkNode, nodes
 from transport.cluster import hello
@@ -42,12 +43,6 @@ def replicate(lsn: int, size: int = 10) -> say.Replicate:
     return say.Replicate(3, Position(3, lsn - 1), 0, 0.0, [Record(lsn, 3, 1, 1, payload)])
 
 
-def free_port() -> int:
-    with socket.socket() as each:
-        each.bind(("127.0.0.1", 0))
-        return int(each.getsockname()[1])
-
-
 def test_each_of_three_nodes_has_one_link_to_each_other(run: Run) -> None:
     async def main() -> None:
         async with nodes("a", "b", "c") as three:
@@ -67,7 +62,7 @@ def test_only_one_of_two_has_to_be_told_of_the_others_address(run: Run) -> None:
 
     async def main() -> None:
         async with nodes("a", "b", join=False) as (a, b):
-            a.knows(b=f"127.0.0.1:{free_port()}")
+            a.knows(b=f"127.0.0.1:{free_ports(1)[0]}")
             await a.loses("b")
             b.knows(a)
             await a.connects(b)
@@ -117,7 +112,7 @@ def test_a_large_record_holds_up_neither_side(run: Run) -> None:
 def test_what_has_no_connection_is_dropped(run: Run) -> None:
     async def main() -> None:
         async with nodes("a", join=False) as (a,):
-            a.knows(b=f"127.0.0.1:{free_port()}")
+            a.knows(b=f"127.0.0.1:{free_ports(1)[0]}")
             assert not a.links.send("b" * 32, say.Follow(1))
             assert not a.links.ship("b" * 32, replicate(1), lambda: pytest.fail("shipped"))
             assert not a.links.send("x" * 32, say.Follow(1))
@@ -162,7 +157,7 @@ def test_a_refused_dial_is_told_each_time(run: Run) -> None:
     async def main() -> None:
         async with nodes("a", join=False) as (a,):
             loop = asyncio.get_running_loop()
-            a.knows(b=f"127.0.0.1:{free_port()}")
+            a.knows(b=f"127.0.0.1:{free_ports(1)[0]}")
             begun = loop.time()
             await a.loses("b")
             assert loop.time() - begun < 0.5
@@ -185,7 +180,7 @@ def test_attempts_are_at_most_half_a_second_apart(run: Run) -> None:
                 return call_later(delay, callback, *args, **more)
 
             loop.call_later = noted  # type: ignore[method-assign]
-            a.knows(b=f"127.0.0.1:{free_port()}")
+            a.knows(b=f"127.0.0.1:{free_ports(1)[0]}")
             await a.loses("b", times=20)
             assert waits[0] == 0.0
             assert waits[1] <= 0.05
@@ -203,7 +198,7 @@ def test_a_connection_on_which_nothing_comes_ends_and_is_made_anew(
     async def main() -> None:
         async with nodes("a", "b", join=False) as (a, b), cutting(b.address) as proxy:
             a.knows(b=proxy.address)
-            b.links.set_peers({a.directory: f"127.0.0.1:{free_port()}"})
+            b.links.set_peers({a.directory: f"127.0.0.1:{free_ports(1)[0]}"})
             await a.connects(b)
             await b.connects(a)
             for writer in list(proxy._writers):
@@ -274,8 +269,8 @@ def test_a_peer_that_is_named_no_more_is_let_go_of(run: Run) -> None:
 def test_a_peer_that_has_moved_is_found_at_its_new_address(run: Run) -> None:
     async def main() -> None:
         async with nodes("a", "b", join=False) as (a, b):
-            a.knows(b=f"127.0.0.1:{free_port()}")
-            b.links.set_peers({a.directory: f"127.0.0.1:{free_port()}"})
+            a.knows(b=f"127.0.0.1:{free_ports(1)[0]}")
+            b.links.set_peers({a.directory: f"127.0.0.1:{free_ports(1)[0]}"})
             await a.loses("b")
             a.knows(b)
             await a.connects(b)
@@ -288,7 +283,7 @@ def test_a_peer_that_has_moved_is_found_at_its_new_address(run: Run) -> None:
 def test_a_name_is_looked_up(run: Run) -> None:
     async def main() -> None:
         async with nodes("a", "b", join=False) as (a, b):
-            b.links.set_peers({a.directory: f"127.0.0.1:{free_port()}"})
+            b.links.set_peers({a.directory: f"127.0.0.1:{free_ports(1)[0]}"})
             a.knows(b=b.address.replace("127.0.0.1", "localhost"))
             await a.connects(b)
             assert a.links.connected == {b.directory}
@@ -372,7 +367,7 @@ def test_who_is_of_another_cluster_or_secret_is_refused_and_both_say_so_once(
     async def main() -> None:
         async with nodes("a", "b", join=False, b=options) as (a, b):
             a.knows(b)
-            b.links.set_peers({a.directory: f"127.0.0.1:{free_port()}"})
+            b.links.set_peers({a.directory: f"127.0.0.1:{free_ports(1)[0]}"})
             await a.loses(b, times=5)
             assert a.count("connected", b) == b.count("connected", a) == 0
 
@@ -515,7 +510,7 @@ def test_a_certificate_for_another_host_is_refused_by_who_dials(
     async def main() -> None:
         async with nodes("a", "b", join=False, a={"keys": keys}, b={"keys": wrong}) as (a, b):
             a.knows(b)
-            b.links.set_peers({a.directory: f"127.0.0.1:{free_port()}"})
+            b.links.set_peers({a.directory: f"127.0.0.1:{free_ports(1)[0]}"})
             await a.loses(b, times=2)
 
     run(main)
@@ -531,7 +526,7 @@ def test_a_certificate_for_another_host_is_refused_by_who_is_dialled(
     async def main() -> None:
         async with nodes("a", "b", join=False, a={"keys": wrong}, b={"keys": keys}) as (a, b):
             a.knows(b)
-            b.links.set_peers({a.directory: f"127.0.0.1:{free_port()}"})
+            b.links.set_peers({a.directory: f"127.0.0.1:{free_ports(1)[0]}"})
             await a.loses(b, times=2)
 
     run(main)
@@ -550,7 +545,7 @@ def test_a_certificate_of_a_stranger_is_refused(
             "a", "b", join=False, **{"a": {"keys": keys}, "b": {"keys": keys}, who: {"keys": stranger}}
         ) as (a, b):
             a.knows(b)
-            b.links.set_peers({a.directory: f"127.0.0.1:{free_port()}"})
+            b.links.set_peers({a.directory: f"127.0.0.1:{free_ports(1)[0]}"})
             await a.loses(b, times=2)
             assert a.count("connected", b) == b.count("connected", a) == 0
 
@@ -564,7 +559,7 @@ def test_plain_words_to_a_node_with_tls_are_not_heard(run: Run, certificates: Ce
     async def main() -> None:
         async with nodes("a", "b", join=False, b={"keys": keys}) as (a, b):
             a.knows(b)
-            b.links.set_peers({a.directory: f"127.0.0.1:{free_port()}"})
+            b.links.set_peers({a.directory: f"127.0.0.1:{free_ports(1)[0]}"})
             await a.loses(b, times=2)
             assert b.links.connected == frozenset()
 

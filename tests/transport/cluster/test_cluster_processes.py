@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.transport.node.nodes import ports
+from tests.free_ports import free_ports
 from tests.transport.programs import ROOT, Program
 from transport.clients.administration import Administration
 
@@ -37,7 +37,7 @@ class Brokers:
         secret.chmod(0o600)
         settings.write_text('[broker]\nlog_level = "info"\n')
         self.settings = settings
-        found = iter(ports(9))
+        found = iter(free_ports(9))
         self.ports = {name: [next(found) for _ in range(3)] for name in "abc"}
         endpoint = etcd.machines["a"].own.clients
         first = ",".join(f"{name}=127.0.0.1:{own[2]}" for name, own in self.ports.items())

@@ -185,7 +185,7 @@ asyncio.run(main())
 def test_it_dies_with_a_broker_that_is_killed(tmp_path: Path, kind: str) -> None:
     deaf = fake(tmp_path, "trap '' TERM INT HUP\nwhile :; do read line </dev/zero; done")
     program = etcds.program() if kind == "etcd" else deaf
-    text = f"a=127.0.0.1:{etcds.free_ports(1)[0]}"
+    text = f"a=127.0.0.1:{etcds.free_pairs(1)[0]}"
     broker = subprocess.Popen(
         [sys.executable, "-c", DIES, text, str(tmp_path / "etcd"), program], cwd=ROOT, stdout=subprocess.PIPE
     )

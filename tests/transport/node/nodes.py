@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actors.replication.register import RegisterMovedError, RegisterUnavailableError, Versioned
+from tests.free_ports import free_ports
 from transport.clients.administration import Administration
 from transport.config.config import BrokerConfig
 from transport.node.cluster_node import ClusterNode
@@ -46,16 +46,6 @@ class Register:
             raise RegisterUnavailableError("it is switched off")
 
 
-def ports(count: int) -> list[int]:
-    """Ports of loopback that are free."""
-    with ExitStack() as held:
-        # All are held until there are enough, so that no two are the same.
-        taken = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in taken:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in taken]
-
-
 class Nodes:
     """The nodes of one cluster, by name."""
 
@@ -66,7 +56,7 @@ class Nodes:
         self.register = Register()
         self.running: dict[str, ClusterNode] = {}
         self._settings = settings
-        found = iter(ports(5 * len(names)))
+        found = iter(free_ports(5 * len(names)))
         self._ports = {name: [next(found) for _ in range(5)] for name in names}
         self._amqp = amqp
         self._first = ",".join(f"{name}=127.0.0.1:{self._ports[name][2]}" for name in first)
@@ -98,7 +88,7 @@ class Nodes:
     def elsewhere(self, name: str) -> None:
         """Clients reach a node elsewhere from its next start on, and the other nodes where they did."""
         links = self._ports[name][2]
-        self._ports[name] = ports(5)
+        self._ports[name] = free_ports(5)
         self._ports[name][2] = links
 
     def links(self, name: str) -> str:

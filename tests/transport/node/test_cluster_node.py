@@ -18,6 +18,7 @@ from actors.replication.limits import HAND_OVER_SECONDS
 from actors.replication.register import NOTHING, RegisterMovedError, Versioned
 from streams import Source
 from streams.testkit import settle
+from tests.free_ports import free_ports
 from transport import BrokerConfig, Receiver, Sender
 from transport.node.cluster_node import ClusterNode
 
@@ -44,14 +45,6 @@ class Register:
             raise RegisterMovedError(self.held.version)
         self.held = Versioned(version + 1, document)
         return version + 1
-
-
-def free_ports(count: int) -> list[int]:
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in taken]
-    for each in taken:
-        each.close()
-    return ports
 
 
 def settings(tmp_path: Path, **more: Any) -> BrokerConfig:
