@@ -312,7 +312,7 @@ class Leader:
             if now - self._handing < HAND_OVER_SECONDS:
                 return []
             return self.step_down("it was asked to hand over, and no follower has everything")
-        return [Send(successor, TakeOver(self.epoch)), *self.step_down(f"it hands over to {successor}")]
+        return self._leave_to(successor, f"it hands over to {successor}")
 
     def _make_way(self) -> Effects:
         if not (self.makes_way and self.opened) or self.over or self._handing is not None:
@@ -321,7 +321,9 @@ class Leader:
         if successor is None or successor in self.short or self._shipping[successor].state != STREAMING:
             return []  # who does not follow yet would not hear it
         self.made_way = True
-        reason = f"senders wait for its disk, and it hands over to {successor}, which has room"
+        return self._leave_to(successor, f"senders wait for its disk, and it hands over to {successor}, which has room")
+
+    def _leave_to(self, successor: str, reason: str) -> Effects:
         return [Send(successor, TakeOver(self.epoch)), *self.step_down(reason)]
 
     def _successor(self) -> str | None:

@@ -9,12 +9,21 @@ import pytest
 from tests.fault.machines import faults
 from tests.fault.machines.cluster import NODES
 from tests.fault.machines.faults import CLIENTS
-from tests.fault.machines.judge import TOLD
+from tests.fault.machines.judge import TOLD, Judgement
 from tests.fault.machines.machines import Machines
 from tests.fault.machines.options import Options
 from tests.fault.machines.rounds import Rounds
 
 LOAD = Options(rate=300.0, longest_wait=0.2, batch=10)
+
+
+def judged(mode: str, seed: int, *names: str, backlog: int = 0, apart: bool = False) -> Judgement:
+    """What is found behind these faults, one after the other."""
+    with Machines([*NODES, CLIENTS]) as machines:
+        rounds = Rounds(machines, mode, LOAD, Random(seed), backlog=backlog, apart=apart)
+        for name in names:
+            rounds.round(name)
+        return rounds.end()
 
 
 @pytest.mark.usefixtures("namespaces_here", "etcd_here")
@@ -34,11 +43,7 @@ def test_nothing_confirmed_is_lost_when_the_leader_is_killed_and_the_next_one_is
 
 @pytest.mark.usefixtures("namespaces_here", "etcd_here")
 def test_a_bit_that_is_flipped_in_a_replica_is_never_delivered_and_costs_nothing_confirmed() -> None:
-    with Machines([*NODES, CLIENTS]) as machines:
-        rounds = Rounds(machines, "majority", LOAD, Random(3))
-        for fault in ("flipped-bit-of-follower", "flipped-bit-of-leader"):
-            rounds.round(fault)
-        found = rounds.end()
+    found = judged("majority", 3, "flipped-bit-of-follower", "flipped-bit-of-leader")
     assert found.clean, found.summary()
     assert found.facts["confirmed"] == found.facts["acknowledged"] > 500
 
@@ -47,22 +52,15 @@ def test_a_bit_that_is_flipped_in_a_replica_is_never_delivered_and_costs_nothing
 def test_what_a_replaced_leader_was_sent_into_a_cut_is_nowhere_and_a_backlog_waits_through_it_and_a_brokers_death() -> (
     None
 ):
-    with Machines([*NODES, CLIENTS]) as machines:
-        # The first cut lasts until another one leads. A broker dies alone where its machine's etcd is a process of its own.
-        rounds = Rounds(machines, "majority", LOAD, Random(0), backlog=5_000, apart=True)
-        for fault in ("minority", "kill-broker-of-leader"):
-            rounds.round(fault)
-        found = rounds.end()
+    # The first cut lasts until another one leads. A broker dies alone where its machine's etcd is a process of its own.
+    found = judged("majority", 0, "minority", "kill-broker-of-leader", backlog=5_000, apart=True)
     assert found.clean, found.summary()
     assert found.facts["confirmed"] == found.facts["acknowledged"] > 500
 
 
 @pytest.mark.usefixtures("namespaces_here", "etcd_here")
 def test_what_the_mode_async_loses_in_a_cut_is_told_to_its_senders_and_counted_where_it_is_cut_off() -> None:
-    with Machines([*NODES, CLIENTS]) as machines:
-        rounds = Rounds(machines, "async", LOAD, Random(5))
-        rounds.round("cut-from-followers")
-        found = rounds.end()  # which has counted
+    found = judged("async", 5, "cut-from-followers")  # which has counted
     assert found.counts[TOLD], found.summary()
     assert found.only(TOLD), found.summary()
 
