@@ -63,6 +63,12 @@ class Sharing(LoadScopeScheduling):
         self.assigned_work[node][scope] = unit
         node.send_runtest_some([self._numbers[test] for test in unit])
 
+    def _reschedule(self, node: WorkerController) -> None:
+        """A process begins a test when it knows the next one, or that there is none: one that has a single test is given more, or told."""
+        super()._reschedule(node)
+        if not node.shutting_down and self._pending_of(self.assigned_work[node]) == 1:
+            super()._reschedule(node)
+
     def remove_node(self, node: WorkerController) -> str | None:
         """What a process that died leaves is done by others, but for the test that it died in: they would die of it too."""
         left = self.assigned_work.pop(node)

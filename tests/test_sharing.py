@@ -10,10 +10,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 pytest.importorskip("xdist")
+
+from tests.sharing import Sharing
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 100.0
@@ -168,6 +172,44 @@ def test_a_process_that_dies_is_told_with_the_test_that_it_ran_and_the_others_go
     assert done.returncode == 1
     assert re.search(r"worker 'gw\d' crashed while running 'tests/test_inner_1.py::test_it'", done.stdout)
     assert done.stdout.splitlines()[-1].startswith("1 failed, 5 passed")
+
+
+class Process:
+    """What the sharing sees of a process: the tests that it was told to run, and whether it was told that there are no more."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+        self.shutting_down = False
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.told += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+@pytest.mark.parametrize(("left", "told", "no_more"), [("c", [3], True), ("cd", [3, 4], False)])
+def test_who_comes_for_a_process_that_died_is_not_left_waiting_with_a_single_test(
+    left: str, told: list[int], no_more: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It would wait for the next one for ever, for nothing happens that would give it more.
+    monkeypatch.setattr("xdist.scheduler.loadscope.parse_tx_spec_config", lambda _config: ["popen"])
+    monkeypatch.setattr("tests.sharing.has_session", lambda _file: False)
+    sharing = Sharing(cast("pytest.Config", SimpleNamespace(option=SimpleNamespace(loadscopereorder=False))))
+    tests = ["a.py::test_it", "b.py::test_before", "b.py::test_it", *(f"{name}.py::test_it" for name in left)]
+
+    def collected(process: Process) -> Any:
+        sharing.add_node(cast("Any", process))
+        sharing.add_node_collection(cast("Any", process), tests)
+        sharing.schedule()
+        return process
+
+    dies = collected(Process())
+    sharing.mark_test_complete(dies, 0)
+    sharing.mark_test_complete(dies, 1)
+    assert sharing.remove_node(dies) == "b.py::test_it"
+    comes = collected(Process())
+    assert (comes.told, comes.shutting_down) == (told, no_more)
 
 
 def test_each_process_begins_with_modules_that_no_other_begins_with_and_imports_each_once(
