@@ -11,6 +11,7 @@ A follower's loop has nobody to serve meanwhile: what its leader sends during a 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -49,9 +50,12 @@ class AloneCommits:
         self._most = ALONE_BYTES
         self.committing = False
 
-    def begin(self, batches: int) -> bool:
-        """Whether what is appended next is to be committed by `end`, which must follow at once; ``batches`` are about to be appended."""
-        if batches > 1 or self._writer.busy:
+    def begin(self, batches: int, slowest: float = math.inf) -> bool:
+        """Whether what is appended next is to be committed by `end`, which must follow soon; ``batches`` are about to be appended.
+
+        Not where the slowest sync of a long time took ``slowest`` seconds or more.
+        """
+        if batches > 1 or self._writer.busy or self._writer.slowest_sync_seconds >= slowest:
             self._in_a_row = 0
             return False
         self._in_a_row += 1

@@ -4,7 +4,7 @@ A broker over it is the broker that it is over any other. What differs is here, 
 
 - ``durable`` goes by ``confirm``, not by the journal's own sync. So whatever waits until an event is durable waits until it is confirmed.
 - Senders are held back by what is not committed, not by what is not synced: else followers that lag would be found out by a full disk.
-- Nothing is committed where it is appended (``begin_alone``): a leader ships while its own sync runs, and so has the loop free.
+- What comes alone is committed where it is appended, but only once it is shipped (``begin_alone``): its followers sync while it does.
 - A leader that leads no more says so to nobody that waits: they are told that it is over (`LeadershipLostError`), and appends are refused.
 
 It is made with the follower's contents (``NodeStorage``), and holds them from then on: nothing is replayed when its node comes to lead.
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from actors.storage.contents import Contents
     from actors.storage.measures import JournalMeasures
+    from actors.storage.turn_commits import TurnCommits
     from journal import Files, JournalError, ReplicatedJournal
 
 
@@ -42,9 +43,11 @@ class LeaderStorage(Storage):
         checkpoints: the replica's, a follower's as long as ``cluster_epoch`` is 0.
         cluster_epoch: of the lead; 0 before that.
         durable: every event with this number or a lower one is confirmed.
+        turn: commits what comes alone; set by the node's storage.
     """
 
     _journal: ReplicatedJournal
+    turn: TurnCommits
 
     def __init__(
         self,
@@ -154,9 +157,13 @@ class LeaderStorage(Storage):
         if not self._behind and self.uncommitted_bytes > PENDING_HIGH_BYTES:
             self._set_behind(True)
 
-    def begin_alone(self, batches: int) -> bool:  # noqa: ARG002 - see the module's docstring
-        """Never."""
-        return False
+    def begin_alone(self, batches: int) -> bool:
+        """As in ``Storage``, but it is not durable when `end_alone` returns."""
+        return self.turn.begin_alone(batches)
+
+    def end_alone(self) -> None:
+        """As in ``Storage``: it is committed soon, and durable when the cluster has it."""
+        self.turn.end_alone()
 
     # --- inside
 

@@ -159,7 +159,7 @@ class NodeStorage:
         self._journal, self._storage, self._followed = opened
         self.same_log = object()
         self._news = NodeNews(self._news.loop, self._news.hooks, self._more_synced)
-        self._turn = TurnCommits(self._journal, self._news)
+        self._turn = self._storage.turn = TurnCommits(self._journal, self._news)
         self._started = self._leading = self._folding = self._cutting = False
         self._keep_for_others()
         self._storage.tell_failure(self._news.failed)

@@ -1,4 +1,4 @@
-"""A follower's loop commits what came in a turn when that is over, and tells of it once, whoever has committed it."""
+"""A node's loop commits what came in a turn when that is over, and tells of it once, whoever has committed it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from actors.storage.turn_commits import TurnCommits
+from journal.alone import TURN_SYNC
 
 
 class Journal:
@@ -24,6 +25,11 @@ class Journal:
     def begin_turn(self) -> bool:
         self.turns += 1
         return self.holds
+
+    def begin(self, batches: int, slowest: float) -> bool:
+        """Of who leads; a disk of the test's was never slow."""
+        assert slowest == TURN_SYNC
+        return self.holds and batches == 1
 
     def end(self) -> None:
         self.ends += 1
@@ -94,6 +100,50 @@ def test_a_journal_that_is_closed_in_the_turn_holds_nothing_any_more_and_nobody_
     def body(commits: TurnCommits) -> None:
         append(journal, commits)
         commits.stop()
+        commits.stop()
+
+    assert run(journal, body) == 0
+    assert journal.ends == 1
+
+
+def test_what_comes_alone_to_a_leader_is_committed_when_it_is_shipped() -> None:
+    journal = Journal()
+    ends: list[int] = []
+
+    def body(commits: TurnCommits) -> None:
+        assert commits.begin_alone(1)
+        journal.appended += 1
+        asyncio.get_running_loop().call_soon(
+            lambda: ends.append(journal.ends)
+        )  # it is shipped, as the append has asked for
+        commits.end_alone()
+
+    assert run(journal, body) == 1
+    assert ends == [0]
+    assert (journal.ends, journal.durable_lsn) == (1, journal.appended)
+
+
+def test_what_comes_to_a_leader_behind_that_in_the_same_turn_goes_along() -> None:
+    journal = Journal()
+
+    def body(commits: TurnCommits) -> None:
+        assert commits.begin_alone(1)
+        commits.end_alone()
+        assert not commits.begin_alone(2)
+        assert commits.begin_alone(1)
+        commits.end_alone()
+        journal.appended += 3
+
+    assert run(journal, body) == 1
+    assert (journal.ends, journal.durable_lsn) == (1, journal.appended)
+
+
+def test_a_leader_that_ends_in_the_turn_holds_nothing_any_more_and_nobody_is_told() -> None:
+    journal = Journal()
+
+    def body(commits: TurnCommits) -> None:
+        assert commits.begin_alone(1)
+        commits.end_alone()
         commits.stop()
 
     assert run(journal, body) == 0

@@ -191,6 +191,19 @@ def test_a_disk_that_has_stalled_once_has_the_turns_of_a_follower_written_elsewh
     opened.journal.close()
 
 
+def test_what_comes_alone_is_the_writers_where_the_slowest_sync_is_slower_than_who_appends_may_wait(
+    opened: Opened,
+) -> None:
+    opened.quick()
+    opened.writer.slowest_sync_seconds = TURN_SYNC
+    assert not any(opened.journal.alone.begin(1, TURN_SYNC) for _ in range(ALONE_IN_A_ROW + 2))
+    opened.writer.slowest_sync_seconds = TURN_SYNC * 0.9
+    begun = [opened.journal.alone.begin(1, TURN_SYNC) for _ in range(ALONE_IN_A_ROW + 1)]
+    assert begun == [False] * ALONE_IN_A_ROW + [True], "those before it have to have been alone too"
+    opened.journal.alone.end()
+    opened.journal.close()
+
+
 def test_a_turn_that_finds_the_writer_at_work_is_the_writers(opened: Opened) -> None:
     opened.quick()
     opened.files.in_sync.clear()
