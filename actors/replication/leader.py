@@ -322,9 +322,7 @@ class Leader:
         committed, acknowledgements neither. Here senders wait, and receivers go on, who free the disks.
         """
         with_room = {
-            peer
-            for peer, shipping in self._shipping.items()
-            if shipping.state == STREAMING and peer not in self.short
+            peer for peer, shipping in self._shipping.items() if shipping.state == STREAMING and peer not in self.short
         }
         return self.opened and enough(self._rules, with_room)
 

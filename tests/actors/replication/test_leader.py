@@ -24,7 +24,21 @@ from actors.replication.vocabulary import (
     TakeTransfer,
     Unpin,
 )
-from tests.actors.replication.machines import A, B, C, D, E, append, document, follows, kinds, leading, log, sent, stores
+from tests.actors.replication.machines import (
+    A,
+    B,
+    C,
+    D,
+    E,
+    append,
+    document,
+    follows,
+    kinds,
+    leading,
+    log,
+    sent,
+    stores,
+)
 
 
 def confirmed(effects: list[object]) -> list[int]:
