@@ -31,6 +31,7 @@ class Housekeeping:
 
     Attributes:
         checkpointing: a checkpoint is under way, from its preparation until it is durable.
+        stored: the newest checkpoint that is durable, without its payload; None where nobody has said of one since the start.
         reserved: the reserve is there.
         pins: what must stay though it is dead.
     """
@@ -45,6 +46,7 @@ class Housekeeping:
         report: Callable[[str], None],
     ) -> None:
         self.checkpointing = False
+        self.stored: Checkpoint | None = None
         self.reserved = has_reserve(files, directory)
         self.pins = Pins(catalog)
         self._files = files
@@ -113,6 +115,7 @@ class Housekeeping:
     def write(self, checkpoint: Checkpoint, dead: Sequence[Path], done: Callable[[], None] | None) -> None:
         """Have the checkpoint durable, then remove what it does not list."""
         write_checkpoint(self._files, self._directory, checkpoint)
+        self.stored = checkpoint._replace(payload=None)
         drop_old_checkpoints(self._files, self._directory, self.pins.names)
         if gone := self.pins.let_go(dead):
             discard(self._files, self._directory, gone, self._spares, self._options)

@@ -26,7 +26,6 @@ from journal.installing import finish_install
 from journal.items import ITEMS_PREFIX, ITEMS_PREFIX_BYTES, unpack_several
 from journal.journal import MAX_KIND, Journal, Parts, Report
 from journal.log_reader import LogTail, Places, log_run
-from journal.log_reading import LogReading
 from journal.options import ALWAYS, JournalOptions
 from journal.reclaim import Live
 from journal.recovery import Recovered, recover
@@ -34,7 +33,7 @@ from journal.replica_file import ReplicaFile
 from journal.segment import Segment
 from journal.setting_aside import finish_set_aside
 from journal.shipped import ShippedRecord, split_items
-from journal.transfer_source import TransferSource
+from journal.transfer_giving import TransferGiving
 from journal.truncation import Truncated, cut_off, keep_copies
 from journal.writer import Task, Writer
 
@@ -44,7 +43,7 @@ MAX_EPOCH = (1 << 32) - 1
 """A record has four bytes for it."""
 
 
-class ReplicatedJournal(LogReading, Journal):
+class ReplicatedJournal(TransferGiving, Journal):
     """An open directory that is a replica. Made by `open`; then `truncate` if need be, `start`, and `lead` or `append_shipped`.
 
     ``epoch`` counts the starts, as that of any journal; the records have their leader's. What a follower applies it takes from `read_log`,
@@ -109,8 +108,8 @@ class ReplicatedJournal(LogReading, Journal):
         self._of_all = True
         self._cut_next = 0
         self._held: tuple[int, Sequence[Task]] | None = None
-        self._wanted: list[TransferSource] = []
-        self._chosen: list[TransferSource] = []
+        self._wanted, self._chosen, self._storing = [], [], []
+        self._housekeeping.stored = recovered.checkpoint._replace(payload=None)
 
     # What the directory is.
 
@@ -273,15 +272,6 @@ class ReplicatedJournal(LogReading, Journal):
 
     # Checkpoints.
 
-    def begin_transfer(self, ready: Callable[[TransferSource], None]) -> TransferSource:
-        """Have the next checkpoint that is prepared be one that a replica is filled with; whoever asks has one made, and releases it.
-
-        ``ready`` is called, on a thread of the journal, when it is stored and can be read.
-        """
-        source = TransferSource(self._files, self._directory, self._catalog, self.pins, ready)
-        self._wanted.append(source)
-        return source
-
     def prepare_checkpoint(self, live: Live, lsn: int | None = None) -> Iterator[None]:
         """As `Journal.prepare_checkpoint`; who follows says how far ``live`` knows the records: all below ``lsn``, which are committed."""
         if lsn is not None and lsn > self.committed_lsn:
@@ -314,6 +304,7 @@ class ReplicatedJournal(LogReading, Journal):
             log = LogFacts(self._log_begins, self._contained_lsn, self._epochs.before(checkpoint.lsn))
             self._cut = (checkpoint._replace(log=log), dead, combination, combined_segment)
         chosen, self._chosen = self._chosen, []
+        self._storing = chosen
 
         def stored() -> None:
             for transfer in chosen:
@@ -335,11 +326,7 @@ class ReplicatedJournal(LogReading, Journal):
             yield
         self._run_first = None
         self._prepared_lsn = state
-        while self._wanted:
-            transfer = self._wanted.pop()
-            if not transfer.released:  # else whoever wanted it has gone, and may have come and gone many times
-                yield from transfer.choose(live)
-                self._chosen.append(transfer)
+        yield from self._choose(live)
 
     def _kept(self) -> set[Segment]:
         """The segments that are kept for who lags."""

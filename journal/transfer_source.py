@@ -17,7 +17,7 @@ from journal.durable import read_whole
 from journal.errors import JournalDamagedError, JournalError, ReplicaError
 from journal.format import ITEMS, SEVERAL
 from journal.items import unpack_items_prefix, unpack_several
-from journal.names import checkpoint_name
+from journal.names import checkpoint_name, segment_name, stem_of
 from journal.pins import PinnedFile
 from journal.reclaim import Questions
 from journal.scan import ScannedRecord, SegmentScan
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from journal.catalog import Catalog
+    from journal.checkpoint_format import Checkpoint
     from journal.files import Files
     from journal.pins import Pins
     from journal.reclaim import Live
@@ -78,7 +79,7 @@ class _Source(NamedTuple):
 
 
 class TransferSource:
-    """One transfer. `choose`, `cut` and `stored` are the journal's; `release` is for the thread that appends, the rest for any.
+    """One transfer. `choose`, `cut`, `stand_in` and `stored` are the journal's; `release` is for the thread that appends, the rest for any.
 
     Args:
         files: the file system.
@@ -91,6 +92,7 @@ class TransferSource:
         failure: why there is nothing to read: a segment is damaged.
         lsn: the checkpoint's, once it is cut.
         record_bytes: of the segments that are read; more than is sent.
+        is_there: whether there is something to read, or never will be.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class TransferSource:
         self.failure: JournalError | None = None
         self.lsn = 0
         self.record_bytes = 0
-        self.released = False
+        self.released = self.is_there = False
         self._files = files
         self._directory = directory
         self._catalog = catalog
@@ -155,11 +157,27 @@ class TransferSource:
                 )
             stop = segment.stop_lsn
             self._sources.append(_Source(segment.path, header.first_lsn, stop, segment.end, wanted))
+        self._hold_sources()
+
+    def stand_in(self, stored: Checkpoint) -> None:
+        """Give a checkpoint that is stored already, which was made for nobody: with all records that it may refer to."""
+        self.failure, self.lsn, self._sources = None, stored.lsn, []
+        for facts in stored.segments:
+            if facts.first_lsn < stored.lsn:
+                path = self._directory / segment_name(stem_of(facts.first_lsn, facts.segment_id))
+                stop = facts.stop_lsn if facts.sealed else stored.lsn
+                self._sources.append(_Source(path, facts.first_lsn, stop, facts.end, None))
+        self._hold_sources()
+        self.stored()
+
+    def _hold_sources(self) -> None:
         self._asked = {}
         self.record_bytes = sum(source.end for source in self._sources)
-        held = [PinnedFile(source.path.name, source.end) for source in self._sources]
+        if self._hold:
+            self._pins.drop(self._hold)
         if not self.released:
-            self._hold = self._pins.hold([PinnedFile(checkpoint_name(lsn), 0), *held])
+            held = [PinnedFile(source.path.name, source.end) for source in self._sources]
+            self._hold = self._pins.hold([PinnedFile(checkpoint_name(self.lsn), 0), *held])
 
     def release(self) -> None:
         """Let the files go; whoever still reads them is told so. A second time does nothing."""
@@ -173,6 +191,7 @@ class TransferSource:
 
     def stored(self) -> None:
         """The checkpoint is durable, and so is every record before it."""
+        self.is_there = True
         if not self.released:
             self._ready(self)
 

@@ -175,7 +175,7 @@ class TransferTarget:
 
         Raises:
             ReplicaError: state or records do not belong to the head; or the directory has had records from there on, and may have been
-                counted on for them.
+                counted on for them. Where there are records behind the head, the next transfer begins anew.
         """
         durable = self._replica.now.durable
         if head.lsn < durable:
@@ -183,6 +183,9 @@ class TransferTarget:
                 f"this replica has had every record below {durable}, and would have none from {head.lsn} on: it needs a later "
                 "checkpoint, or another id"
             )
+        if self.next_lsn > head.lsn:
+            # Of another leader before this one, whose checkpoint was later: it comes anew.
+            self._note(CLEARING)
         if self._state_bytes != head.state_bytes or self.next_lsn > head.lsn or not 0 <= head.epoch_first < head.lsn:
             raise ReplicaError(
                 f"the checkpoint before record {head.lsn}, of {head.state_bytes} bytes, does not fit what was sent: records up to "

@@ -50,7 +50,8 @@ class Leader:
         over: whether it leads no more.
         whole: whether nothing that was confirmed before it can be missing.
         short: those at whose disks senders would wait, where they led.
-        makes_way: whether it is to end as soon as another one has everything that is not ``short``: senders wait here.
+        makes_way: whether it is to end as soon as another one has everything that is not ``short``: senders wait here, and the register,
+            without which nobody takes over, has just answered.
         made_way: whether it has ended for that.
     """
 
@@ -209,7 +210,7 @@ class Leader:
         if not shipping.answered(now, message.lsn, message.sent, self.log.end):
             return []
         effects = self._advance() + shipping.fill(now, self.committed)
-        return effects + self._make_way() if self.makes_way else effects
+        return effects + self.make_way() if self.makes_way else effects
 
     def _advance(self) -> Effects:
         """What is committed and may be confirmed by now."""
@@ -262,7 +263,7 @@ class Leader:
             self._ticked = now
             self._recent = (self._recent[1], self.committed if self.opened else 0)
             effects += self._keep()
-        return effects + (self._hand_over(now) or self._make_way())
+        return effects + (self._hand_over(now) or self.make_way())
 
     def next_tick(self) -> float:
         """When `tick` is due."""
@@ -314,8 +315,20 @@ class Leader:
             return self.step_down("it was asked to hand over, and no follower has everything")
         return self._leave_to(successor, f"it hands over to {successor}")
 
-    def _make_way(self) -> Effects:
-        if not (self.makes_way and self.opened) or self.over or self._handing is not None:
+    def could_make_way(self) -> bool:
+        """Whether others could lead and go on without this one: half + 1 of them follow, and have room.
+
+        Where they need this one, or another at whose disk senders would wait, that one is full soon, and takes nothing: then nothing is
+        committed, acknowledgements neither. Here senders wait, and receivers go on, who free the disks.
+        """
+        with_room = {
+            peer for peer, shipping in self._shipping.items() if shipping.state == STREAMING and peer not in self.short
+        }
+        return self.opened and enough(self._rules, with_room)
+
+    def make_way(self) -> Effects:
+        """End, where ``makes_way`` says so, and another one has everything by now."""
+        if not self.makes_way or self.over or self._handing is not None or not self.could_make_way():
             return []
         successor = self._successor()
         if successor is None or successor in self.short or self._shipping[successor].state != STREAMING:

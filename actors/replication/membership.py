@@ -34,6 +34,7 @@ class Membership:
     Attributes:
         document: as it is known.
         version: its version.
+        begun: the version that this lead began with.
         changes: how often it has changed which documents may hold.
         reached: where clients reach members, by directory, as far as their nodes say it: what the document says follows.
         superseded: why this leader has to step down; None as long as it has not.
@@ -50,6 +51,7 @@ class Membership:
         "_state",
         "_wanted",
         "_writer",
+        "begun",
         "changes",
         "document",
         "reached",
@@ -59,7 +61,7 @@ class Membership:
 
     def __init__(self, me: str, version: int, document: ClusterDocument, writer: str, numbers: Iterator[int]) -> None:
         self.document = document
-        self.version = version
+        self.version = self.begun = version
         self.changes = 0
         self.reached: Mapping[str, Places] = {}
         self.superseded: str | None = None

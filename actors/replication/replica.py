@@ -103,16 +103,25 @@ class Replica:
         self._full = full
         return self._after(now, self.follower.room(now, full))
 
-    def disks(self, now: float, short: bool, others: Collection[str]) -> None:
+    def disks(self, now: float, short: bool, others: Collection[str]) -> Effects:
         """Whether senders wait for this node's disk, where it leads, and for whose of the ``others``, where they did.
 
-        Such a node leaves a take-over to others first; and where it leads, it hands over to one that has room, when `tick` is due. Where
-        that one cannot lead, and this one does again, it stays for `MAKE_WAY_SECONDS`.
+        Such a node leaves a take-over to others first; and where it leads, it hands over to one that has room. Before that it reads the
+        register: where that does not answer nobody could take over, and receivers, who free the disk, would have no leader either. Where
+        the other one cannot lead, and this one does again, it stays for `MAKE_WAY_SECONDS`.
         """
         self._short = self.takeover.short = short
-        if self.leader is not None:
-            self.leader.short = others
-            self.leader.makes_way = short and now - self._made_way >= MAKE_WAY_SECONDS
+        leader = self.leader
+        if leader is None:
+            return []
+        leader.short = others
+        if not (short and now - self._made_way >= MAKE_WAY_SECONDS and leader.could_make_way()):
+            leader.makes_way = False
+            return []
+        effects = self._read(now)
+        if effects:
+            leader.makes_way = False  # until it has answered
+        return effects
 
     def _make_takeover(self) -> Takeover:
         return Takeover(self.me, self.follower, self._writer, self._numbers)
@@ -272,6 +281,9 @@ class Replica:
         """The document as it is."""
         if number == self._look:
             self._look = 0
+            if self.leader is not None:
+                self.leader.makes_way = document is not None and document.epoch == self.leader.epoch
+                return self._after(now, self.leader.make_way())
             idle = self.leader is None and self.takeover.state in (steps.IDLE, steps.ASKING)
             if idle and document is not None and version >= self.takeover.version:
                 before = self.takeover.document
@@ -302,7 +314,10 @@ class Replica:
 
     def look(self, now: float) -> Effects:
         """Read the document anew, for it may be newer than is known here; not again within `LOOK_SECONDS`."""
-        if self._closing or self.leader is not None or now - self._looked < LOOK_SECONDS:
+        return [] if self._closing or self.leader is not None else self._read(now)
+
+    def _read(self, now: float) -> Effects:
+        if now - self._looked < LOOK_SECONDS:
             return []
         self._looked = now
         self._look = next(self._numbers)
@@ -312,6 +327,8 @@ class Replica:
         """The register cannot be asked, or its answer was lost."""
         if number == self._look:
             self._look = 0
+            if self.leader is not None:
+                self.leader.makes_way = False
             return []
         if self.membership is not None:
             self.membership.failed(now, number)
@@ -357,10 +374,8 @@ class Replica:
         effects: Effects = []
         missed = self.follower.misses(now)
         idle = self.takeover.state in (steps.IDLE, steps.ASKING)
-        if idle and (missed or self.takeover.document is None) and now - self._looked >= LOOK_SECONDS:
-            self._looked = now
-            self._look = next(self._numbers)
-            effects.append(ReadRegister(self._look))
+        if idle and (missed or self.takeover.document is None):
+            effects += self._read(now)
         return effects + self.takeover.missing(now) if missed else effects
 
     def _after(self, now: float, effects: Effects) -> Effects:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from journal import ReplicatedJournal, TransferSource
 
 
+COMMIT_SECONDS: Final = 1.0
+"""A checkpoint that waits for commits at two looks, one after the other, may wait for the very node that is to be filled with it."""
 MOST_BEGINNINGS: Final = 64
 """Records that are looked at for whether all of them begin an epoch: so many times a node may come to lead, and have nobody follow."""
 
@@ -98,7 +100,21 @@ class ReplicaCheckpoints(Checkpoints):
         source = self._replica.begin_transfer(stored)
         self._transfer_wanted = True
         self.make()
+        self._look_soon(source, 0)
         return source
+
+    def _look_soon(self, source: TransferSource, held: int) -> None:
+        if self._loop is not None:
+            self._loop.call_later(COMMIT_SECONDS, self._look, source, held)
+
+    def _look(self, source: TransferSource, held: int) -> None:
+        """Whether a transfer is there by now; one that waits for what may wait for it is another checkpoint then."""
+        if self.halted or source.released or source.is_there:
+            return
+        now = self._replica.held_lsn
+        if now and now == held:
+            self._replica.give_stored()
+        self._look_soon(source, now)
 
     def _make_wanted(self) -> None:
         if self._transfer_wanted:

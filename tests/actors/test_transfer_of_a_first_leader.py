@@ -1,4 +1,4 @@
-"""A cluster begins with one node that holds something: the others are filled from it, though nothing can be committed before they are."""
+"""Of three one holds something, and others are filled from it, though nothing can be committed before they are."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from functools import wraps
 from typing import Any
 
 from actors.batch import MessageBatch
-from actors.queue.vocabulary.events import MessagesAdded
+from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesAdded
 from actors.storage import Storage
+from actors.storage.replica_checkpoints import COMMIT_SECONDS
 from journal import ManualCommitter, TransferSource, TransferTarget
-from streams.testkit import run_in_virtual_time
+from streams.testkit import run_in_virtual_time, settle
 from tests.actors.node_cluster import DATA, SMALL, Member
 from tests.actors.stored_queues import turns
 from tests.fault.disk import SimulatedDisk
@@ -45,13 +46,14 @@ def of_a_broker_that_was_alone(messages: int) -> SimulatedDisk:
     return disk.restart()
 
 
-async def given(member: Member) -> TransferSource | None:
+async def given(member: Member, seconds: float = 0.0) -> TransferSource | None:
     """What it gives to one that is to be filled, while nobody confirms anything; None where it does not come to that."""
     ready: list[TransferSource] = []
     source = member.node.give(ready.append)
-    for _ in range(6):
+    for part in range(6):
         member.run()
         await turns()
+        await settle(seconds / 6 if part < 5 else 0.0)
     return source if ready == [source] else None
 
 
@@ -105,4 +107,66 @@ async def test_a_message_that_comes_while_that_state_is_gathered_has_it_wait_unt
     member.node.commit(journal.next_lsn)
     member.run()
     assert not journal.checkpointing
+    member.gone()
+
+
+async def behind(leader: Member, other: Member) -> None:
+    """All that the leader's log has and another's has not, shipped."""
+    other.node.append(on_the_wire(list(leader.node.journal.read_log(other.node.journal.next_lsn))))
+    other.run()
+    await turns()
+
+
+@on_loop
+async def test_where_only_the_one_to_be_filled_could_commit_a_checkpoint_it_is_given_the_one_before_that() -> None:
+    member = Member(of_a_broker_that_was_alone(3))
+    member.node.lead(1)
+    storage = (await member.node.opened()).start(member.failures.append)
+    member.run()
+    journal: Any = member.node.journal
+    number = storage.queues[0].number
+    before = journal.checkpoint_lsn
+    # Two are there no more: of what comes now nothing is committed.
+    for _ in range(40):
+        add(storage, number)
+    done = MessagesAcknowledged(((0, 3),))
+    storage.queues[number].log.apply(done, storage.record(number, done))
+    member.run()
+    source = await given(member, 5 * COMMIT_SECONDS)
+    assert source is not None
+    assert source.lsn == before
+    assert journal.checkpointing, "that of all that there is waits for the one that is filled"
+    other = filled(source)
+    assert stored(other) == 3, "what is acknowledged by nothing that is committed is there"
+    await behind(member, other)
+    assert other.node.journal.next_lsn == journal.next_lsn
+    for each in (member, other):
+        each.node.commit(journal.next_lsn)
+        each.run()
+        await each.folded()
+    assert not journal.checkpointing
+    assert stored(other) == stored(member)
+    for each in (member, other):
+        each.gone()
+
+
+@on_loop
+async def test_a_checkpoint_that_is_committed_in_time_is_the_one_that_is_given() -> None:
+    member = Member(of_a_broker_that_was_alone(3))
+    member.node.lead(1)
+    storage = (await member.node.opened()).start(member.failures.append)
+    member.run()
+    add(storage, 0)
+    ready: list[TransferSource] = []
+    source = member.node.give(ready.append)
+    member.run()
+    await settle(1.5 * COMMIT_SECONDS)
+    assert not ready
+    member.node.commit(member.node.journal.next_lsn)
+    for _ in range(3):
+        member.run()
+        await turns()
+    await settle(5 * COMMIT_SECONDS)
+    assert ready == [source]
+    assert source.lsn == member.node.journal.checkpoint_lsn
     member.gone()

@@ -439,6 +439,21 @@ def test_a_head_that_does_not_fit_is_refused_and_the_transfer_can_go_on(change: 
     complete(disk)
 
 
+def test_where_more_has_come_than_belongs_to_the_head_of_another_leader_the_next_transfer_begins_anew() -> None:
+    disk = SimulatedDisk()
+    target = TransferTarget(NEW, SMALL, disk)
+    records, state, head, _ = in_memory()
+    target.add(records)
+    target.add_state(state)
+    with pytest.raises(ReplicaError, match="does not fit"):
+        target.finish(head._replace(lsn=records[-1].lsn))
+    target.close()
+    again = TransferTarget(NEW, SMALL, disk)
+    assert again.next_lsn == 0
+    take_all(again)
+    complete(disk)
+
+
 def test_a_state_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.transfer_target.MAX_STATE_BYTES", 10)
     target = TransferTarget(NEW, SMALL, SimulatedDisk())

@@ -188,7 +188,7 @@ class Node:
 
     def disks(self, short: bool, others: Collection[str]) -> None:
         """Whether senders wait for this node's disk, where it leads, and for whose of the others, where they did."""
-        self.replica.disks(self._now(), short, others)
+        self.tell(lambda: self.replica.disks(self._now(), short, others))
 
     def taking(self) -> None:
         """A piece of a transfer has come."""

@@ -119,7 +119,6 @@ class NodeAdministration:
         self._loop = asyncio.get_running_loop()
         self._marks = Marks()
         self._marked = 0  # the epoch that they are of
-        self._led = 0  # the version of the document when that began
         self._timer: asyncio.TimerHandle | None = None
         self._changing = asyncio.Lock()
         self._healing = Healing(self, node, auto_heal=auto_heal)
@@ -154,7 +153,7 @@ class NodeAdministration:
             self._looking = self._loop.create_task(self._tell())
         leader, membership = node.replica.leader, node.replica.membership
         if leader is not None and membership is not None and leader.epoch != self._marked:
-            self._marks, self._marked, self._led = Marks(), leader.epoch, membership.version
+            self._marks, self._marked = Marks(), leader.epoch
         self._say()
         told = self._of.told
         node.disks(told.own.short, told.short)
@@ -179,7 +178,7 @@ class NodeAdministration:
         node, told = self._of.node, self._of.told
         assert node is not None
         membership = node.replica.membership
-        changed = 0 if membership is None or membership.version <= self._led else membership.version
+        changed = 0 if membership is None or membership.version == membership.begun else membership.version
         told.say(
             (found or told.own)._replace(
                 short=self._of.room.short, document=changed, places=self._elsewhere(node.replica)

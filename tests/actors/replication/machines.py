@@ -20,7 +20,7 @@ def directory(name: str) -> str:
     return f"{ord(name):02x}".ljust(32, "0")
 
 
-A, B, C, D = (directory(name) for name in "abcd")
+A, B, C, D, E = (directory(name) for name in "abcde")
 
 
 def member(name: str, *, learner: bool = False, in_step: bool = True) -> Member:

@@ -24,7 +24,21 @@ from actors.replication.vocabulary import (
     TakeTransfer,
     Unpin,
 )
-from tests.actors.replication.machines import A, B, C, append, document, follows, kinds, leading, log, sent, stores
+from tests.actors.replication.machines import (
+    A,
+    B,
+    C,
+    D,
+    E,
+    append,
+    document,
+    follows,
+    kinds,
+    leading,
+    log,
+    sent,
+    stores,
+)
 
 
 def confirmed(effects: list[object]) -> list[int]:
@@ -163,10 +177,9 @@ def test_it_hands_over_to_who_has_everything_and_waits_no_longer_than_it_may() -
 
 def test_where_senders_wait_for_its_disk_it_hands_over_to_one_that_has_everything_and_room() -> None:
     leader = leading(log(1), 2, document())
-    leader.makes_way, leader.short = True, {B}
+    leader.makes_way = True
     for peer in (B, C):
         follows(leader, peer, log(1))
-    assert StepDown not in kinds(stores(leader, B, 3, 0.1)), "senders would wait there too"
     assert StepDown not in kinds(leader.tick(0.5)), "nobody else has everything"
     effects = stores(leader, C, 3, 0.6)
     assert sent(effects, C)[-1] == TakeOver(2)
@@ -174,18 +187,33 @@ def test_where_senders_wait_for_its_disk_it_hands_over_to_one_that_has_everythin
     assert leader.made_way
 
 
-def test_it_makes_way_for_nobody_who_does_not_follow_yet() -> None:
+def test_it_makes_way_only_where_half_plus_one_have_room_without_it_for_else_nothing_would_be_committed_soon() -> None:
     leader = leading(log(1), 2, document())
     leader.makes_way, leader.short = True, {B}
     for peer in (B, C):
         follows(leader, peer, log(1))
+        assert StepDown not in kinds(stores(leader, peer, 3, 0.1)), "senders would wait at two of three"
+    leader.short = set()
+    leader.lost(B)
+    assert StepDown not in kinds(leader.tick(0.5)), "the two that are left would need one another"
+    leader.connected(0.6, B)
+    follows(leader, B, log(1, 2), 0.7)
+    assert kinds(stores(leader, C, 3, 0.8) + leader.tick(0.9))[-1] is StepDown
+
+
+def test_it_makes_way_for_nobody_who_does_not_follow_yet() -> None:
+    leader = leading(log(1), 2, document("abcde"))
+    leader.makes_way = True
+    for peer in (B, C, D, E):
+        follows(leader, peer, log(1))
+    stores(leader, C, 2, 0.1)
+    stores(leader, D, 2, 0.1)
     leader.opened = True
-    leader.log.durable = leader.log.end  # type: ignore[misc]
-    leader.connected(0.2, C)
-    leader.follower(C).stored = 3  # type: ignore[union-attr]
-    assert StepDown not in kinds(stores(leader, B, 3, 0.3)), "it would not hear that it is to lead"
-    follows(leader, C, log(1, 2), 0.4)
-    assert kinds(leader.tick(0.5))[-1] is StepDown
+    leader.connected(0.2, B)
+    leader.follower(B).stored = 3  # type: ignore[union-attr]
+    assert StepDown not in kinds(leader.tick(0.5)), "it would not hear that it is to lead"
+    follows(leader, B, log(1, 2), 0.6)
+    assert sent(leader.tick(1.1), B)[-1] == TakeOver(2)
 
 
 def test_where_senders_would_wait_everywhere_it_leads_on_and_one_that_stops_is_followed_all_the_same() -> None:

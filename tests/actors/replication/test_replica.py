@@ -23,7 +23,7 @@ from actors.replication.vocabulary import (
     SwapRegister,
     TakeOver,
 )
-from tests.actors.replication.machines import A, B, C, append, document, log, sent
+from tests.actors.replication.machines import A, B, C, append, document, kinds, log, sent
 from tests.simulation.replication.disk import Disk
 
 
@@ -118,4 +118,37 @@ def test_an_answer_of_the_register_that_nobody_waits_for_any_more_changes_nothin
     replica = leader(log(1))
     assert replica.register_swapped(4.0, 2, 2) == []
     assert replica.register_read(4.0, 1, 5, document("cab", epoch=9)) == []
+    assert replica.role == LEADER
+
+
+def short_of_room(disk: Disk) -> Replica:
+    """A leader at whose disk senders wait, and whose followers have everything, and room."""
+    replica = leader(disk)
+    for peer in (B, C):
+        replica.received(6.0, peer, Following(2, summary(disk)))
+        replica.received(6.0, peer, Stored(2, disk.end, 6.0))
+    return replica
+
+
+def test_a_leader_without_room_makes_way_once_the_register_has_answered_without_which_nobody_takes_over() -> None:
+    replica = short_of_room(log(1))
+    read = asked(replica.disks(6.0, True, ()), ReadRegister)
+    assert StepDown not in kinds(replica.tick(6.1)), "it is not known whether anybody could lead then"
+    effects = replica.register_read(6.2, read.number, 2, document("abc", epoch=2))
+    assert sent(effects, B) == [TakeOver(2)]
+    asked(effects, StepDown)
+
+
+def test_a_leader_without_room_leads_on_where_the_register_does_not_answer_or_nobody_else_has_room() -> None:
+    disk = log(1)
+    replica = short_of_room(disk)
+    read = asked(replica.disks(6.0, True, ()), ReadRegister)
+    assert replica.register_failed(7.0, read.number) == []
+    assert StepDown not in kinds(replica.tick(7.1))
+    assert replica.disks(7.5, True, ()) == [], "it was asked a moment ago"
+    replica.received(9.0, C, Stored(2, disk.end, 9.0))
+    asked(replica.disks(9.0, True, ()), ReadRegister)
+    assert StepDown not in kinds(replica.tick(9.1)), "it has not answered"
+    assert replica.disks(12.0, True, {B, C}) == [], "nobody else has room: there is nothing to be asked"
+    assert replica.disks(12.5, False, ()) == [], "it has room again"
     assert replica.role == LEADER

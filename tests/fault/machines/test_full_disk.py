@@ -9,6 +9,7 @@ import pytest
 from tests.fault.machines.brokers import PlainBroker
 from tests.fault.machines.cluster import NODES, Cluster
 from tests.fault.machines.disks import ImageDisk
+from tests.fault.machines.etcd import Etcd
 from tests.fault.machines.load import Load
 from tests.fault.machines.machines import Machines
 from tests.fault.machines.options import Options
@@ -112,6 +113,38 @@ def test_a_leader_whose_disk_is_full_makes_way_and_leads_no_more_before_it_has_r
     load.wait_after(load.mark("the next leader was missed"), SECONDS)
     assert cluster.wait_whole(SECONDS) is not full
     disk.unfill()
+    load.drain(lambda: PlainBroker(cluster.wait_whole(SECONDS).machine).left(clients, load.options.queue))
+    found = load.judge()
+    assert found.clean, found.summary()
+    cluster.stop()
+
+
+def test_a_leader_whose_disk_is_full_leads_on_while_there_is_no_register_for_others_to_take_over(
+    full_machines: Machines,
+) -> None:
+    clients = full_machines["clients"]
+    etcd = Etcd([full_machines[name] for name in NODES], clients)
+    cluster = Cluster(full_machines, options=("--disk-floor", str(FLOOR), "--segment-bytes", "4MiB"), etcd=etcd)
+    cluster.start()
+    cluster.wait_whole()
+    full = cluster.leader()
+    disk, process = full.machine.disk, full.process
+    assert isinstance(disk, ImageDisk)
+    assert process is not None
+    load = Load(clients, full_machines.folder / "load", cluster.send, cluster.receive, Options(longest_wait=0.2))
+    load.start()
+    load.wait_confirmed(1_000)
+
+    etcd.kill()
+    disk.fill(LEFT)
+    process.wait_line("senders wait until there is room", SECONDS)
+    # The register is asked before it would make way, and does not answer.
+    process.wait_line("the register does not answer", SECONDS)
+    disk.unfill()
+    load.wait_after(load.mark("it has room, and there is no register"), SECONDS)
+    etcd.start()
+    assert cluster.leader() is full, "\n".join(process.said[-25:])
+    assert not [line for line in process.said if "leads no more" in line]
     load.drain(lambda: PlainBroker(cluster.wait_whole(SECONDS).machine).left(clients, load.options.queue))
     found = load.judge()
     assert found.clean, found.summary()

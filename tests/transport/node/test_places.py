@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from actors.replication.document import MOVE, Change
-from tests.transport.node.nodes import Nodes, cluster
+from streams.testkit import settle
+from tests.transport.node.nodes import DEADLINE, Nodes, cluster
 
 ADDRESSES = ("send", "receive", "http", "amqp")
 
@@ -100,5 +101,32 @@ def test_a_follower_whose_document_is_older_than_its_leader_and_does_not_name_it
             assert nodes.running[other].administration.standing()["leader"] is None
             facts = await nodes.stands(lambda facts: facts["leader"] == leader, other)
             assert facts["epoch"] == document.epoch
+
+    asyncio.run(body())
+
+
+def test_the_others_hear_of_a_document_that_a_leader_changes_in_its_first_instant(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with cluster(tmp_path) as nodes:
+            former = await nodes.leader()
+            others = [nodes.running[name] for name in "abc" if name != former]
+            for node in others:
+                node.administration.stop()  # looks at nothing until it is told to
+            await nodes.stop(former)
+            leader = nodes.running[await nodes.leader()]
+            assert leader.node is not None
+            membership = leader.node.replica.membership
+            assert membership is not None
+            assert membership.remove(former) is None
+            before = nodes.register.version
+            async with asyncio.timeout(DEADLINE):
+                while nodes.register.version < before + 2:  # it is to go, and has gone
+                    await settle(0.01)
+            leader.administration.start()
+            assert leader.told.own.document == membership.version
+            (other,) = (node for node in others if node is not leader)
+            async with asyncio.timeout(DEADLINE):
+                while other.told.document != membership.version:
+                    await settle(0.01)
 
     asyncio.run(body())
