@@ -17,20 +17,18 @@ class TurnCommits:
 
     Args:
         journal: the journal.
-        news: is told when something has become durable by them.
+        news: tells what has become durable by them.
     """
 
     def __init__(self, journal: ReplicatedJournal, news: NodeNews) -> None:
         self._journal = journal
         self._news = news
         self._holding = False
-        self._before = 0  # what was durable when it began
 
     def begin(self) -> None:
         """Something is about to be appended: it is committed with all that follows in this turn, unless the writer's thread is to do it."""
         if not self._holding and self._journal.alone.begin_turn():
             self._holding = True
-            self._before = self._journal.durable_lsn
             self._news.on.call_soon(self._end)
 
     def stop(self) -> None:
@@ -40,9 +38,7 @@ class TurnCommits:
             self._journal.alone.end()
 
     def _end(self) -> None:
-        """The turn is over. The writer's thread may have been awake, and have committed some of it: it has told nobody."""
-        if not self._holding:
-            return
-        self.stop()
-        if self._journal.durable_lsn > self._before:
+        """The turn is over. The writer's thread says nothing during it (`NodeNews`), of what it had committed just before neither."""
+        if self._holding:
+            self.stop()
             self._news.durable()
