@@ -18,6 +18,7 @@ from actors.replication.limits import (
     ADOPT_SECONDS,
     ALL_BUT_ONE_SECONDS,
     BEAT_SECONDS,
+    FIRST_CHANCE_SECONDS,
     HOLD_OFF_SECONDS,
     MISS_SECONDS,
     REGISTER_SECONDS,
@@ -190,13 +191,15 @@ class Takeover:
         assert self.rule is not None
         if not enough((self.rule,), self._missed):
             return []
-        # Who has the greatest log has nothing to fetch: the others leave it the first chance.
-        greatest = max(self._missed.values())
-        if position(self._log) < greatest and now - self._started < 2 * BEAT_SECONDS:
-            return []
-        if self.short and now - self._started < HOLD_OFF_SECONDS:
-            return []
-        return self.begin(now)
+        return self.begin(now) if now - self._started >= self._patience() else []
+
+    def _patience(self) -> float:
+        """For how long others have the first chance: first those that have room, and among them, as among the rest, the greatest log.
+
+        Who has that has nothing to fetch.
+        """
+        behind = position(self._log) < max(self._missed.values())
+        return (HOLD_OFF_SECONDS if self.short else 0.0) + (FIRST_CHANCE_SECONDS if behind else 0.0)
 
     def found(self) -> None:
         """There is a leader: it is not missed any more."""

@@ -49,6 +49,7 @@ class NodeNews:
         self._before_synced = synced
         self._journal: ReplicatedJournal | None = None
         self._told = self._announced = self._stopped = False
+        self._known = 0  # what was durable when it was told last
         self._later: asyncio.TimerHandle | None = None
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -62,6 +63,7 @@ class NodeNews:
         """Have the journal take records."""
         journal.on_appended = self._note_appended
         self._journal = journal
+        self._known = journal.durable_lsn
         journal.start(self._note_durable, lambda error: self._on_loop(failed, error), committer)
 
     def stop(self) -> None:
@@ -98,8 +100,9 @@ class NodeNews:
             self._on_loop(self._synced)
 
     def durable(self) -> None:
-        """The loop itself has committed something."""
-        if not self._told:
+        """The loop itself may have committed something, or the thread while it did not say so: tell what was not told yet."""
+        assert self._journal is not None
+        if not self._told and self._journal.durable_lsn > self._known:
             self._synced()
 
     def _on_loop(self, function: Callable[..., None], *arguments: Any) -> None:
@@ -112,6 +115,9 @@ class NodeNews:
         self._told = False
         if self._stopped:
             return
+        assert self._journal is not None
+        # Read behind the first line: what is committed from there on another call tells.
+        self._known = self._journal.durable_lsn
         self.wake()
         self._before_synced()
         if self.hooks is not None:

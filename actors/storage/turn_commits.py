@@ -21,19 +21,18 @@ class TurnCommits:
 
     Args:
         journal: the journal.
-        news: is told when something has become durable by them.
+        news: tells what has become durable by them.
     """
 
     def __init__(self, journal: ReplicatedJournal, news: NodeNews) -> None:
         self._journal = journal
         self._news = news
         self._holding = False
-        self._before = 0  # what was durable when it began
 
     def begin(self) -> None:
         """Something is about to be appended: it is committed with all that follows in this turn, unless the writer's thread is to do it."""
         if not self._holding and self._journal.alone.begin_turn():
-            self._hold()
+            self._holding = True
             self._news.on.call_soon(self._end)
 
     def begin_alone(self, batches: int) -> bool:
@@ -43,17 +42,12 @@ class TurnCommits:
         """
         if not self._journal.alone.begin(batches, TURN_SYNC):
             return False
-        if not self._holding:
-            self._hold()
+        self._holding = True
         return True
 
     def end_alone(self) -> None:
         """It is appended: it is shipped soon, which the loop was asked for by that, and then it is committed."""
         self._news.on.call_soon(self._end)
-
-    def _hold(self) -> None:
-        self._holding = True
-        self._before = self._journal.durable_lsn
 
     def stop(self) -> None:
         """The journal is about to be closed: nothing is held any more, and nobody is told."""
@@ -62,9 +56,7 @@ class TurnCommits:
             self._journal.alone.end()
 
     def _end(self) -> None:
-        """The turn is over. The writer's thread may have been awake, and have committed some of it: it has told nobody."""
-        if not self._holding:
-            return
-        self.stop()
-        if self._journal.durable_lsn > self._before:
+        """The turn is over. The writer's thread says nothing during it (`NodeNews`), of what it had committed just before neither."""
+        if self._holding:
+            self.stop()
             self._news.durable()

@@ -8,22 +8,36 @@ from typing import Any, cast
 
 import pytest
 
+from actors.storage.node_news import NodeHooks, NodeNews
 from actors.storage.turn_commits import TurnCommits
 from journal.alone import TURN_SYNC
 
 
 class Journal:
-    """Of the writer's part what `TurnCommits` uses; ``alone`` is itself."""
+    """Of the journal what `TurnCommits` and `NodeNews` use; ``alone`` is itself."""
+
+    on_appended: Any
 
     def __init__(self, *, holds: bool = True) -> None:
         self.alone = self
         self.durable_lsn = self.appended = 1
         self.holds = holds
+        self.committing = False
         self.turns = self.ends = 0
         self.reaches: Callable[[], int] = lambda: self.appended
+        self.committed: Callable[[int], None] = lambda _lsn: None
+
+    def start(self, durable: Callable[[int], None], *_: object) -> None:
+        self.committed = durable
+
+    def commit(self) -> None:
+        """What the writer's thread does, all of it in a place where the loop has its turn."""
+        self.durable_lsn = self.appended
+        self.committed(self.durable_lsn)
 
     def begin_turn(self) -> bool:
         self.turns += 1
+        self.committing = self.holds
         return self.holds
 
     def begin(self, batches: int, slowest: float) -> bool:
@@ -33,27 +47,24 @@ class Journal:
 
     def end(self) -> None:
         self.ends += 1
-        self.durable_lsn = self.reaches()
-
-
-class News:
-    def __init__(self) -> None:
-        self.on = asyncio.get_running_loop()
-        self.told = 0
-
-    def durable(self) -> None:
-        self.told += 1
+        if (reached := self.reaches()) > self.durable_lsn:
+            self.durable_lsn = reached
+            self.committed(reached)
+        self.committing = False
 
 
 def run(journal: Journal, body: Callable[[TurnCommits], None]) -> int:
-    """How often it was told that something is durable, two turns behind ``body``."""
+    """How often it was told that something is durable, some turns behind ``body``."""
 
     async def main() -> int:
-        news = News()
-        body(TurnCommits(cast(Any, journal), cast(Any, news)))
-        for _ in range(2):
+        told: list[int] = []
+        hooks = NodeHooks(lambda: None, lambda: told.append(journal.durable_lsn), lambda _: None)
+        news = NodeNews(asyncio.get_running_loop(), hooks, lambda: None)
+        news.start_journal(cast(Any, journal), None, lambda _: None)
+        body(TurnCommits(cast(Any, journal), news))
+        for _ in range(3):
             await asyncio.sleep(0)
-        return news.told
+        return len(told)
 
     return asyncio.run(main())
 
@@ -75,9 +86,22 @@ def test_what_the_writers_thread_has_committed_meanwhile_is_told_too_for_that_ha
 
     def body(commits: TurnCommits) -> None:
         append(journal, commits)
-        journal.durable_lsn = journal.appended
+        journal.commit()
 
     assert run(journal, body) == 1
+
+
+def test_what_the_writers_thread_has_committed_before_the_turn_and_did_not_tell_for_it_was_at_it_is_told() -> None:
+    journal = Journal()
+    journal.reaches = lambda: 1
+
+    def body(commits: TurnCommits) -> None:
+        journal.appended = journal.durable_lsn = 5
+        append(journal, commits)
+        journal.committed(5)  # it comes to tell when the turn has begun
+
+    assert run(journal, body) == 1
+    assert journal.durable_lsn == 5
 
 
 def test_where_the_thread_is_still_at_work_it_tells_itself() -> None:

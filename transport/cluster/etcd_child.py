@@ -14,7 +14,7 @@ import platform
 import shutil
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -23,7 +23,7 @@ from typing import Final
 from transport.clients.backoff import Backoff
 from transport.cluster.addresses import OwnEtcd
 from transport.cluster.etcd_lines import Line, LineCutter, read_line_of_etcd
-from transport.cluster.etcd_membership import Standing, has_begun, standing
+from transport.cluster.etcd_membership import Standing, has_begun, known
 from transport.cluster.etcd_settings import SETTINGS_FILE, settings_of, write_settings
 from transport.cluster.gateway import Gateway
 from transport.errors import LocalProtocolError, TransportError
@@ -161,12 +161,13 @@ class EtcdChild:
 
     async def _begin(self) -> asyncio.subprocess.Process | str:
         """The process, or why there is none."""
-        joins = False
+        joins: Collection[str] = ()
         if not has_begun(self._folder):
-            found = await standing(self._own, self._gateway)
+            found, peers = await known(self._own, self._gateway)
             if found in _HELD_BACK:
                 return _held_back(found, self._own)
-            joins = found is Standing.AWAITED
+            if found is Standing.AWAITED:
+                joins = peers
         write_settings(self._folder, self._settings, joins=joins)
         return await self._spawn()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from transport.cluster.addresses import OwnEtcd
 from transport.cluster.etcd_settings import DATA_FOLDER
@@ -35,33 +35,50 @@ class Standing(Enum):
     """Not at all."""
 
 
+_BY_WEIGHT: Final = (Standing.ALONE, Standing.UNKNOWN, Standing.LOST, Standing.AWAITED)
+
+
+class Known(NamedTuple):
+    """What the others say.
+
+    Attributes:
+        standing: of this machine.
+        peers: by which URLs the members of their etcd know one another, this machine too where they know it.
+    """
+
+    standing: Standing
+    peers: frozenset[str] = frozenset()
+
+
 def has_begun(folder: Path) -> bool:
     """Whether the etcd of a folder has been part of one; what it found out before it failed to begin does not count."""
     return any((folder / DATA_FOLDER / "member" / "wal").glob("*.wal"))
 
 
-async def standing(own: OwnEtcd, gateway: Gateway) -> Standing:
+async def known(own: OwnEtcd, gateway: Gateway) -> Known:
     """Ask the others. One may know less than another; whoever awaits it has heard the most."""
     others = [machine.clients for name, machine in own.machines.items() if name != own.node]
-    said = set(await asyncio.gather(*(_ask(each, own.own.peers, gateway) for each in others)))
-    return next((each for each in (Standing.AWAITED, Standing.LOST, Standing.UNKNOWN) if each in said), Standing.ALONE)
+    said = await asyncio.gather(*(_ask(each, own.own.peers, gateway) for each in others))
+    return max(said, key=lambda each: (_BY_WEIGHT.index(each.standing), len(each.peers)), default=Known(Standing.ALONE))
 
 
-async def _ask(other: Address, peers: Address, gateway: Gateway) -> Standing:
+async def _ask(other: Address, peers: Address, gateway: Gateway) -> Known:
     try:
         answer = await gateway.post(other, MEMBERS, {}, None, ASK_SECONDS)
     except (NotSentError, AnswerLostError):
-        return Standing.ALONE
+        return Known(Standing.ALONE)
     members = answer.fields.get("members")
     if not isinstance(members, list):
-        return Standing.ALONE
+        return Known(Standing.ALONE)
+    members = [member for member in members if isinstance(member, dict)]
+    urls = frozenset(url for member in members for url in _urls(member))
     for member in members:
-        if isinstance(member, dict) and _is_at(member, peers):
+        if any(url.endswith(f"://{peers}") for url in _urls(member)):
             # It says itself where its clients reach it, when it comes.
-            return Standing.LOST if member.get("clientURLs") else Standing.AWAITED
-    return Standing.UNKNOWN
+            return Known(Standing.LOST if member.get("clientURLs") else Standing.AWAITED, urls)
+    return Known(Standing.UNKNOWN, urls)
 
 
-def _is_at(member: dict[str, object], peers: Address) -> bool:
+def _urls(member: dict[str, object]) -> list[str]:
     urls = member.get("peerURLs")
-    return isinstance(urls, list) and any(isinstance(url, str) and url.endswith(f"://{peers}") for url in urls)
+    return [url for url in urls if isinstance(url, str)] if isinstance(urls, list) else []

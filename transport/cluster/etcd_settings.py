@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,18 +72,23 @@ def settings_of(own: OwnEtcd, folder: Path, *, insecure: bool) -> dict[str, Any]
     return settings
 
 
-def write_settings(folder: Path, settings: dict[str, Any], *, joins: bool) -> None:
+def write_settings(folder: Path, settings: dict[str, Any], *, joins: Collection[str] = ()) -> None:
     """Put them into the folder, which is made where there is none.
 
     Args:
         folder: where.
         settings: of `settings_of`.
-        joins: it comes into an etcd that runs already, and does not begin one with the others. Of no meaning once it has begun.
+        joins: the members of the etcd that it comes into, this machine too, by the URLs by which they know one another; empty where it
+            begins one with the others. Of no meaning once it has begun.
 
     Raises:
         OSError: it cannot be written.
     """
     whole = settings | {"initial-cluster-state": "existing" if joins else "new"}
+    if joins:
+        # Whoever comes has to name those that are there, and nobody else.
+        named = settings["initial-cluster"].split(",")
+        whole["initial-cluster"] = ",".join(each for each in named if each.partition("=")[2] in joins)
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     (folder / DATA_FOLDER).mkdir(mode=FOLDER_MODE, exist_ok=True)
     # JSON is YAML too, which is what etcd reads.

@@ -6,7 +6,6 @@ which there is nothing to tell says nothing.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -16,12 +15,12 @@ from actors.replication.document import DocumentError, Member, Places
 from transport.cluster.frames import Buffer
 from transport.errors import RemoteProtocolError
 
-logger = logging.getLogger("penstock.cluster")
-
 MAX_DAMAGE_BYTES: Final = 1_000
 """Of the text about damage."""
 MAX_TIDINGS_BYTES: Final = 4_096
 MAX_FIGURE: Final = (1 << 63) - 1
+LEAST_PLACES: Final = 2
+"""Where senders and where receivers reach a node."""
 
 
 class Tidings(NamedTuple):
@@ -37,7 +36,7 @@ class Tidings(NamedTuple):
         kept_damaged: damaged journals that lie there.
         short: whether so little of its disk is free that senders would wait, where it led.
         document: the version of the document, where this node leads and has changed that since; else 0.
-        places: where clients reach it, where the document says otherwise: the fields of `Places`, "" for None; empty where it does not.
+        places: where clients reach it, where the document says otherwise; None where it does not.
     """
 
     damage: str = ""
@@ -49,7 +48,7 @@ class Tidings(NamedTuple):
     kept_damaged: int = 0
     short: bool = False
     document: int = 0
-    places: tuple[str, ...] = ()
+    places: Places | None = None
 
     def facts(self) -> dict[str, Any]:
         """As people and programs are shown them; of a node that has met none ``damage`` is None."""
@@ -57,27 +56,6 @@ class Tidings(NamedTuple):
         for name in ("asks", "short", "document", "places"):
             del facts[name]
         return facts | {"damage": self.damage or None}
-
-
-def told_places(places: Places) -> tuple[str, ...]:
-    """As `Tidings` has them."""
-    return tuple(place or "" for place in places)
-
-
-def places_of(told: tuple[str, ...]) -> Places | None:
-    """The reverse; None where the document is right.
-
-    Raises:
-        DocumentError: nobody can be reached there.
-    """
-    if not told:
-        return None
-    known = told[: len(Places._fields)]  # a later version may know of more
-    if len(known) < 2:
-        raise DocumentError("clients reach it nowhere")
-    places = Places(known[0], known[1], *(place or None for place in known[2:]))
-    Member("0" * 32, replication=places.send, **places._asdict())  # which looks through them
-    return places
 
 
 class Heal(NamedTuple):
@@ -90,9 +68,10 @@ UNKNOWN: Final[Mapping[str, Any]] = dict.fromkeys(NOTHING.facts())
 
 
 def pack_tidings(tidings: Tidings) -> bytes:
-    """The bytes: a msgpack map of the fields."""
+    """The bytes: a msgpack map of the fields. Of the places that is a list of those of `Places`, "" for None; empty for none at all."""
     damage = tidings.damage.encode(errors="replace")[:MAX_DAMAGE_BYTES].decode(errors="ignore")
-    packed: bytes = msgpack.packb(tidings._replace(damage=damage)._asdict())
+    places = [] if tidings.places is None else [place or "" for place in tidings.places]
+    packed: bytes = msgpack.packb(tidings._asdict() | {"damage": damage, "places": places})
     return packed
 
 
@@ -111,14 +90,25 @@ def unpack_tidings(data: Buffer) -> Tidings:
     if not isinstance(fields, dict):
         raise RemoteProtocolError("a node that tells of its directory what no node does")
     found = {name: fields[name] for name in Tidings._fields if name in fields}
+    told = found.pop("places", ())
     for name, value in found.items():
         default = Tidings._field_defaults[name]
         # A truth is a whole number too.
         if type(value) is not type(default) or (type(value) is int and not 0 <= value <= MAX_FIGURE):
             raise RemoteProtocolError(f"a node that tells of its directory {value!r:.40} for {name}")
+    return Tidings(**found, places=_places(told))
+
+
+def _places(told: object) -> Places | None:
+    """Raises RemoteProtocolError where nobody can be reached there. A node looks through its own before it starts (`plan_of`)."""
+    if told == ():
+        return None
+    if not isinstance(told, tuple) or len(told) < LEAST_PLACES:
+        raise RemoteProtocolError(f"a node that tells that clients reach it at {told!r:.40}, and that is nowhere")
+    known = told[: len(Places._fields)]  # a later version may know of more
+    places = Places(*known[:LEAST_PLACES], *(place if place != "" else None for place in known[LEAST_PLACES:]))
     try:
-        places_of(found.get("places", ()))
+        Member("0" * 32, replication=places.send, **places._asdict())  # which looks through them
     except DocumentError as error:
-        logger.info("a node tells where clients reach it, and nobody can: %s", error)
-        del found["places"]
-    return Tidings(**found)
+        raise RemoteProtocolError(f"a node that tells where clients reach it, and nobody can: {error}") from None
+    return places

@@ -19,7 +19,7 @@ from actors.replication.register import RegisterError
 from actors.replication.standing import AWAY, DAMAGED, WAITING, Marks, standing, standing_outside
 from transport.cluster.hello import CLUSTER, LinkRefusedError
 from transport.cluster.meeting import ask
-from transport.cluster.tidings import NOTHING, UNKNOWN, places_of, told_places
+from transport.cluster.tidings import NOTHING, UNKNOWN
 from transport.config.clustered import parse_node_address
 from transport.errors import ClusterChangeError, TransportError
 from transport.node.healing import Healing
@@ -170,8 +170,11 @@ class NodeAdministration:
         own, told = self._of.told.own, self._of.told
         names = {member.directory: name for name, member in membership.document.members.items()}
         heard = {each: own if name == self._name else told.of(each) for each, name in names.items()}
-        found = {each: places_of(tidings.places) for each, tidings in heard.items() if tidings is not None}
-        membership.reached = {directory: places for directory, places in found.items() if places is not None}
+        membership.reached = {
+            directory: tidings.places
+            for directory, tidings in heard.items()
+            if tidings is not None and tidings.places is not None
+        }
 
     def _say(self, found: Tidings | None = None) -> None:
         """Tell the others what there is to tell of this node, and what was ``found`` of its directory."""
@@ -192,20 +195,20 @@ class NodeAdministration:
             if self._of.node is not None:
                 self._say(found)
 
-    def _elsewhere(self, replica: Replica) -> tuple[str, ...]:
+    def _elsewhere(self, replica: Replica) -> Places | None:
         """Where clients reach this node, where the document says otherwise: it has been started with other addresses."""
         places, document = self._of.plan.clients, replica.document
         members = () if document is None else document.members.values()
         if not any(member.directory == replica.me and member.places != places for member in members):
             self._said = None
-            return ()
+            return None
         if self._said != places:
             self._said = places
             logger.warning(
                 "the document says that clients reach this node elsewhere: whoever leads writes there that they reach it at %s",
                 ", ".join(place for place in places if place is not None),
             )
-        return told_places(places)
+        return places
 
     # What there is to see
 

@@ -152,3 +152,19 @@ def test_a_leader_without_room_leads_on_where_the_register_does_not_answer_or_no
     assert replica.disks(12.0, True, {B, C}) == [], "nobody else has room: there is nothing to be asked"
     assert replica.disks(12.5, False, ()) == [], "it has room again"
     assert replica.role == LEADER
+
+
+def test_a_node_that_stood_still_asks_whether_its_leader_is_missed_and_follows_it_when_others_hear_it() -> None:
+    """As where its disk stalled, and it commits itself: what came meanwhile is read after its first look, which is late."""
+    replica = node(log(1, 2))
+    replica.received(0.0, B, Follow(2))
+    replica.promised(0.0, 2)
+    replica.received(0.0, B, Replicate(2, Position(2, 2), 2, 0.0))
+    late = 10 * MISS_SECONDS
+    (first, _) = sent(replica.tick(late))
+    assert isinstance(first, Missing)
+    assert sent(replica.received(late, B, Replicate(2, Position(2, 2), 2, late)), B) == [Stored(2, 3, late)]
+    assert replica.received(late, C, Missed(2, first.ask, False, Position(2, 2))) == []
+    assert replica.received(late, B, Missed(2, first.ask, False, Position(2, 2))) == []
+    assert replica.role == FOLLOWER
+    assert sent(replica.tick(late + LOOK_SECONDS / 4)) == []

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import count
+from typing import Final, NamedTuple
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.replication import takeover as steps
 from actors.replication.document import ASYNC, ONE
@@ -11,13 +16,15 @@ from actors.replication.limits import (
     ADOPT_SECONDS,
     ALL_BUT_ONE_SECONDS,
     BEAT_SECONDS,
+    FIRST_CHANCE_SECONDS,
     HOLD_OFF_SECONDS,
     SEAL_SECONDS,
 )
-from actors.replication.positions import Position, summary
+from actors.replication.positions import Position, position, summary
 from actors.replication.takeover import Takeover
 from actors.replication.vocabulary import (
     Append,
+    Effects,
     Fetch,
     Fetched,
     Missed,
@@ -28,7 +35,7 @@ from actors.replication.vocabulary import (
     SwapRegister,
     Truncate,
 )
-from tests.actors.replication.machines import B, C, candidate, document, kinds, log, records, sent
+from tests.actors.replication.machines import A, B, C, candidate, document, kinds, log, records, sent
 from tests.simulation.replication.disk import Disk
 
 
@@ -83,6 +90,68 @@ def test_a_node_at_whose_disk_senders_would_wait_leaves_it_to_others_for_a_while
     takeover.missing(HOLD_OFF_SECONDS)
     effects = takeover.missed(HOLD_OFF_SECONDS, C, Missed(1, beats + 1, True, Position(1, 1)))
     assert kinds(effects) == [ReadRegister], "nobody else has taken over"
+
+
+def test_of_nodes_at_whose_disks_senders_would_wait_the_greatest_log_has_the_first_chance() -> None:
+    takeover, _ = candidate(log(1), document("bac"))
+    takeover.short = True
+    beats = int((HOLD_OFF_SECONDS + FIRST_CHANCE_SECONDS) / BEAT_SECONDS)
+    for beat in range(beats):
+        takeover.missing(beat * BEAT_SECONDS)
+        assert takeover.missed(beat * BEAT_SECONDS, C, Missed(1, beat + 1, True, Position(1, 5))) == []
+    takeover.missing(beats * BEAT_SECONDS)
+    effects = takeover.missed(beats * BEAT_SECONDS, C, Missed(1, beats + 1, True, Position(1, 5)))
+    assert kinds(effects) == [ReadRegister], "nobody else has taken over"
+
+
+class Survivor(NamedTuple):
+    """A member that has missed the leader since some looks after the first one."""
+
+    records: int
+    short: bool
+    since: int
+
+
+LOOKS: Final = 8
+"""Of a beat."""
+SURVIVORS: Final = st.builds(Survivor, st.integers(1, 3), st.booleans(), st.integers(0, LOOKS))
+
+
+def begins(*survivors: Survivor) -> list[int]:
+    """At which look each of two members of three begins, where no attempt comes to anything; what they say comes at once."""
+    ids = (A, C)
+    followers = [Follower(log(*[1] * survivor.records), 0.0) for survivor in survivors]
+    takeovers = [Takeover(me, follower, me, count(1)) for me, follower in zip(ids, followers, strict=True)]
+    begun: dict[int, int] = {}
+
+    def carry_out(look: int, of: int, effects: Effects) -> None:
+        now, other = look * BEAT_SECONDS / LOOKS, 1 - of
+        if ReadRegister in kinds(effects):
+            begun.setdefault(of, look)
+        for message in sent(effects, ids[other]):
+            carry_out(look, other, takeovers[other].missed(now, ids[of], message))
+            answer = Missed(1, message.ask, survivors[other].since <= look, position(followers[other].log))
+            carry_out(look, of, takeovers[of].missed(now, ids[other], answer))
+
+    for takeover, survivor in zip(takeovers, survivors, strict=True):
+        takeover.knows(1, document("bac"))
+        takeover.short = survivor.short
+    for look in range(int(2 * LOOKS * (HOLD_OFF_SECONDS + FIRST_CHANCE_SECONDS) / BEAT_SECONDS)):
+        for of, survivor in enumerate(survivors):
+            if survivor.since <= look and of not in begun:
+                carry_out(look, of, takeovers[of].missing(look * BEAT_SECONDS / LOOKS))
+    return [begun[of] for of in range(len(survivors))]
+
+
+@given(SURVIVORS, SURVIVORS)
+def test_who_has_room_begins_first_and_where_both_or_none_has_it_the_greatest_log(
+    one: Survivor, other: Survivor
+) -> None:
+    first, second = begins(one, other)
+    if (one.short, -one.records) < (other.short, -other.records):
+        assert first < second
+    elif (one.short, -one.records) > (other.short, -other.records):
+        assert first > second
 
 
 def test_a_node_at_whose_disk_senders_would_wait_leads_where_it_is_asked_to() -> None:

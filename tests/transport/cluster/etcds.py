@@ -73,7 +73,7 @@ class RunningEtcd:
         self.own = own
         self._program = program()
         self._folder = folder
-        write_settings(folder, settings_of(own, folder, insecure=False), joins=False)
+        write_settings(folder, settings_of(own, folder, insecure=False))
         self._stopped = False
         self.start()
 

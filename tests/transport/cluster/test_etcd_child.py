@@ -29,6 +29,7 @@ from transport.cluster import etcd_child
 from transport.cluster.addresses import OwnEtcd, parse_cluster
 from transport.cluster.etcd import EtcdRegister
 from transport.cluster.etcd_child import EtcdChild, EtcdMissingError, find_etcd
+from transport.cluster.etcd_settings import SETTINGS_FILE, settings_of, write_settings
 from transport.errors import LocalProtocolError
 from transport.wire.address import Address
 
@@ -393,8 +394,6 @@ def test_a_system_without_a_parents_death_signal_is_refused(tmp_path: Path, monk
 
 
 def settings(text: str, node: str = "a", **options: Any) -> dict[str, Any]:
-    from transport.cluster.etcd_settings import settings_of
-
     return settings_of(own(text, node), Path("/data/etcd"), **({"insecure": False} | options))
 
 
@@ -431,6 +430,17 @@ def test_the_settings_are_those_of_the_list_of_machines() -> None:
         "initial-cluster-token": "penstock-orders",
     }
     assert json.loads(json.dumps(made)) == made
+
+
+def test_an_etcd_that_joins_others_names_those_that_are_there_and_itself_alone(tmp_path: Path) -> None:
+    """etcd refuses to start where it names one that the others do not have: as where two of three have been lost."""
+    made = settings("a=10.0.0.1,b=10.0.0.2,c=10.0.0.3", "a", insecure=True)
+    write_settings(tmp_path, made, joins={"http://10.0.0.3:2380", "http://10.0.0.1:2380"})
+    written = json.loads((tmp_path / SETTINGS_FILE).read_text())
+    assert written["initial-cluster"] == "a=http://10.0.0.1:2380,c=http://10.0.0.3:2380"
+    assert written["initial-cluster-state"] == "existing"
+    write_settings(tmp_path, made)
+    assert json.loads((tmp_path / SETTINGS_FILE).read_text()) == made | {"initial-cluster-state": "new"}
 
 
 def test_a_machine_that_has_a_name_listens_everywhere_and_is_known_by_the_name() -> None:

@@ -19,8 +19,6 @@ from transport.cluster.tidings import (
     Heal,
     Tidings,
     pack_tidings,
-    places_of,
-    told_places,
     unpack_tidings,
 )
 from transport.errors import RemoteProtocolError
@@ -47,7 +45,7 @@ PLACES = st.builds(Places, HOSTS, HOSTS, *[st.none() | HOSTS] * 3)
         *[FIGURES] * 5,
         st.booleans(),
         FIGURES,
-        PLACES.map(told_places) | st.just(()),
+        st.none() | PLACES,
     )
 )
 def test_they_come_out_as_they_went_in(tidings: Tidings) -> None:
@@ -63,7 +61,7 @@ def test_a_text_that_is_too_long_is_cut_between_two_characters() -> None:
 
 
 def test_what_a_later_version_tells_besides_is_passed_over() -> None:
-    packed = msgpack.packb(Tidings("bits")._asdict() | {"colour": "red"})
+    packed = msgpack.packb({"damage": "bits", "colour": "red"})
     assert unpack_tidings(packed) == Tidings("bits")
     assert unpack_tidings(msgpack.packb({})) == NOTHING
 
@@ -140,10 +138,9 @@ def test_what_a_peer_has_told_holds_until_it_connects_anew() -> None:
     assert told.of("b") is None
 
 
-@given(PLACES)
-def test_places_come_out_as_they_went_in(places: Places) -> None:
-    assert places_of(told_places(places)) == places
-    assert places_of(()) is None
+def told(*places: Any) -> bytes:
+    packed: bytes = msgpack.packb({"damage": "bits", "places": places})
+    return packed
 
 
 @pytest.mark.parametrize(
@@ -151,23 +148,32 @@ def test_places_come_out_as_they_went_in(places: Places) -> None:
     [
         ("a:1",),
         ("", "a:2", "", "", ""),
+        ("a:1", "", "", "", ""),
         ("a:1", "a:0", "", "", ""),
         ("a:1", "a:2", "a", "", ""),
         ("a:1", "a:2", 7, "", ""),
+        ("a:1", "a:2", ["a:1"], "", ""),
         ("a:1", "a:2", "", "a" * MAX_ADDRESS_BYTES + ":1", ""),
     ],
 )
-def test_places_where_nobody_can_be_are_passed_over_and_the_rest_is_heard(places: tuple[Any, ...]) -> None:
-    assert unpack_tidings(msgpack.packb(Tidings("bits")._asdict() | {"places": places})) == Tidings("bits")
+def test_places_where_nobody_can_be_are_refused(places: tuple[Any, ...]) -> None:
+    with pytest.raises(RemoteProtocolError, match=r"a node that tells .*(nobody can|nowhere)"):
+        unpack_tidings(told(*places))
 
 
-def test_of_the_places_of_a_later_version_those_that_are_known_count() -> None:
-    known = Places("a:1", "a:2", None, "a:4")
-    assert places_of((*told_places(known), "a:6")) == known
-    assert places_of(("a:1", "a:2")) == Places("a:1", "a:2")
+@pytest.mark.parametrize("places", ["a:1", 7, None, {"send": "a:1"}])
+def test_places_that_are_no_list_are_refused(places: object) -> None:
+    with pytest.raises(RemoteProtocolError, match="a node that tells that clients reach it at"):
+        unpack_tidings(msgpack.packb({"places": places}))
+
+
+def test_of_the_places_of_a_later_version_those_that_are_known_count_and_of_an_earlier_one_those_that_it_has() -> None:
+    assert unpack_tidings(told("a:1", "a:2", "", "a:4", "", "a:6")).places == Places("a:1", "a:2", None, "a:4")
+    assert unpack_tidings(told("a:1", "a:2")).places == Places("a:1", "a:2")
+    assert unpack_tidings(told()).places is None
 
 
 def test_the_longest_places_and_text_fit() -> None:
     longest = f"{'h' * (MAX_ADDRESS_BYTES - 6)}:65535"
-    tidings = Tidings("d" * MAX_DAMAGE_BYTES, True, *[MAX_FIGURE] * 5, True, MAX_FIGURE, (longest,) * 5)
+    tidings = Tidings("d" * MAX_DAMAGE_BYTES, True, *[MAX_FIGURE] * 5, True, MAX_FIGURE, Places(*[longest] * 5))
     assert carried(tidings) == tidings
