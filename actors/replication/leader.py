@@ -49,6 +49,7 @@ class Leader:
         opened: whether its first record is committed.
         over: whether it leads no more.
         whole: whether nothing that was confirmed before it can be missing.
+        ending: those whose process ends in good order, or has done so.
         short: those at whose disks senders would wait, where they led.
         makes_way: whether it is to end as soon as another one has everything that is not ``short``: senders wait here, and the register,
             without which nobody takes over, has just answered.
@@ -68,6 +69,7 @@ class Leader:
         "_ticked",
         "committed",
         "confirmed",
+        "ending",
         "epoch",
         "log",
         "made_way",
@@ -92,6 +94,7 @@ class Leader:
         self._first = 0  # the lsn of its first record
         self.whole = whole
         self.short: Collection[str] = ()
+        self.ending: Collection[str] = ()
         self.makes_way = self.made_way = False
         self._limits = limits
         self._began = now
@@ -151,9 +154,9 @@ class Leader:
         return shipping is not None and shipping.state == STREAMING and 0 < self._recent[0] <= shipping.stored
 
     def silent(self, now: float, peer: str) -> bool:
-        """Whether it has not answered for so long that the mode ``all`` goes on without it."""
+        """Whether the mode ``all`` goes on without it: it has not answered for long, or ends and has said so."""
         shipping = self._shipping.get(peer)
-        return shipping is not None and now - shipping.silent_since() >= SILENT_SECONDS
+        return shipping is not None and (peer in self.ending or now - shipping.silent_since() >= SILENT_SECONDS)
 
     # Connections
 

@@ -221,9 +221,16 @@ class Membership:
                 return replace(document, change=Change(ADD, name))
         if document.mode == ALL:
             for name, member in document.members.items():
-                if not (member.in_step or member.learner) and leader.caught_up(member.directory):
+                if not (member.in_step or member.learner) and self._returns(now, leader, member.directory):
                     return self._stepping(name, in_step=True)
         return self._with_places()
+
+    def _returns(self, now: float, leader: Leader, directory: str) -> bool:
+        """Whether one that is not on the list is to be.
+
+        Who leads is, or another one that dies could not leave it where the two make half and one: who leads may have come back just before.
+        """
+        return directory == self._me or (leader.caught_up(directory) and not leader.silent(now, directory))
 
     def _stepping(self, name: str, *, in_step: bool) -> ClusterDocument:
         members = dict(self.document.members)

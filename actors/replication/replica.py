@@ -123,6 +123,11 @@ class Replica:
             leader.makes_way = False  # until it has answered
         return effects
 
+    def ending(self, others: Collection[str]) -> None:
+        """Whose process ends in good order: who leads has nobody wait until they are silent for long."""
+        if self.leader is not None:
+            self.leader.ending = others
+
     def _make_takeover(self) -> Takeover:
         return Takeover(self.me, self.follower, self._writer, self._numbers)
 

@@ -190,6 +190,10 @@ class Node:
         """Whether senders wait for this node's disk, where it leads, and for whose of the others, where they did."""
         self.tell(lambda: self.replica.disks(self._now(), short, others))
 
+    def ending(self, others: Collection[str]) -> None:
+        """Whose process ends in good order."""
+        self.replica.ending(others)
+
     def taking(self) -> None:
         """A piece of a transfer has come."""
         self.replica.taking(self._now())

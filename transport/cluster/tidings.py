@@ -37,6 +37,7 @@ class Tidings(NamedTuple):
         short: whether so little of its disk is free that senders would wait, where it led.
         document: the version of the document, where this node leads and has changed that since; else 0.
         places: where clients reach it, where the document says otherwise; None where it does not.
+        ending: whether its process ends in good order: the mode ``all`` need not wait until it is silent for long.
     """
 
     damage: str = ""
@@ -49,11 +50,12 @@ class Tidings(NamedTuple):
     short: bool = False
     document: int = 0
     places: Places | None = None
+    ending: bool = False
 
     def facts(self) -> dict[str, Any]:
         """As people and programs are shown them; of a node that has met none ``damage`` is None."""
         facts = self._asdict()
-        for name in ("asks", "short", "document", "places"):
+        for name in ("asks", "short", "document", "places", "ending"):
             del facts[name]
         return facts | {"damage": self.damage or None}
 

@@ -157,6 +157,7 @@ class NodeAdministration:
         self._say()
         told = self._of.told
         node.disks(told.own.short, told.short)
+        node.ending(told.ending)
         if leader is None or membership is None:
             if node.replica.document_is_old or told.document > node.replica.version:
                 node.look()
@@ -184,7 +185,10 @@ class NodeAdministration:
         changed = 0 if membership is None or membership.version == membership.begun else membership.version
         told.say(
             (found or told.own)._replace(
-                short=self._of.room.short, document=changed, places=self._elsewhere(node.replica)
+                short=self._of.room.short,
+                document=changed,
+                places=self._elsewhere(node.replica),
+                ending=told.own.ending,
             )
         )
 

@@ -163,6 +163,8 @@ class ClusterNode:
             await asyncio.gather(self._life, return_exceptions=True)
         failed = self._ended.done()
         try:
+            # The mode `all` would wait for it until it is silent for long.
+            self.told.say(self.told.own._replace(ending=True))
             if self.node is not None and failed:
                 # Whoever leads next is not to wait for what cannot be kept any more.
                 await self.node.stop()

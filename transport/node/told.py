@@ -72,6 +72,11 @@ class Told:
         return frozenset(directory for directory, each in self._others.items() if each.short)
 
     @property
+    def ending(self) -> frozenset[str]:
+        """Those whose process ends, or has ended so."""
+        return frozenset(directory for directory, each in self._others.items() if each.ending)
+
+    @property
     def document(self) -> int:
         """The version of the latest document that any peer has told of."""
         return max((each.document for each in self._others.values()), default=0)

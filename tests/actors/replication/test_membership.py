@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -129,6 +130,39 @@ def test_in_all_a_silent_member_leaves_the_list_and_comes_back_when_it_has_every
     (swap,) = step(membership, leader, now + 2.0)
     assert swap.document.members["c"].in_step
     assert C in membership.rules()[-1].in_step, "it is waited for from before the swap is sent"
+
+
+def test_in_all_who_leads_is_on_the_list_so_that_one_of_the_others_can_leave_it() -> None:
+    known = document(epoch=2, mode=ALL)
+    membership, leader = opened(replace(known, members={**known.members, "a": member("a", in_step=False)}), B, C)
+    now = SILENT_SECONDS
+    stores(leader, B, 3, now)
+    (swap,) = step(membership, leader, now)
+    assert [each.in_step for each in swap.document.members.values()] == [True, True, True]
+    membership.swapped(swap.number, 8)
+    leader.ruled(now, membership.rules(), membership.peers())
+    (swap,) = step(membership, leader, now + BEAT_SECONDS)
+    assert [each.in_step for each in swap.document.members.values()] == [True, True, False]
+
+
+def test_in_all_one_whose_process_ends_leaves_the_list_at_once_and_is_not_on_it_again_until_it_has_come_back() -> None:
+    membership, leader = opened(document(epoch=2, mode=ALL), B, C)
+    for peer in (B, C):
+        stores(leader, peer, 3, 1.0)
+    assert step(membership, leader, 1.0) == []
+    leader.ending = {C}
+    (swap,) = step(membership, leader, 1.0 + BEAT_SECONDS)
+    assert not swap.document.members["c"].in_step
+    membership.swapped(swap.number, 8)
+    leader.ruled(2.0, membership.rules(), membership.peers())
+    for later in (2.0, 2.6, 3.2):
+        for peer in (B, C):
+            stores(leader, peer, 3, later)
+        leader.tick(later)
+        assert step(membership, leader, later) == [], "it has everything, and ends all the same"
+    leader.ending = ()
+    (swap,) = step(membership, leader, 4.0)
+    assert swap.document.members["c"].in_step
 
 
 def test_half_plus_one_stay_on_the_list() -> None:
