@@ -64,6 +64,9 @@ class MemberNode(Protocol):
     def disks(self, short: bool, others: Collection[str]) -> None:
         """Whether senders wait for this node's disk, where it leads, and for whose of the others, where they did."""
 
+    def ending(self, others: Collection[str]) -> None:
+        """Whose process ends in good order."""
+
 
 class Administered(Protocol):
     """What is asked of a node at any time: `transport.node.cluster_node.ClusterNode`.
