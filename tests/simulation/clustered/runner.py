@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -40,11 +41,17 @@ from tests.simulation.runner import (
 )
 from tests.simulation.wiretap import Wiretap
 from tests.simulation.writer import Writer
+from transport import TransportError
+from transport.clients.administration import Administration
 
 if TYPE_CHECKING:
     from tests.simulation.transports import Tap
 
 SECRET: Final = "the secret of all nodes of a simulation, long enough\n"
+ONE_LESS: Final = "one-less"
+"""A queue that is declared while a node is gone."""
+GO_ON_SECONDS: Final = 3 * SILENT_SECONDS
+"""Until something is confirmed without a node: it may lead, and the mode ``all`` waits for it until it is silent for long."""
 LATE_SECONDS: Final = 4.0
 """What a leader has decided may be written so much later, when it is committed at last, or never;"""
 WAITING_SECONDS: Final = LATE_SECONDS + max(LONGEST_FREEZE, SILENT_SECONDS)
@@ -93,10 +100,32 @@ class ClusteredRun:
                 history.add(await cluster.dropped(queue.name))
         self._kill([*producers, *drainers])
         await elapse(LINGERING)
+        await self._go_on_with_one_less()
         self.findings += await judge_together(cluster)
         await cluster.stop()
         await elapse(LINGERING)
         self._look_for_leaks()
+
+    async def _go_on_with_one_less(self) -> None:
+        """One node is gone, and whatever was before: half and one of the members are there, so something is confirmed, in every mode."""
+        chance = Random(f"one less {self._plan.seed}")
+        host = chance.choice(list(self.cluster.hosts.values()))
+        self.history.add(Noted(self._loop.time(), f"{host.name} is gone"))
+        host.kill() if chance.random() < 0.5 else host.power_off()
+        try:
+            async with asyncio.timeout(GO_ON_SECONDS):
+                while not await self._confirms():
+                    await elapse(0.5)
+        except TimeoutError:
+            self._find("stuck", f"without {host.name} nothing is confirmed in {GO_ON_SECONDS:g} s")
+        await host.start()
+
+    async def _confirms(self) -> bool:
+        with suppress(TransportError):  # another one is to lead, or all wait for one that is silent
+            async with Administration(self.cluster.contact_points, connect_timeout=GO_ON_SECONDS) as administration:
+                await administration.create_queue(ONE_LESS)
+                return True
+        return False
 
     def _begin(self, clients: Iterable[Client]) -> None:
         for client in clients:
