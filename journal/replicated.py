@@ -108,7 +108,7 @@ class ReplicatedJournal(TransferGiving, Journal):
         self._of_all = True
         self._cut_next = 0
         self._held: tuple[int, Sequence[Task]] | None = None
-        self._wanted, self._chosen, self._storing = [], [], []
+        self._begun, self._wanted, self._chosen, self._storing = [], [], [], []
         self._housekeeping.stored = recovered.checkpoint._replace(payload=None)
 
     # What the directory is.
@@ -315,7 +315,7 @@ class ReplicatedJournal(TransferGiving, Journal):
         super().store_checkpoint(payload, stored if chosen else done)
 
     def _prepare(self, live: Live, state: int) -> Iterator[None]:
-        floor = min(self.committed_lsn, state)
+        floor = min(self.committed_lsn, state, self._spared_lsn())
         kept = self._kept()
 
         def keeps(segment: Segment) -> bool:

@@ -2,7 +2,7 @@
 
 A leader's checkpoint is stored only once all that it contains is committed. That may need the very replica that is to be filled: of three
 one is away for long, and then another one goes, when the first is there again. So whoever waits for such a checkpoint can be given the one
-before it. Its log is there, and so are all files that it lists, until the next one is stored.
+before it. The files that it lists are there until the next one is stored, and so is its log while somebody is being filled.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class TransferGiving(LogReading):
     _files: Files
     _housekeeping: Housekeeping
     _held: tuple[int, Sequence[Task]] | None
+    _begun: list[TransferSource]
     _wanted: list[TransferSource]
     _chosen: list[TransferSource]
     _storing: list[TransferSource]
@@ -41,8 +42,16 @@ class TransferGiving(LogReading):
         ``ready`` is called, on a thread of the journal or, by `give_stored`, in that call, when it is stored and can be read.
         """
         source = TransferSource(self._files, self._directory, self._catalog, self.pins, ready)
+        self._begun = [each for each in self._begun if not each.released] + [source]
         self._wanted.append(source)
         return source
+
+    def _spared_lsn(self) -> int:
+        """From which record on the log stays for those who are being filled: what is behind the checkpoint that is stored."""
+        stored = self._housekeeping.stored
+        if stored is None or all(each.released for each in self._begun):
+            return self.next_lsn
+        return stored.lsn
 
     @property
     def held_lsn(self) -> int:
@@ -52,7 +61,7 @@ class TransferGiving(LogReading):
     def give_stored(self) -> None:
         """Where a checkpoint waits for commits: those that wait for it, or for one behind it, get the one that is stored.
 
-        Not where its log is gone by now, for then it would be of no use.
+        Not where its log is gone, as where a checkpoint was cut before anybody was to be filled: then it would be of no use.
         """
         stored = self._housekeeping.stored
         if self._held is None or stored is None or stored.lsn < self.log_start:

@@ -26,7 +26,8 @@ MAX_MEMBER_NAME_BYTES: Final = 63
 MAX_ADDRESS_BYTES: Final = 300
 """A name of DNS has 253."""
 MAX_WRITER_BYTES: Final = 128
-MAX_EPOCH: Final = 2**63 - 1
+MAX_EPOCH: Final = 2**32 - 1
+"""A record of the journal has four bytes for it."""
 
 ASYNC: Final = "async"
 ONE: Final = "one"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -170,3 +171,38 @@ async def test_a_checkpoint_that_is_committed_in_time_is_the_one_that_is_given()
     assert ready == [source]
     assert source.lsn == member.node.journal.checkpoint_lsn
     member.gone()
+
+
+@on_loop
+async def test_the_log_behind_the_checkpoint_before_is_there_for_who_is_filled_however_little_is_kept_of_it() -> None:
+    member = Member(of_a_broker_that_was_alone(3), replace(SMALL, cluster_log_bytes=SMALL.segment_bytes))
+    member.node.lead(1)
+    storage = (await member.node.opened()).start(member.failures.append)
+    member.run()
+    journal: Any = member.node.journal
+    number = storage.queues[0].number
+    member.node.commit(journal.next_lsn)
+    first = await given(member)
+    assert first is not None
+    # It takes its time. Meanwhile much comes, is committed, and is done with; then what comes is committed no more.
+    for _ in range(400):
+        add(storage, number)
+    done = MessagesAcknowledged(((0, 403),))
+    storage.queues[number].log.apply(done, storage.record(number, done))
+    member.run()
+    member.node.commit(journal.next_lsn)
+    add(storage, number)
+    member.run()
+    later = member.node.give(lambda _: None)
+    first.release()
+    for _ in range(6):
+        member.run()
+        await turns()
+    await settle(5 * COMMIT_SECONDS)
+    assert later.is_there
+    assert journal.log_start <= later.lsn
+    other = filled(later)
+    await behind(member, other)
+    assert other.node.journal.next_lsn == journal.next_lsn
+    for each in (member, other):
+        each.gone()

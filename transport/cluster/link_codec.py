@@ -24,8 +24,6 @@ from transport.cluster.tidings import Heal, Tidings, pack_tidings, unpack_tiding
 from transport.errors import LocalProtocolError, RemoteProtocolError
 
 MAX_LSN: Final = (1 << 63) - 1
-MAX_RECORD_EPOCH: Final = (1 << 32) - 1
-"""A record of the journal has four bytes for it."""
 MAX_REASON_BYTES: Final = 300
 MAX_STATE_PIECE_BYTES: Final = 2 * 1024 * 1024
 """Of a checkpoint's state, in one message."""
@@ -251,7 +249,7 @@ def _unpack_replicate(pieces: Sequence[Buffer], make: MakeRecord) -> say.Replica
     epoch, before, last, committed, sent, count = _REPLICATE.unpack_from(pieces[0])
     if before > epoch or not count:
         raise RemoteProtocolError(f"{count} records behind one of epoch {before}, of a leader of epoch {epoch}")
-    epochs = (max(before, 1), min(epoch, MAX_RECORD_EPOCH))
+    epochs = (max(before, 1), epoch)
     records = unpack_records(pieces, _REPLICATE.size, count, make, lsn=last + 1, epochs=epochs)
     return say.Replicate(_epoch(epoch), Position(before, _lsn(last)), _lsn(committed), _time(sent), records)
 
@@ -295,7 +293,7 @@ def _unpack_fetched(pieces: Sequence[Buffer], make: MakeRecord) -> say.Fetched:
     epoch, lsn, count = _FETCHED.unpack_from(pieces[0])
     if not count:
         raise RemoteProtocolError("records that were asked for, and there are none")
-    records = unpack_records(pieces, _FETCHED.size, count, make, lsn=_lsn(lsn), epochs=(1, MAX_RECORD_EPOCH))
+    records = unpack_records(pieces, _FETCHED.size, count, make, lsn=_lsn(lsn), epochs=(1, MAX_EPOCH))
     return say.Fetched(_epoch(epoch), lsn, records)
 
 
@@ -317,7 +315,7 @@ def _unpack_ask_state(pieces: Sequence[Buffer], _: MakeRecord) -> of_transfers.A
 
 def _unpack_given_records(pieces: Sequence[Buffer], make: MakeRecord) -> of_transfers.GivenRecords:
     lsn, stop, count = _GIVEN.unpack_from(pieces[0])
-    records = unpack_records(pieces, _GIVEN.size, count, make, lsn=_lsn(lsn), epochs=(0, MAX_RECORD_EPOCH), gaps=True)
+    records = unpack_records(pieces, _GIVEN.size, count, make, lsn=_lsn(lsn), epochs=(0, MAX_EPOCH), gaps=True)
     if not records or stop <= records[-1].lsn or stop > MAX_LSN:
         raise RemoteProtocolError(f"a piece of a transfer from {lsn} to {stop} of {count} records")
     return of_transfers.GivenRecords(lsn, stop, records)
@@ -325,7 +323,7 @@ def _unpack_given_records(pieces: Sequence[Buffer], make: MakeRecord) -> of_tran
 
 def _unpack_given_head(pieces: Sequence[Buffer], _: MakeRecord) -> of_transfers.GivenHead:
     lsn, epoch, first, size, asked = _HEAD.unpack(pieces[0])
-    if not first < _lsn(lsn) or epoch > MAX_RECORD_EPOCH:
+    if not first < _lsn(lsn) or epoch > MAX_EPOCH:
         raise RemoteProtocolError(f"a checkpoint before record {lsn}, of epoch {epoch} from {first} on")
     return of_transfers.GivenHead(lsn, epoch, first, size, _lsn(asked))
 

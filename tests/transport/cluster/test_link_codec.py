@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from actors.replication import vocabulary as say
+from actors.replication.document import MAX_EPOCH
 from actors.replication.limits import MAX_EPOCH_STARTS
 from actors.replication.positions import EpochStart, LogSummary, Position
 from journal import ShippedRecord
@@ -277,6 +279,30 @@ def test_what_cannot_be_sent_is_an_error_of_ours(message: Any, why: str) -> None
 
 
 # What a peer cannot have said
+
+
+@pytest.mark.parametrize("epoch", [MAX_EPOCH + 1, 2**40, 2**63, 2**64 - 1])
+@pytest.mark.parametrize(
+    "make",
+    [
+        say.Follow,
+        say.Seal,
+        say.Refused,
+        say.TakeOver,
+        lambda epoch: say.Stored(epoch, 1, 0.0),
+        lambda epoch: say.Missing(epoch, 1, Position(1, 1)),
+        lambda epoch: say.Missing(1, 1, Position(epoch, 1)),
+        lambda epoch: say.Missed(epoch, 1, True, Position(1, 1)),
+        lambda epoch: say.Fetch(epoch, 1),
+        lambda epoch: say.TakeTransfer(epoch, Position(1, 1)),
+        lambda epoch: say.Replicate(epoch, Position(1, 1), 1, 0.0),
+    ],
+)
+def test_an_epoch_for_which_a_record_has_no_room_is_refused(make: Callable[[int], Any], epoch: int) -> None:
+    assert decoded(make(MAX_EPOCH), body_of(make(MAX_EPOCH))) == make(MAX_EPOCH)
+    with pytest.raises(RemoteProtocolError, match="an epoch of"):
+        decoded(make(epoch), body_of(make(epoch)))
+
 
 SUMMARY = LogSummary(5, 20, 9, 3, (EpochStart(2, 5), EpochStart(3, 11)))
 
