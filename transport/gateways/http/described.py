@@ -174,6 +174,7 @@ _MEMBER: Final = record(
     name=TEXT,
     role={"enum": ["leader", "follower", "learner", "candidate", "closing", "away", "damaged"]},
     directory=ID,
+    moves_to=maybe(ID),
     send=TEXT,
     receive=TEXT,
     replication=TEXT,
