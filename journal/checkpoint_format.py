@@ -8,17 +8,16 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgpack
-from crc32c import crc32c
 
+from journal.enclosed import Enclosed, disclose, enclose
 from journal.errors import FormatError
-from journal.format import FIRST_LSN, VERSION, check_crc, check_magic
+from journal.format import FIRST_LSN, VERSION, check_magic
 
 CHECKPOINT_MAGIC = b"PENSTCKP"
 REPLICATED_VERSION = 2
 """Of the checkpoint of a replica: a program that knows nothing of replicas refuses it."""
 
-_CHECKPOINT = struct.Struct("<8sHHQ")
-_CRC = struct.Struct("<I")
+_HEAD = struct.Struct("<8sHHQ")
 
 
 class EpochStart(NamedTuple):
@@ -96,22 +95,15 @@ def pack_checkpoint(checkpoint: Checkpoint) -> bytes:
         fields["log"] = [log.start, log.committed, [list(start) for start in log.epochs]]
     body: bytes = msgpack.packb(fields)
     version = VERSION if log is None else REPLICATED_VERSION
-    packed = _CHECKPOINT.pack(CHECKPOINT_MAGIC, version, 0, len(body)) + body
-    return packed + _CRC.pack(crc32c(packed))
+    return enclose(_HEAD, Enclosed(CHECKPOINT_MAGIC, version, body))
 
 
 def unpack_checkpoint(data: bytes) -> Checkpoint:
     """The reverse; raises FormatError for anything but one whole checkpoint file."""
-    if len(data) < _CHECKPOINT.size + _CRC.size:
-        raise FormatError(f"a checkpoint of {len(data)} bytes has not even a header")
-    magic, version, _, length = _CHECKPOINT.unpack_from(data)
-    end = _CHECKPOINT.size + length
-    if end + _CRC.size != len(data):
-        raise FormatError(f"a checkpoint of {len(data)} bytes, its header says {end + _CRC.size}")
-    check_crc(data, end, "the checkpoint")
+    magic, version, packed = disclose(_HEAD, data, "checkpoint")
     check_magic(magic, CHECKPOINT_MAGIC, version, "checkpoint", REPLICATED_VERSION)
     try:
-        body = msgpack.unpackb(data[_CHECKPOINT.size : end], max_ext_len=0)
+        body = msgpack.unpackb(packed, max_ext_len=0)
         segments = tuple(_segment_facts(*facts) for facts in body["segments"])
         log = _log_facts(*body["log"]) if version == REPLICATED_VERSION else None
         lsn, epoch, behind = int(body["lsn"]), int(body["epoch"]), int(body.get("behind", 0))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
+from journal.durable import look_into
 from journal.files import Files
 from journal.names import segment_name
 
@@ -32,7 +33,7 @@ def bound_diverged(files: Files, directory: Path, report: Callable[[str], None])
     """Have no more of it than there may be. It is of no use to the journal: what cannot be removed stays, and that is said."""
     found = sorted((*number, name) for name in files.names(directory) if (number := _parse(name)) is not None)
     try:
-        sizes = [_size(files, directory / name) for *_, name in found]
+        sizes = [look_into(files, directory / name, files.size) for *_, name in found]
         count, total, gone = len(found), sum(sizes), []
         for (*_, name), size in zip(found[:-1], sizes, strict=False):
             if count <= MAX_DIVERGED_FILES and total <= MAX_DIVERGED_BYTES:
@@ -54,11 +55,3 @@ def _parse(name: str) -> tuple[int, str] | None:
     """(its number, the stem of the segment); None for any other name."""
     match = _NAME.fullmatch(name)
     return None if match is None else (int(match[1] or 1), match[2])
-
-
-def _size(files: Files, path: Path) -> int:
-    file = files.open(path)
-    try:
-        return files.size(file)
-    finally:
-        files.close(file)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from journal.files import MAX_PARTS, Buffer, Files
 from journal.names import ASIDE
+
+T = TypeVar("T")
 
 
 def size_of(part: Buffer) -> int:
@@ -74,9 +77,14 @@ def create_anew(files: Files, path: Path) -> int:
 
 def read_whole(files: Files, path: Path) -> bytes:
     """A file's contents, for files whose size is bounded by what wrote them."""
+    return look_into(files, path, lambda file: read_exactly(files, file, files.size(file), 0))
+
+
+def look_into(files: Files, path: Path, ask: Callable[[int], T]) -> T:
+    """What ``ask`` says of a file that is open for as long as that takes."""
     file = files.open(path)
     try:
-        return read_exactly(files, file, files.size(file), 0)
+        return ask(file)
     finally:
         files.close(file)
 

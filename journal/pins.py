@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from journal.catalog import Catalog
+from journal.durable import look_into
 from journal.errors import JournalUsageError
 from journal.files import Files
 from journal.names import checkpoint_name, index_name
@@ -52,11 +53,7 @@ class Pin(NamedTuple):
 
 
 def _sized(files: Files, directory: Path, name: str) -> PinnedFile:
-    file = files.open(directory / name)
-    try:
-        return PinnedFile(name, files.size(file))
-    finally:
-        files.close(file)
+    return PinnedFile(name, look_into(files, directory / name, files.size))
 
 
 class Pins:

@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgpack
-from crc32c import crc32c
 
-from journal.durable import create_anew, read_whole, write_all
+from journal.durable import create_anew, look_into, read_whole, write_all
+from journal.enclosed import Enclosed, disclose, enclose
 from journal.errors import FormatError, JournalDamagedError, JournalUsageError
 from journal.files import Files
-from journal.format import FIRST_LSN, check_crc
+from journal.format import FIRST_LSN, check_magic
 from journal.names import ASIDE, REPLICA
 
 MAGIC = b"PENSTREP"
@@ -42,7 +42,6 @@ ID_BYTES = 16
 MAX_CLUSTER_BYTES = 255
 """Of a cluster's id, UTF-8."""
 _HEAD = struct.Struct("<8sHHI")
-_CRC = struct.Struct("<I")
 
 
 class Replica(NamedTuple):
@@ -69,25 +68,15 @@ def pack_replica(replica: Replica) -> bytes:
     """The file's contents."""
     fields = replica._asdict()
     body: bytes = msgpack.packb({**fields, "directory": bytes.fromhex(replica.directory)})
-    packed = _HEAD.pack(MAGIC, VERSION, 0, len(body)) + body
-    return packed + _CRC.pack(crc32c(packed))
+    return enclose(_HEAD, Enclosed(MAGIC, VERSION, body))
 
 
 def unpack_replica(data: bytes) -> Replica:
     """The reverse; raises FormatError for anything but one whole file."""
-    if len(data) < _HEAD.size + _CRC.size:
-        raise FormatError(f"a replica's file of {len(data)} bytes has not even a header")
-    magic, version, _, length = _HEAD.unpack_from(data)
-    end = _HEAD.size + length
-    if end + _CRC.size != len(data):
-        raise FormatError(f"a replica's file of {len(data)} bytes, its header says {end + _CRC.size}")
-    check_crc(data, end, "the replica's file")
-    if magic != MAGIC or version != VERSION:
-        raise FormatError(
-            f"a replica's file that begins with {magic!r}, version {version}; this program knows {VERSION}"
-        )
+    magic, version, packed = disclose(_HEAD, data, "replica's file")
+    check_magic(magic, MAGIC, version, "replica's file", VERSION)
     try:
-        body = msgpack.unpackb(data[_HEAD.size : end], max_ext_len=0)
+        body = msgpack.unpackb(packed, max_ext_len=0)
         directory = body["directory"]
         if not isinstance(directory, bytes) or len(directory) != ID_BYTES:
             raise ValueError(f"a directory's id has {ID_BYTES} bytes")
@@ -138,7 +127,11 @@ class ReplicaFile:
             found = read_replica(files, directory)
         except FormatError as error:
             raise JournalDamagedError(directory / REPLICA, 0, str(error)) from error
-        if found is not None and found.lock == number and found.own in (0, _number_of(files, directory / REPLICA)):
+        if (
+            found is not None
+            and found.lock == number
+            and found.own in (0, look_into(files, directory / REPLICA, files.number))
+        ):
             return cls(files, directory, found, fresh=False)
         if found is not None:
             report(
@@ -204,14 +197,6 @@ class ReplicaFile:
         files.rename(aside, path)
         files.sync_directory(self._directory)
         self.now = replica
-
-
-def _number_of(files: Files, path: Path) -> int:
-    file = files.open(path)
-    try:
-        return files.number(file)
-    finally:
-        files.close(file)
 
 
 def _number(value: Any) -> int:

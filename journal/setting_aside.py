@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from journal.directory import claim
+from journal.durable import look_into
 from journal.errors import JournalFailedError
 from journal.files import Files
 from journal.names import (
@@ -86,13 +87,7 @@ def kept(files: Files, directory: Path) -> Kept:
     """
     names = files.names(directory)
     copies = [name for name in names if name.startswith(_DIVERGED) and not name.endswith(ASIDE)]
-    size = 0
-    for name in copies:
-        file = files.open(directory / name)
-        try:
-            size += files.size(file)
-        finally:
-            files.close(file)
+    size = sum(look_into(files, directory / name, files.size) for name in copies)
     return Kept(len(copies), size, sum(_FOLDER.fullmatch(name) is not None for name in names))
 
 

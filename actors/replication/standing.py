@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from actors.replication.document import ALL
@@ -119,6 +120,11 @@ def standing(
     facts["change"] = _change(document)
     for each, member in document.members.items():
         row = _member(each, member, document)
+        moved = _moved(each, document)
+        if moved is not None and member.directory != replica.me:
+            # It is of interest how far the directory is that it moves to, and not that the former one is away.
+            row |= {"moves_to": moved.directory}
+            former, member = member, moved  # noqa: PLW2901 - all of the rest is about this one
         if member.directory == replica.me:
             row |= {"role": _own_role(replica, member), "connected": True, "stored": log.durable}
             if leader is not None:
@@ -127,6 +133,8 @@ def standing(
             row |= _other(leader, member, now, member.directory in connected, marks, appended)
             if each == facts["leader"] and row["role"] != AWAY:
                 row["role"] = LEADER
+        if row["moves_to"] is not None and leader is not None:
+            row["in_step"] = leader.caught_up(former.directory)  # until it has moved that one counts
         facts["members"].append(row)
     return facts
 
@@ -163,6 +171,16 @@ def _change(document: ClusterDocument) -> dict[str, Any] | None:
     return None if document.change is None else {"kind": document.change.kind, "name": document.change.name}
 
 
+def _moved(name: str, document: ClusterDocument) -> Member | None:
+    """What a member is to be that is filled in another directory; None where it is not."""
+    change = document.change
+    if change is None or change.name != name or change.member is None:
+        return None
+    if change.member.directory == document.members[name].directory:
+        return None
+    return replace(change.member, learner=True, in_step=False)
+
+
 def _leader(replica: Replica, document: ClusterDocument | None) -> str | None:
     """The name of who leads, as far as it is heard here."""
     directory = replica.me if replica.role == LEADER else replica.follower.leader
@@ -180,6 +198,8 @@ def _member(name: str, member: Member, document: ClusterDocument) -> dict[str, A
         "name": name,
         "role": FOLLOWER,
         "directory": member.directory,
+        # The directory that all the rest is about, while the member moves there.
+        "moves_to": None,
         "send": member.send,
         "receive": member.receive,
         "replication": member.replication,

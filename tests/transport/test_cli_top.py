@@ -171,14 +171,21 @@ def test_whatever_a_terminal_sends_there_is_an_end_to_it(sent: list[str]) -> Non
     st.integers(1, 60),
     st.sampled_from(["", "enter", "c", "h", "/", "G"]),
     st.booleans(),
+    st.none() | st.text(max_size=70),
 )
 def test_a_screen_is_filled_and_never_left_whatever_names_there_are(
-    names: list[str], width: int, height: int, key: str, lost: bool
+    names: list[str], width: int, height: int, key: str, lost: bool, node: str | None
 ) -> None:
     state = state_of(*names, flow=names[0] if names else None)
     if key:
         state.press(key)
-    state.see(Seen(picture(*names, flow=state.selected), [{"client_id": name, "queue": name} for name in names]))
+    cluster = None if node is None else clustered(node=node, worst=node, in_step=0)
+    state.see(
+        Seen(
+            picture(*names, flow=state.selected, cluster=cluster),
+            [{"client_id": name, "queue": name} for name in names],
+        )
+    )
     if lost:
         state.see(Seen(None, lost="no broker\n\x1b[2J"))
     lines = screen(state, "127.0.0.1:9182", width, height)
@@ -286,6 +293,45 @@ def test_why_nothing_newer_is_seen_stands_above_what_was_seen_last() -> None:
     assert text_of(state)[2] == ""
 
 
+def clustered(**facts: Any) -> dict[str, Any]:
+    lag = {"worst": None, "lag_records": 0, "lag_bytes": 0, "lag_s": 0.0}
+    return {"node": "a", "role": "leader", "epoch": 3, "members": 3, "in_step": 3} | lag | facts
+
+
+@pytest.mark.parametrize(
+    ("facts", "line", "style"),
+    [
+        ({}, "node a: leader, epoch 3, 3 of 3 in step", ""),
+        (
+            {"in_step": 2, "worst": "c", "lag_records": 1_200, "lag_bytes": 3 * 2**20, "lag_s": 4.5},
+            "node a: leader, epoch 3, 2 of 3 in step, c behind 1,200 records, 3 MiB, 4.5 s",
+            "yellow",
+        ),
+        (
+            {"role": "closing", "in_step": None, "lag_records": None},
+            "node a: closing, epoch 3, 3 members",
+            "",
+        ),
+    ],
+)
+def test_of_a_broker_in_a_cluster_a_line_says_what_it_is_and_who_is_furthest_behind(
+    facts: dict[str, Any], line: str, style: str
+) -> None:
+    state = State()
+    state.see(Seen(picture("orders", cluster=clustered(**facts))))
+    drawn = screen(state, "127.0.0.1:9182", 80, 24)
+    assert (drawn[2].plain, drawn[2].style) == (line, style)
+    state.see(Seen(None, lost="no broker at 127.0.0.1:9182"))
+    assert text_of(state)[3] == "trying again: no broker at 127.0.0.1:9182"
+
+
+@pytest.mark.parametrize("facts", [{}, {"cluster": None}])
+def test_of_a_broker_that_is_alone_no_line_speaks_of_a_cluster(facts: dict[str, Any]) -> None:
+    state = State()
+    state.see(Seen(picture("orders", **facts)))
+    assert text_of(state)[2:4] == ["", "1 queue, by pressure"]
+
+
 def test_a_line_is_written_for_a_queue_that_is_other_than_before() -> None:
     first, second = row("a", ready=1), row("b")
     assert changed_lines({}, [first, second], "12:00:00") == [  # type: ignore[list-item]  # rows of a picture
@@ -339,6 +385,7 @@ def test_rates_of_parties_are_from_one_picture_to_the_next_of_the_same_queue() -
         {"totals": {}, "matching": 1, "queues": [{}], "flow": None},
         {"totals": {}, "matching": 1, "queues": [], "flow": {"senders": 1}},
         {"totals": [], "matching": 1, "queues": [], "flow": None},
+        {"totals": {}, "matching": 1, "queues": [], "flow": None, "cluster": "a"},
     ],
 )
 def test_an_answer_of_another_shape_is_refused(answer: Any) -> None:

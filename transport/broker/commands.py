@@ -316,7 +316,7 @@ class Commands:
 
     def view(self) -> View:
         """A view of the broker's queues, to be closed; it raises as `View` does."""
-        return View(self.sampler, self._of.queues, cast("Any", self._of.connections))
+        return View(self.sampler, self._of.queues, cast("Any", self._of.connections), self.cluster)
 
     async def picture(self, arguments: Options) -> Any:
         """What goes on: some of the queues, the totals of all, and of one of them who holds back whom."""

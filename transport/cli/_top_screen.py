@@ -104,12 +104,32 @@ def _head(state: State, where: str, width: int) -> list[Text]:
     stored = f"stored {written.count(totals.get('stored_messages', 0))} ({written.size(totals.get('stored_bytes', 0))})"
     held = f"ready {written.count(totals.get('ready', 0))}, held {written.count(totals.get('held', 0))}, {stored}"
     lines = [_fit(f"penstock top  {cell(where)}  {there}", width, "bold"), _fit(f"{held}, {moved}", width)]
+    if cluster := state.picture.get("cluster"):
+        lines.append(_fit(_clustered(cluster), width, "" if _all_in_step(cluster) else "yellow"))
     if state.lost is not None:
         # Whoever answers there chose the words.
         lines.append(_fit(f"{AGAIN}: {cell(' '.join(state.lost.split()))}", width, "bold red"))
     else:
         lines.append(Text())
     return lines
+
+
+def _clustered(cluster: Mapping[str, Any]) -> str:
+    """What the broker is in its cluster, and who is furthest behind; short, for a terminal of 80 columns."""
+    there, in_step = cluster.get("members", 0), cluster.get("in_step")
+    about = f"node {cell(cluster.get('node'))}: {cell(cluster.get('role'))}, epoch {cell(str(cluster.get('epoch')))}, "
+    if in_step is None:
+        return about + written.counted(there, "member")
+    about += f"{written.count(in_step)} of {written.count(there)} in step"
+    if not cluster.get("worst"):
+        return about
+    size, time = written.size(cluster.get("lag_bytes") or 0), written.duration(cluster.get("lag_s") or 0)
+    records = written.counted(cluster.get("lag_records") or 0, "record")
+    return f"{about}, {cell(cluster['worst'])} behind {records}, {size}, {time}"
+
+
+def _all_in_step(cluster: Mapping[str, Any]) -> bool:
+    return cluster.get("in_step") in (None, cluster.get("members"))
 
 
 def _foot(state: State, width: int) -> Text:

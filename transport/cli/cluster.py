@@ -161,7 +161,8 @@ async def look(client: Administration) -> Facts:
         # What keeps somebody who is there from being in step only they know.
         if member.get("in_step") is False and member.get("role") != AWAY and (said := await of(member)) is not None:
             own = _member(said, str(member.get("name")))
-            member["full"] = None if own is None else own.get("full")
+            same = own is not None and own.get("moves_to") == member.get("moves_to")
+            member["full"] = own.get("full") if own is not None and same else None
     return facts
 
 
@@ -182,7 +183,9 @@ def status_lines(facts: Facts, width: int | None) -> list[str]:
         who = f"node {cell(facts.get('node'))} ({cell(facts.get('role'))})"
         lines.append(f"  as {who} sees it: only the leader knows how far behind each is")
     if change := facts.get("change"):
-        lines.append(f"  under way: {cell(change.get('kind'))} {cell(change.get('name'))}")
+        moves_to = next((each["moves_to"] for each in members if each.get("moves_to")), None)
+        where = f", and its figures are those of the directory that it moves to, {cell(moves_to)}" if moves_to else ""
+        lines.append(f"  under way: {cell(change.get('kind'))} {cell(change.get('name'))}{where}")
     if facts.get("whole") is False:
         lines.append(
             "  messages that were confirmed before this leader may be missing: their senders are told (data-loss)"

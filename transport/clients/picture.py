@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypedDict, cast
+from typing import Any, Final, NotRequired, TypedDict, cast
 
 from transport.errors import RemoteProtocolError
 
@@ -70,14 +70,32 @@ class Flow(QueueRow):
     all_receivers: int
 
 
+class ClusterInBrief(TypedDict):
+    """What a broker is in its cluster, and how far behind the one is that is furthest (``worst``; None for nobody)."""
+
+    node: str
+    role: str
+    epoch: int
+    members: int
+    in_step: int | None
+    worst: str | None
+    lag_records: int | None
+    lag_bytes: int | None
+    lag_s: float | None
+
+
 class Picture(TypedDict):
-    """What goes on in a broker: totals, how many queues match, some of them in order, and the one that was asked for."""
+    """What goes on in a broker: totals, how many queues match, some of them in order, and the one that was asked for.
+
+    ``cluster`` is None of a broker that is alone; one from before has none.
+    """
 
     round: int
     totals: Totals
     matching: int
     queues: list[QueueRow]
     flow: Flow | None
+    cluster: NotRequired[ClusterInBrief | None]
 
 
 def checked(answer: Any) -> Picture:
@@ -93,6 +111,7 @@ def checked(answer: Any) -> Picture:
         and _are_rows(answer.get("queues"))
         and all(isinstance(row.get("name"), str) for row in answer["queues"])
         and _is_flow(answer.get("flow"))
+        and isinstance(answer.get("cluster"), dict | None)
     ):
         raise RemoteProtocolError(f"the broker answered 'picture' with something else: {answer!r:.80}")
     return cast("Picture", answer)

@@ -235,7 +235,7 @@ class NodeAdministration:
             mine = row["name"] == self._name
             if mine and node is not None:
                 row["full"] = of.room.full
-            told = of.told.own if mine else of.told.of(row["directory"])
+            told = of.told.own if mine else of.told.of(row["moves_to"] or row["directory"])
             row.update(UNKNOWN if told is None and not row["connected"] else (told or NOTHING).facts())
             if row["damage"] is not None and row["connected"]:
                 row["role"] = DAMAGED

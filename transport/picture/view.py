@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from actors.queue.operations.browsing import IN_LINE
 from transport.errors import RemoteProtocolError
+from transport.picture.clustered import in_brief
 from transport.picture.ordered import ORDERS
 from transport.picture.pressure import Party, pressure_of
 from transport.picture.slices import Slices
@@ -19,6 +20,7 @@ from transport.wire.messages import brief
 if TYPE_CHECKING:
     from actors import QueueDirectory
     from actors.queue.vocabulary.statistics import ConnectionStatistics
+    from transport.picture.metrics import Standing
     from transport.picture.sampler import Moment, Sample, Sampler
 
 DEFAULT_ROWS: Final = 50
@@ -121,16 +123,24 @@ class View:
         sampler: of the broker; it runs while this is open.
         queues: all of them.
         connections: those that stand, by number.
+        cluster: the node that the broker is a part of; None of one that is alone.
 
     Raises:
         LimitExceededError: as many look as may.
     """
 
-    def __init__(self, sampler: Sampler, queues: QueueDirectory, connections: Mapping[int, Connected]) -> None:
+    def __init__(
+        self,
+        sampler: Sampler,
+        queues: QueueDirectory,
+        connections: Mapping[int, Connected],
+        cluster: Standing | None = None,
+    ) -> None:
         self._sampler = sampler
         self._look = sampler.look()
         self._queues = queues
         self._connections = connections
+        self._cluster = cluster
         # Of the parties of the queue that was shown before: in which round, when, and how many messages each had sent or got.
         self._counted: tuple[str | None, int, float, dict[Hashable, int]] = (None, 0, 0.0, {})
         self._rates_before: dict[Hashable, float] = {}
@@ -152,7 +162,8 @@ class View:
         """What is asked for, as JSON has it; the samples of these queues are kept from then on.
 
         ``totals`` of the broker; ``matching``, how many queues there are with what is asked for in their name; ``queues``, rows in
-        order; ``flow``, the queue that is asked for with its parties, or None; and ``journal``, its figures, None in memory or unasked.
+        order; ``flow``, the queue that is asked for with its parties, or None; ``journal``, its figures, None in memory or unasked; and
+        ``cluster``, as of `in_brief`, None of a broker that is alone.
         """
         sampler, slices = self._sampler, Slices()
         await slices.begin()
@@ -173,6 +184,7 @@ class View:
             "queues": rows,
             "flow": None if asked.queue is None else await self.flow(asked.queue, slices),
             "journal": self._queues.storage_statistics() if asked.journal else None,
+            "cluster": None if self._cluster is None else in_brief(self._cluster.standing()),
         }
 
     def history(self, names: Sequence[str]) -> dict[str, list[Moment]]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from actors.replication.document import ADD, MOVE, Change
 from actors.replication.limits import MISS_SECONDS
+from actors.replication.positions import summary
+from actors.replication.replica import Replica
 from actors.replication.standing import MAX_MARKS, Marks, standing
-from tests.actors.replication.machines import A, B, C, append, log
+from actors.replication.vocabulary import Following, Stored
+from tests.actors.replication.machines import A, B, C, D, append, log
 from tests.actors.replication.test_replica import leader, node
 
 
@@ -51,10 +56,6 @@ def test_a_follower_knows_itself_and_to_whom_it_has_a_connection() -> None:
 
 
 def test_a_learner_and_a_change_are_told() -> None:
-    from dataclasses import replace
-
-    from actors.replication.document import ADD, Change
-
     replica = leader(log(1))
     assert replica.membership is not None
     document = replica.membership.document
@@ -63,6 +64,49 @@ def test_a_learner_and_a_change_are_told() -> None:
     facts = standing(replica, "a", 3.6, {B, C}, Marks(), 0)
     assert facts["change"] == {"kind": "add", "name": "b"}
     assert (rows(facts)["b"]["counts"], rows(facts)["a"]["directory"]) == (False, A)
+
+
+def moving() -> Replica:
+    """A leader, whose member `b` is to live in the directory `D`, which is filled."""
+    replica = leader(log(1))
+    assert replica.membership is not None
+    document = replica.membership.document
+    there = replace(document.members["b"], directory=D)
+    replica.membership.document = replace(document, change=Change(MOVE, "b", there))
+    replica.membership.changes += 1
+    replica.connected(3.6, D)
+    replica.received(3.6, D, Following(2, summary(log(1))))
+    replica.received(3.6, D, Stored(2, 2, 3.6))
+    return replica
+
+
+def test_of_a_member_that_moves_it_is_told_how_far_the_directory_is_that_is_filled() -> None:
+    facts = standing(moving(), "a", 3.6, {C, D}, Marks(), 0)
+    b = rows(facts)["b"]
+    assert (facts["change"], b["directory"], b["moves_to"]) == ({"kind": "move", "name": "b"}, B, D)
+    assert (b["role"], b["connected"], b["stored"], b["lag_records"]) == ("learner", True, 2, 1)
+    assert b["in_step"] is False, "that is of the directory that counts until it has moved"
+    assert {rows(facts)[name]["moves_to"] for name in "ac"} == {None}
+
+
+def test_a_directory_that_a_member_moves_from_speaks_of_itself_and_the_one_that_it_moves_to_of_that() -> None:
+    document = moving().document
+    assert document is not None
+    for me, role, moves_to in ((B, "follower", None), (D, "learner", D)):
+        replica = Replica(0.0, me, log(1), "b1")
+        replica.takeover.knows(2, document)
+        b = rows(standing(replica, "b", 0.0, {A}, Marks(), 0))["b"]
+        assert (b["role"], b["connected"], b["stored"], b["moves_to"]) == (role, True, 2, moves_to)
+
+
+def test_a_member_that_is_to_be_reached_elsewhere_in_the_directory_that_it_has_is_told_of_as_ever() -> None:
+    replica = leader(log(1))
+    assert replica.membership is not None
+    document = replica.membership.document
+    there = replace(document.members["c"], replication="elsewhere:1")
+    replica.membership.document = replace(document, change=Change(MOVE, "c", there))
+    c = rows(standing(replica, "a", 3.6, {B, C}, Marks(), 0))["c"]
+    assert (c["role"], c["moves_to"], c["stored"]) == ("follower", None, 3)
 
 
 @pytest.mark.parametrize(

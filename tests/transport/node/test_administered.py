@@ -92,6 +92,10 @@ async def _looked_at(nodes: Nodes) -> None:
         figures = await administration.statistics()
         assert (figures["cluster"]["node"], figures["cluster"]["role"]) == (leader, "leader")
         assert len(summary(figures["cluster"])) == 3
+        brief = (await administration.picture())["cluster"]
+        assert brief is not None
+        assert (brief["node"], brief["role"], brief["epoch"]) == (leader, "leader", led["epoch"])
+        assert (brief["members"], brief["in_step"], brief["worst"], brief["lag_records"]) == (3, 3, None, 0)
         assert str(administration.address) == nodes.send(leader)
     await _looked_at_over_http(nodes, leader, first)
 

@@ -16,6 +16,7 @@ from journal import TransferSource
 from streams import Sink, Source
 from tests.transport.node.nodes import DEADLINE, Nodes, cluster
 from transport import Receiver, Sender
+from transport.cli.cluster import status_lines
 from transport.clients.administration import Administration
 from transport.errors import BrokerError
 
@@ -87,6 +88,14 @@ def test_a_node_is_filled_once_though_the_log_behind_the_checkpoint_has_gone_mea
                 await moved(administration, joiner)
                 assert await asyncio.to_thread(reads.wait, DEADLINE)
                 ((first, _),) = given
+                facts = await nodes.stands(lambda facts: member(facts, joiner)["role"] == "learner", leader)
+                row = member(facts, joiner)
+                assert (row["filling"], row["moves_to"], row["connected"], row["in_step"]) == (True, anew, True, False)
+                assert row["directory"] != anew
+                lines = status_lines(facts, None)
+                where = f"and its figures are those of the directory that it moves to, {anew}"
+                assert f"  under way: move {joiner}, {where}" in lines
+                assert any(line.startswith(joiner) and "learner, filling" in line for line in lines)
                 await passing_until_the_log_begins_behind(first)
                 may.set()
                 await nodes.stands(

@@ -174,6 +174,7 @@ _MEMBER: Final = record(
     name=TEXT,
     role={"enum": ["leader", "follower", "learner", "candidate", "closing", "away", "damaged"]},
     directory=ID,
+    moves_to=maybe(ID),
     send=TEXT,
     receive=TEXT,
     replication=TEXT,
@@ -312,6 +313,19 @@ PICTURE: Final = record(
         record(**_ROW, senders=several(_PARTY), receivers=several(_PARTY), all_senders=COUNT, all_receivers=COUNT)
     ),
     journal=JOURNAL["properties"]["journal"],
+    cluster=maybe(
+        record(
+            node=TEXT,
+            role=CLUSTER["properties"]["role"],
+            epoch=COUNT,
+            members=COUNT,
+            in_step=maybe(COUNT),
+            worst=maybe(TEXT),
+            lag_records=maybe(COUNT),
+            lag_bytes=maybe(COUNT),
+            lag_s=maybe(NUMBER),
+        )
+    ),
 )
 
 TAKEN: Final = record(
