@@ -43,6 +43,8 @@ def _of_sender(core: QueueCore, sender: Sender) -> Reason:
     name, settings, log = core.name, core.settings, core.log
     if core.paused is not None:
         return PAUSED, f"queue {name} takes nothing now: {core.paused}"
+    if core.held.on and not core.rejects:
+        return PAUSED, f"queue {name} takes nothing for a moment: a node of the cluster lags, and is to come in step"
     stored, size = log.stored_messages, log.stored_bytes
     if (ids := _of_ids(core)) is not None:
         return ids

@@ -1,0 +1,136 @@
+"""The time that senders are held back is a part of each second, and over when nobody lags, or this node leads no more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from actors.replication import holding as limits
+from actors.replication.standing import Marks
+from streams.testkit import elapse, run_in_virtual_time
+from tests.actors.replication.machines import B, C, append, document, follows, leading, log, stores
+from transport.node.holding import SendersHolding
+
+BEAT = 0.5
+RECORDS = 100
+
+
+class Bench:
+    """A leader whose log grows; one follower has all of it, and the other one as much as it is given."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.held: list[tuple[float, bool]] = []
+        self.holding = SendersHolding(lambda holds: self.held.append((self.loop.time(), holds)))
+        self.document = document()
+        self.disk = log(1, 1)
+        self.leader: Any = leading(self.disk, 2, self.document, now=self.loop.time())
+        self.marks = Marks()
+        self.has = 3
+        for peer in (B, C):
+            follows(self.leader, peer, log(1, 1), self.loop.time())
+
+    async def beats(self, count: int, gets: int, room: bool = True) -> None:
+        """So many beats, in each of which it gets so many records."""
+        for _ in range(count):
+            now = self.loop.time()
+            append(self.disk, *(RECORDS * [2]))
+            self.disk.durable = self.disk.end
+            self.leader.appended(now)
+            self.has = min(self.disk.end, self.has + gets)
+            stores(self.leader, B, self.disk.end, now)
+            stores(self.leader, C, self.has, now)
+            self.leader.synced()
+            self.leader.tick(now)
+            self.marks.add(now, self.disk.end, self.disk.end * 1000)
+            self.look(() if room else (C,))
+            await elapse(BEAT)
+
+    def look(self, without_room: tuple[str, ...] = ()) -> None:
+        self.holding.look(self.leader, self.marks, self.disk.end * 1000, without_room, self.document.name_of)
+
+    def share_since(self, began: float) -> float:
+        """Of the time since then, for which senders were held back."""
+        now, seconds, since = self.loop.time(), 0.0, None
+        for when, holds in self.held:
+            if holds:
+                since = when
+            elif since is not None:
+                seconds += max(0.0, when - max(began, since))
+                since = None
+        return seconds / (now - began)
+
+
+def test_senders_are_held_back_for_a_part_of_each_second_and_people_are_told_for_whom(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "penstock.cluster")
+
+    async def body() -> None:
+        bench = Bench()
+        await bench.beats(30, RECORDS // 2)
+        began = bench.loop.time()
+        await bench.beats(20, RECORDS // 2)
+        assert bench.share_since(began) == pytest.approx(limits.MOST_SHARE, abs=0.02)
+        facts = bench.holding.facts(bench.document)
+        assert facts == {"held_back": limits.MOST_SHARE, "held_back_for": "c", "given_up": []}
+        # It gets more than there is: when it has all, it is over.
+        await bench.beats(80, RECORDS * 3)
+        assert bench.holding.facts(bench.document)["held_back"] == 0.0
+        count = len(bench.held)
+        await bench.beats(10, RECORDS)
+        assert len(bench.held) == count
+        assert bench.held[-1][1] is False
+        told = [each.message for each in caplog.records]
+        assert told == [
+            "senders are held back, for 30 % of the time at most, so that the node c comes in step",
+            "senders are held back no more",
+        ]
+
+    run_in_virtual_time(body())
+
+
+def test_one_that_stays_slow_is_given_up_and_people_are_told_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        bench = Bench()
+        await bench.beats(200, 1)
+        facts = bench.holding.facts(bench.document)
+        assert facts == {"held_back": 0.0, "held_back_for": None, "given_up": ["c"]}
+        (told,) = [each.message for each in caplog.records]
+        assert told.startswith("the node c does not come in step though senders were held back for it")
+        assert bench.share_since(0.0) < limits.MOST_SHARE
+
+    run_in_virtual_time(body())
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_who_leads_no_more_holds_nobody_back(*, ended: bool) -> None:
+    async def body() -> None:
+        bench = Bench()
+        await bench.beats(30, RECORDS // 2)
+        while not bench.held[-1][1]:
+            await elapse(0.1)
+        if ended:
+            bench.holding.stop()
+        else:
+            bench.leader.step_down("another one leads")
+            bench.look()
+        assert bench.held[-1][1] is False
+        count = len(bench.held)
+        await elapse(10 * limits.PERIOD_SECONDS)
+        assert len(bench.held) == count
+        assert bench.holding.facts(bench.document)["held_back"] is None
+
+    run_in_virtual_time(body())
+
+
+def test_nobody_is_held_back_for_a_disk_that_has_no_room() -> None:
+    async def body() -> None:
+        bench = Bench()
+        await bench.beats(60, 1, room=False)
+        assert bench.held == []
+
+    run_in_virtual_time(body())
