@@ -1,4 +1,4 @@
-"""What a broker as a whole has against what senders send: a reason for which they are granted nothing, or a moment in which they are not."""
+"""What a broker as a whole has against what senders send: a reason for which they get no demand, or a moment in which they do not."""
 
 from __future__ import annotations
 

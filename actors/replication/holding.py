@@ -24,8 +24,9 @@ PERIOD_SECONDS: Final = 1.0
 MOST_SHARE: Final = 0.3
 """Of a period, at most: what senders keep is 70 % of what they would have."""
 STEP_SHARE: Final = 0.1
-"""By which the share is raised; it is lowered by half of that."""
-WINDOW_SECONDS: Final = 2.0
+"""By which the share is raised where the lag shrinks, and too slowly; where it does not shrink at all, the share is the greatest at once: the
+log that is kept for who lags may be a matter of seconds. It is lowered by half of that."""
+WINDOW_SECONDS: Final = 1.0
 """For so long a lag is looked at before the share is changed, and before senders are held back at all."""
 SOON_SECONDS: Final = 20.0
 """A lag that will be no more in so long, as it shrinks now, shrinks fast enough;"""
@@ -139,7 +140,7 @@ class Holding:
         elif now - course.nearer >= PATIENCE_SECONDS:
             return self._give_up(course)
         if needs > SOON_SECONDS:
-            course.share = min(MOST_SHARE, course.share + STEP_SHARE)
+            course.share = min(MOST_SHARE, course.share + STEP_SHARE) if shrinks > 0 else MOST_SHARE
         elif needs < VERY_SOON_SECONDS:
             course.share = max(0.0, course.share - STEP_SHARE / 2)
         return True
@@ -152,9 +153,7 @@ class Holding:
         return False
 
 
-def lagging(
-    leader: Leader, now: float, lacking: Callable[[int], int], without_room: Collection[str]
-) -> list[Lagging]:
+def lagging(leader: Leader, now: float, lacking: Callable[[int], int], without_room: Collection[str]) -> list[Lagging]:
     """Who lags, of those that the document counts on, and can catch up.
 
     Args:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from actors.replication.register import Register
     from actors.replication.replica import Replica
     from actors.replication.vocabulary import Effects, Message
-    from actors.storage import ShippedRecord
     from actors.storage.node_shipping import Records
 
 LATE_SECONDS: Final = 0.0005

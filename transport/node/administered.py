@@ -224,6 +224,7 @@ class NodeAdministration:
         """See `Cluster` of transport/broker/cluster_commands.py."""
         of = self._of
         node, damaged = of.node, of.damaged
+        leads = node is not None and node.replica.leader is not None
         if node is not None:
             document = node.replica.document
             facts = standing(node.replica, self._name, self._loop.time(), of.linked, self._marks, of.appended_bytes)
@@ -232,7 +233,7 @@ class NodeAdministration:
             document = None if damaged is None else damaged.document
             facts = standing_outside(document, self._name, of.linked, WAITING if damaged is None else DAMAGED)
             facts["register"] = None if document is None else "answers"
-        facts.update(self._holding.facts(document))
+        facts.update(self._holding.facts(document, leads=leads))
         facts["damage"] = of.told.own.damage or None
         for row in facts["members"]:
             mine = row["name"] == self._name

@@ -33,15 +33,15 @@ class SendersHolding:
         self._holds = False
         self._told: str | None = None
 
-    def facts(self, document: ClusterDocument | None) -> dict[str, Any]:
+    def facts(self, document: ClusterDocument | None, *, leads: bool) -> dict[str, Any]:
         """As people and programs are shown it: the share of the time, for whom, and for whom it is done no more.
 
-        None is known where this node does not lead.
+        Nothing is known where this node does not lead.
         """
         holding = self._holding
         name = _by_directory if document is None else document.name_of
         return {
-            "held_back": round(holding.share, 2) if self._epoch else None,
+            "held_back": round(holding.share, 2) if leads else None,
             "held_back_for": None if holding.directory is None else name(holding.directory),
             "given_up": [name(each) for each in holding.given_up],
         }

@@ -79,13 +79,18 @@ def test_nobody_is_held_back_for_a_lag_that_is_over_within_a_look() -> None:
 
 
 def test_the_share_goes_up_by_steps_and_down_when_less_will_do() -> None:
-    run = Run(100 * MB, lambda now: (100 if now < 20 else 200) * MB, 2_000 * MB)
+    run = Run(100 * MB, lambda now: (110 if now < 20 else 200) * MB, 2_000 * MB)
     run.go(19)
     assert run.holding.share == limits.MOST_SHARE
     assert run.holding.directory == "c"
-    run.go(20)
+    run.go(12)
     assert run.holding.share < limits.MOST_SHARE
     assert all(later - earlier <= limits.STEP_SHARE + 1e-9 for earlier, later in pairwise(run.shares))
+
+
+def test_where_the_lag_does_not_shrink_at_all_the_share_is_the_greatest_at_once() -> None:
+    run = Run(100 * MB, at(100 * MB), 500 * MB).go(limits.WINDOW_SECONDS + 2 * BEAT)
+    assert [share for share in run.shares if share] == [limits.MOST_SHARE] * (len(run.shares) - 2)
 
 
 def test_one_that_does_not_come_nearer_is_given_up_and_said_so_once() -> None:

@@ -75,11 +75,11 @@ def test_senders_are_held_back_for_a_part_of_each_second_and_people_are_told_for
         began = bench.loop.time()
         await bench.beats(20, RECORDS // 2)
         assert bench.share_since(began) == pytest.approx(limits.MOST_SHARE, abs=0.02)
-        facts = bench.holding.facts(bench.document)
+        facts = bench.holding.facts(bench.document, leads=True)
         assert facts == {"held_back": limits.MOST_SHARE, "held_back_for": "c", "given_up": []}
         # It gets more than there is: when it has all, it is over.
         await bench.beats(80, RECORDS * 3)
-        assert bench.holding.facts(bench.document)["held_back"] == 0.0
+        assert bench.holding.facts(bench.document, leads=True)["held_back"] == 0.0
         count = len(bench.held)
         await bench.beats(10, RECORDS)
         assert len(bench.held) == count
@@ -97,7 +97,7 @@ def test_one_that_stays_slow_is_given_up_and_people_are_told_what_to_do(caplog: 
     async def body() -> None:
         bench = Bench()
         await bench.beats(200, 1)
-        facts = bench.holding.facts(bench.document)
+        facts = bench.holding.facts(bench.document, leads=True)
         assert facts == {"held_back": 0.0, "held_back_for": None, "given_up": ["c"]}
         (told,) = [each.message for each in caplog.records]
         assert told.startswith("the node c does not come in step though senders were held back for it")
@@ -122,7 +122,7 @@ def test_who_leads_no_more_holds_nobody_back(*, ended: bool) -> None:
         count = len(bench.held)
         await elapse(10 * limits.PERIOD_SECONDS)
         assert len(bench.held) == count
-        assert bench.holding.facts(bench.document)["held_back"] is None
+        assert bench.holding.facts(bench.document, leads=False)["held_back"] is None
 
     run_in_virtual_time(body())
 
