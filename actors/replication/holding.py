@@ -24,8 +24,8 @@ PERIOD_SECONDS: Final = 1.0
 MOST_SHARE: Final = 0.3
 """Of a period, at most: what senders keep is 70 % of what they would have."""
 STEP_SHARE: Final = 0.1
-"""By which the share is raised where the lag shrinks, and too slowly; where it does not shrink at all, the share is the greatest at once: the
-log that is kept for who lags may be a matter of seconds. It is lowered by half of that."""
+"""By which the share is raised where the lag shrinks, and too slowly; it is lowered by half of that. Where the lag does not shrink at all,
+the share is the greatest at once: the log that is kept for who lags may be a matter of seconds."""
 WINDOW_SECONDS: Final = 1.0
 """For so long a lag is looked at before the share is changed, and before senders are held back at all."""
 SOON_SECONDS: Final = 20.0

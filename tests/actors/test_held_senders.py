@@ -60,7 +60,10 @@ def test_all_queues_of_a_directory_hold_back_and_those_that_did_grant_when_it_is
         assert statistics.paused is None
         assert granted(told) == 0
         (why,) = [each for each in told if isinstance(each, WaitExplained)]
-        assert why.text == "queue busy takes nothing now: for a moment, so that a node of the cluster that lags comes in step"
+        assert (
+            why.text
+            == "queue busy takes nothing now: for a moment, so that a node of the cluster that lags comes in step"
+        )
         queues.hold_senders(False)
         await ask(busy, commands.GetStatistics())
         assert granted(told) == 10

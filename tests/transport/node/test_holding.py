@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from actors.replication import holding as limits
+from actors.replication.holding import Lagging
+from actors.replication.leader import Leader
 from actors.replication.standing import Marks
+from streams import Sink, Source
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.replication.machines import B, C, append, document, follows, leading, log, stores
+from tests.transport.node.nodes import cluster
+from transport import Receiver, Sender
+from transport.cli.cluster import status_lines, summary
+from transport.node import holding
 from transport.node.holding import SendersHolding
 
 BEAT = 0.5
@@ -134,3 +143,45 @@ def test_nobody_is_held_back_for_a_disk_that_has_no_room() -> None:
         assert bench.held == []
 
     run_in_virtual_time(body())
+
+
+def test_the_leader_of_a_cluster_shows_for_whom_senders_are_held_back_and_takes_what_they_send(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower = ""
+
+    def lags(leader: Leader, *_: object) -> list[Lagging]:
+        return [Lagging(peer, 1 << 30) for peer in leader.peers if names.get(peer) == follower]
+
+    names: dict[str, str] = {}
+    monkeypatch.setattr(holding, "lagging", lags)
+
+    async def body() -> None:
+        nonlocal follower
+        async with cluster(tmp_path) as nodes:
+            leader = await nodes.leader()
+            led = await nodes.stands(lambda facts: facts["leader"] == leader and facts["held_back"] == 0.0, leader)
+            names.update((each["directory"], each["name"]) for each in led["members"])
+            follower = min(set("abc") - {leader})
+            facts = await nodes.stands(lambda facts: facts["held_back"] == limits.MOST_SHARE, leader)
+            shown = f"  senders are held back for {follower}, which lags: 30 % of the time"
+            assert shown in status_lines(facts, None)
+            assert shown in summary(facts)
+            metrics = await asyncio.to_thread(urllib.request.urlopen, nodes.http(leader) + "/metrics")
+            with metrics:
+                assert "penstock_cluster_senders_held_back 0.3\n" in metrics.read().decode()
+            config = nodes.running[leader].config
+            await Source.from_iterable([b"x"] * 100).to(Sender(config.send_address, queue="orders")).run()
+            receiver = Receiver(config.receive_address, queue="orders", limit=100)
+            assert await receiver.to(Sink.acknowledge()).run() == 100
+            other = await nodes.stands(lambda facts: facts["leader"] == leader, follower)
+            assert other["held_back"] is None
+            follower = ""
+            await nodes.stands(lambda facts: facts["held_back"] == 0.0, leader)
+
+    asyncio.run(body())
+
+
+def test_who_was_given_up_is_shown() -> None:
+    lines = status_lines({"members": [], "given_up": ["c"]}, None)
+    assert "  c lags, and senders are held back for it no more: it is slower than the others" in lines
