@@ -103,7 +103,7 @@ def run(load: Load, data: Path | None) -> Report:
             watch.process("joiner", nodes.pid_of(joiner))
             watch.folder("joined", nodes.directory(joiner))
             parts |= _join(nodes, joiner, load.timeout)
-            under_load = "in step" in parts
+            under_load = bool(parts["coming in step"].pop("done"))
             given = nodes.said(nodes.leader).count(GIVEN) - given
             joined_bytes = disk_bytes(nodes.directory(joiner))
             parts["after"] = _for(load.seconds)
@@ -223,8 +223,8 @@ def _join(nodes: ClusterProcesses, name: str, timeout: float) -> dict[str, dict[
     """Have an empty node take the place of the member of its name.
 
     Returns:
-        ``joining``, from when that is begun until what was transferred is in place, and ``in step``, from then until the node counts and is
-        in step; without the latter where it does not come to that while the sender goes on.
+        ``joining``, from when that is begun until what was transferred is in place, and ``coming in step``, from then until the node counts
+        and is in step (``done`` is 1), or it is waited for no more while the sender goes on.
 
     Raises:
         BenchmarkError: the transfer is not in place in time.
@@ -252,9 +252,9 @@ def _join(nodes: ClusterProcesses, name: str, timeout: float) -> dict[str, dict[
             parts = {"joining": {"begin": begin, "end": placed}}
             while time.monotonic() - placed < FOLLOWING_SECONDS:
                 if _stands(await administration.cluster(), name, began["directory"]):
-                    return parts | {"in step": {"begin": placed, "end": time.monotonic()}}
+                    return parts | {"coming in step": {"begin": placed, "end": time.monotonic(), "done": 1.0}}
                 await asyncio.sleep(LOOK_SECONDS)
-        return parts
+        return parts | {"coming in step": {"begin": placed, "end": time.monotonic(), "done": 0.0}}
 
     return asyncio.run(join())
 
@@ -365,9 +365,8 @@ def _figures(load: Load, watch: MemoryWatch, facts: dict[str, Any]) -> list[Figu
     rates = {name: rate_between(sent, part["begin"], part["end"]) * load.size / MB for name, part in parts.items()}
     joining, filled = parts["joining"], facts["filled"]
     seconds = joining["end"] - joining["begin"]
-    step = parts.get("in step")
-    following = FOLLOWING_SECONDS if step is None else step["end"] - step["begin"]
-    followed = joining["end"] + following
+    following = parts["coming in step"]
+    followed = following["end"]
     leader, leader_growth = watch.growth("leader", joining["begin"], followed)
     joiner, joiner_growth = watch.growth("joiner", joining["begin"], followed)
     empty, fill_growth = watch.growth("leader", filled["begin"], filled["end"])
@@ -379,16 +378,20 @@ def _figures(load: Load, watch: MemoryWatch, facts: dict[str, Any]) -> list[Figu
         Figure("sender, before, with three", rates["before"], "MB/s"),
         Figure("sender, with two", rates["with two"], "MB/s"),
         Figure("sender, while the third is filled", rates["joining"], "MB/s"),
+        Figure("sender, while the third comes in step", rates["coming in step"], "MB/s"),
         Figure("sender, with three again", rates["after"], "MB/s"),
         Figure("share of before", rates["joining"] / rates["before"], "", SHARE_TARGET),
         Figure("share of with two", rates["joining"] / rates["with two"], ""),
+        Figure("share of before, coming in step", rates["coming in step"] / rates["before"], "", SHARE_TARGET),
+        Figure("share of with two, coming in step", rates["coming in step"] / rates["with two"], ""),
         Figure("longest time without a confirmation, before", _longest(sent, parts["before"]), "s"),
         Figure("longest time without a confirmation, filling", _longest(sent, joining), "s"),
+        Figure("longest time without a confirmation, coming in step", _longest(sent, following), "s"),
         Figure("from the command until all is in place", seconds, "s"),
         Figure("backlog a second", nbytes / MB / seconds, "MB/s"),
         Figure("transfers from the first record on", facts["transfers"], "", 1, "less"),
         Figure("in step while the sender goes on (1: yes)", float(facts["under_load"]), "", 1),
-        Figure("from there until it is in step, or given up", following, "s"),
+        Figure("from there until it is in step, or given up", following["end"] - following["begin"], "s"),
         Figure("leader's memory when it begins", leader / MB, "MB"),
         Figure("its growth, at most", leader_growth / MB, "MB", FLAT_TARGET_MB, "less"),
         Figure("joiner's memory when it begins", joiner / MB, "MB"),

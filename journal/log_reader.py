@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from journal.errors import JournalDamagedError, LogGoneError
 from journal.format import CLOSED, SEGMENT_HEADER_BYTES
-from journal.scan import SegmentScan
+from journal.scan import SCAN_BYTES, SegmentScan
 from journal.shipped import ShippedRecord
 
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ class StoredPiece(LogPiece):
             with SegmentScan(self._files, segment.path) as scan:
                 if scan.header.salt != header.salt:
                     raise JournalDamagedError(segment.path, 0, "the header is another than it was")
+                # All of it at once, and the rest of the last record: to have the interpreter back after each read takes its time.
+                scan.ahead = self._most + SCAN_BYTES
                 scan.next_lsn, scan.end = self._places.before(header.segment_id, header.first_lsn, self._lsn)
                 for offset, lsn, kind, flags, _, epoch, payload in scan.records():
                     if lsn < self._lsn:

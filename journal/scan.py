@@ -27,12 +27,16 @@ from journal.format import (
     salt_crc,
     unpack_segment_header,
 )
+from journal.group import HOLD_INTERPRETER, RELEASE_INTERPRETER
 from journal.items import unpack_items_prefix
 from journal.names import parse_segment
 from journal.segment import MARK_BYTES
 
 SCAN_BYTES = 1 << 20
 """Bytes read at a time: a scan of many segments is as fast as the disk, and holds little."""
+MUCH_BYTES = 8 << 20
+"""Of a record: its checksum takes a millisecond. Of less the interpreter is kept meanwhile: beside a busy thread it takes up to five
+milliseconds to have it back, and a reader that gave it away for each record would be no faster than the broker that it reads for."""
 
 
 class ScannedRecord(NamedTuple):
@@ -63,6 +67,7 @@ class SegmentScan:
 
     Attributes:
         path: the file.
+        ahead: bytes that are read at a time.
         header: what it says of itself.
         size: bytes of the file.
         end: where the records read so far end.
@@ -91,6 +96,7 @@ class SegmentScan:
         except JournalDamagedError:
             self.close()
             raise
+        self.ahead = SCAN_BYTES
         self._salt_crc = salt_crc(self.header.salt)
         self.end = SEGMENT_HEADER_BYTES
         self.next_lsn = self.header.first_lsn
@@ -116,7 +122,7 @@ class SegmentScan:
         while True:
             at = self.end - base
             if len(data) - at < RECORD_HEADER_BYTES:
-                base, at, data = self.end, 0, self._read(SCAN_BYTES, self.end)
+                base, at, data = self.end, 0, self._read(self.ahead, self.end)
                 view = memoryview(data)
                 if len(data) < RECORD_HEADER_BYTES:
                     self.problem = "the file ends here" if not data else f"the file ends after {len(data)} bytes of it"
@@ -131,9 +137,10 @@ class SegmentScan:
                     self.problem = f"its length of {length} bytes leads beyond the end of the file"
                     return
                 base, at, stop = self.end, 0, stop - at
-                data = self._read(max(SCAN_BYTES, stop), base)
+                data = self._read(max(self.ahead, stop), base)
                 view = memoryview(data)
-            if crc32c(view[at + CHECKSUMMED_FROM : stop], salt) != crc:
+            held = HOLD_INTERPRETER if length < MUCH_BYTES else RELEASE_INTERPRETER
+            if crc32c(view[at + CHECKSUMMED_FROM : stop], salt, held) != crc:
                 self.problem = "its checksum does not hold"
                 return
             if lsn != self.next_lsn and not (gaps and lsn > self.next_lsn):

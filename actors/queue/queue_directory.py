@@ -22,11 +22,13 @@ from actors.queue.letters_out import Routes
 from actors.queue.measures import Measures
 from actors.queue.owned_queues import OwnedQueues
 from actors.queue.passing_transactions import PassingTransactions
+from actors.queue.pausing import Pausing
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_figures import QueueFigures
 from actors.queue.queue_state import QueueState
 from actors.queue.routed_stages import RoutedStages
 from actors.queue.schedule_directory import ScheduleDirectory
+from actors.queue.state.held import Held
 from actors.queue.state.leveled_memory import log_in_memory
 from actors.queue.state.use import Use
 from actors.queue.structures.deadlines import US_PER_SECOND
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("penstock.queue")
 
 
-class QueueDirectory(QueueFigures):
+class QueueDirectory(QueueFigures, Pausing):
     """Every queue actor of a broker. Lives on the broker's loop; it is no actor, because nobody else changes it.
 
     Args:
@@ -74,6 +76,7 @@ class QueueDirectory(QueueFigures):
         owned: those that go with their owner.
         expiring: those that go when nobody uses them.
         schedules: what is stored in them at times of its own.
+        held: whether their senders are held back.
         changes: which queues have changed, as long as somebody wants to know; one that is made or deleted has.
         measures: how long messages take.
     """
@@ -113,6 +116,7 @@ class QueueDirectory(QueueFigures):
         self._next_number = 0
         self._pauses: dict[str, str] = {}
         self._paused: str | None = None
+        self.held = Held()
         if storage is not None:
             storage.on_behind = self._storage_behind
         declared = declared or {}
@@ -324,31 +328,11 @@ class QueueDirectory(QueueFigures):
 
     # --- limits of the broker as a whole
 
-    def pause_senders(self, reason: str | None, source: str = "watermark") -> None:
-        """Grant no sender anything for ``reason``, until each ``source`` that gave one takes it back with None.
-
-        Receivers are not affected.
-        """
-        if reason is None:
-            self._pauses.pop(source, None)
-        else:
-            self._pauses[source] = reason
-        paused = "; ".join(self._pauses.values()) or None
-        if paused != self._paused:
-            self._paused = paused
-            for queue in self._queues.values():
-                if queue.is_alive():
-                    queue.tell(PauseSenders(paused))
-            self.schedules.look()
-
     def _dead_letter_queue(self, name: str) -> LoopActorRef[QueueActor]:
         """The queue ``name``, made for dead letters if it is not there."""
         if name not in self._numbers:
             return self._create(name, dead_letter_settings(self.settings))
         return self.get_or_create(name)
-
-    def _storage_behind(self, behind: bool) -> None:
-        self.pause_senders("the disk cannot follow what is sent" if behind else None, "storage")
 
     def set_memory_pressure(self, pressed: bool) -> None:
         """Keep in memory only what is under way, or recent batches again. Queues in memory have nowhere else to go."""
@@ -431,6 +415,7 @@ class QueueDirectory(QueueFigures):
             versions=self.transactions.versions,
             transaction_timeout=self._transaction_timeout,
             use=Use(partial(self.expiring.look_at, name)),
+            held=self.held,
         )
         if storage is not None:
             cast("JournalEntryTable", self._logs[name].table).wake = partial(self._wake, name)

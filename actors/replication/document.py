@@ -205,6 +205,14 @@ class ClusterDocument:
             after[name] = replace(after[name], learner=False) if member is None else member
         return MappingProxyType(after)
 
+    def name_of(self, directory: str) -> str:
+        """The name of the member that lives in a directory, or will when the change is done; the directory's own where there is none."""
+        for members in (self.members, self.members_after_change):
+            for name, member in members.items():
+                if member.directory == directory:
+                    return name
+        return directory
+
     def _check_members(self) -> None:
         if len(self.members) > MAX_MEMBERS:
             raise DocumentError(f"there are {len(self.members)} members, and there can be {MAX_MEMBERS}")

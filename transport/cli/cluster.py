@@ -186,6 +186,7 @@ def status_lines(facts: Facts, width: int | None) -> list[str]:
         moves_to = next((each["moves_to"] for each in members if each.get("moves_to")), None)
         where = f", and its figures are those of the directory that it moves to, {cell(moves_to)}" if moves_to else ""
         lines.append(f"  under way: {cell(change.get('kind'))} {cell(change.get('name'))}{where}")
+    lines += _held_back(facts)
     if facts.get("whole") is False:
         lines.append(
             "  messages that were confirmed before this leader may be missing: their senders are told (data-loss)"
@@ -206,7 +207,20 @@ def summary(facts: Facts) -> list[str]:
         f"committed to record {_last(facts.get('committed'))} of {_last(facts.get('end'))}"
     )
     kept = [line for each in facts.get("members") or [] for line in _kept(each)]
-    return [first, *(f"  {_behind(each)}" for each in others), *kept]
+    return [first, *(f"  {_behind(each)}" for each in others), *_held_back(facts), *kept]
+
+
+def _held_back(facts: Facts) -> list[str]:
+    """For whom senders wait, or do so no more."""
+    lines = []
+    if share := facts.get("held_back"):
+        who = cell(facts.get("held_back_for"))
+        lines.append(f"  senders are held back for {who}, which lags: {round(share * 100)} % of the time")
+    lines += [
+        f"  {cell(each)} lags, and senders are held back for it no more: it is slower than the others"
+        for each in facts.get("given_up") or []
+    ]
+    return lines
 
 
 def _behind(member: Facts) -> str:

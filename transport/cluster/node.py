@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from actors.replication import vocabulary as say
 from actors.replication.replica import LEADER
 from actors.storage.failures import DivergedReplicaError
-from actors.storage.node_shipping import RecordsGoneError
 from transport.cluster.register_calls import RegisterCalls
+from transport.cluster.shipments import Shipments
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -25,12 +25,8 @@ if TYPE_CHECKING:
     from actors.replication.register import Register
     from actors.replication.replica import Replica
     from actors.replication.vocabulary import Effects, Message
-    from actors.storage import ShippedRecord
     from actors.storage.node_shipping import Records
 
-READ_BYTES: Final = 4 << 20
-"""Of records that are read from the disk at a time, for who lags. The next are read when these are on their way, and each time two threads
-wait for the processor. So much more than is said there may be under way to a follower (`Limits.window_bytes`)."""
 LATE_SECONDS: Final = 0.0005
 """A timer is set so much behind what is due: then it is due by the clock that is looked at."""
 
@@ -64,6 +60,9 @@ class NodeStore(Protocol):
 
     def records(self, lsn: int, most: int) -> Records:
         """Records from ``lsn`` on that any thread may read, or RecordsGoneError."""
+
+    def end(self) -> int:
+        """One more than the number of the last record of the log."""
 
     def same_log(self) -> object:
         """The same object as long as the log is not cut, replaced or opened anew."""
@@ -139,6 +138,7 @@ class Node:
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self.register_calls = RegisterCalls(register, replica, self.tell, self._loop.time)
+        self._shipments = Shipments(store, links, self._begin, self._shipped)
         self._calls: deque[Callable[[], Effects]] = deque()
         self._running = False
         self._ended = False
@@ -160,6 +160,7 @@ class Node:
 
     def lost(self, peer: str) -> None:
         """There is none any more, or it was refused."""
+        self._shipments.lost(peer)
         self.tell(lambda: self.replica.lost(self._now(), peer))
 
     def received(self, peer: str, message: Message) -> None:
@@ -216,6 +217,7 @@ class Node:
     async def stop(self) -> None:
         """Carry out nothing more, and wait for what was begun on the disk."""
         self._end()
+        self._shipments.stop()
         await self.register_calls.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -301,44 +303,10 @@ class Node:
         self._links.send(effect.to, effect.message)
 
     def _ship(self, effect: say.Ship) -> None:
-        try:
-            records = self._store.records(effect.lsn, effect.nbytes)
-        except RecordsGoneError:
-            self._shipped(effect, ())
-            return
-        if records.in_memory:
-            self._shipped(effect, records.read()[: effect.records])
-        else:
-            records = self._store.records(effect.lsn, max(effect.nbytes, READ_BYTES))
-            self._begin(self._read_and_ship(effect, records))
+        self._shipments.ship(effect)
 
-    async def _read_and_ship(self, effect: say.Ship, records: Records) -> None:
-        """From the disk, in a thread: whoever lags costs no memory."""
-        log = self._store.same_log()
-        found: list[ShippedRecord] = []
-        try:
-            found = await asyncio.to_thread(records.read)
-        except RecordsGoneError:
-            logger.debug("records that were to be shipped are in a checkpoint by now")
-        except Exception:
-            if self._store.same_log() is log:
-                raise
-            return  # its files were cut, or went, while they were read
-        if self._store.same_log() is log:
-            self._shipped(effect, found[: effect.records])
-
-    def _shipped(self, effect: say.Ship, records: Sequence[ShippedRecord]) -> None:
-        message = effect.message._replace(records=records)
-        if isinstance(message, say.Fetched):
-            self._links.send(effect.to, message)
-            return
-        stop, nbytes = effect.lsn + len(records), sum(record.size for record in records)
-
-        def shipped() -> None:
-            self.tell(lambda: self.replica.shipped(self._now(), effect.to, effect.lsn, stop, nbytes))
-
-        if not records or self._links.ship(effect.to, message, shipped):
-            shipped()
+    def _shipped(self, peer: str, lsn: int, stop: int, nbytes: int) -> None:
+        self.tell(lambda: self.replica.shipped(self._now(), peer, lsn, stop, nbytes))
 
     def _append(self, effect: say.Append) -> None:
         self._store.append(effect.records)
@@ -372,6 +340,7 @@ class Node:
 
     def _step_down(self, effect: say.StepDown) -> None:
         logger.warning("this node leads no more: %s", effect.reason)
+        self._shipments.stop()
         self._store.lead_no_more(effect.reason)
         self._begin(self._store.step_down(), self._reopened)
 

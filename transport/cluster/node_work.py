@@ -138,6 +138,10 @@ class NodeWork:
         """See `NodeStore`."""
         return self._shipping.records(lsn, most)
 
+    def end(self) -> int:
+        """See `NodeStore`."""
+        return self._storage.log.end
+
     def same_log(self) -> object:
         """See `NodeStore`."""
         return self._shipping.same_log()

@@ -23,6 +23,7 @@ from transport.cluster.tidings import NOTHING, UNKNOWN
 from transport.config.clustered import parse_node_address
 from transport.errors import ClusterChangeError, TransportError
 from transport.node.healing import Healing
+from transport.node.holding import SendersHolding
 from transport.wire.address import Address, parse_address
 
 if TYPE_CHECKING:
@@ -103,6 +104,9 @@ class Administered(Protocol):
     def looked_at(self) -> Tidings:
         """What there is to tell of its directory by now; on any thread."""
 
+    def hold_senders(self, holds: bool) -> None:
+        """Have the broker that stands grant senders nothing, or do so again."""
+
 
 class NodeAdministration:
     """One node's.
@@ -125,6 +129,7 @@ class NodeAdministration:
         self._timer: asyncio.TimerHandle | None = None
         self._changing = asyncio.Lock()
         self._healing = Healing(self, node, auto_heal=auto_heal)
+        self._holding = SendersHolding(node.hold_senders)
         self._looking: asyncio.Task[None] | None = None
         self._looked = 0.0
         self._said: Places | None = None  # of which the log says that the document says otherwise
@@ -144,12 +149,14 @@ class NodeAdministration:
         if self._looking is not None:
             self._looking.cancel()
         self._healing.stop()
+        self._holding.stop()
 
     def _mark(self) -> None:
         now = self._loop.time()
         self._timer = self._loop.call_later(BEAT_SECONDS, self._mark)
         node = self._of.node
         if node is None:
+            self._holding.stop()
             return
         if now - self._looked >= KEPT_SECONDS and (self._looking is None or self._looking.done()):
             self._looked = now
@@ -162,12 +169,15 @@ class NodeAdministration:
         node.disks(told.own.short, told.short)
         node.ending(told.ending)
         if leader is None or membership is None:
+            self._holding.stop()
             if node.replica.document_is_old or told.document > node.replica.version:
                 node.look()
             return
         self._healing.look(leader)
         self._follow_places(membership)
-        self._marks.add(now, leader.log.end, self._of.appended_bytes)
+        appended = self._of.appended_bytes
+        self._marks.add(now, leader.log.end, appended)
+        self._holding.look(leader, self._marks, appended, told.short, membership.document.name_of)
 
     def _follow_places(self, membership: Membership) -> None:
         """Have the document say where clients reach members, as their nodes tell."""
@@ -223,13 +233,16 @@ class NodeAdministration:
         """See `Cluster` of transport/broker/cluster_commands.py."""
         of = self._of
         node, damaged = of.node, of.damaged
+        leads = node is not None and node.replica.leader is not None
         if node is not None:
+            document = node.replica.document
             facts = standing(node.replica, self._name, self._loop.time(), of.linked, self._marks, of.appended_bytes)
             facts["register"] = "answers" if node.register_calls.reachable else "does not answer"
         else:
             document = None if damaged is None else damaged.document
             facts = standing_outside(document, self._name, of.linked, WAITING if damaged is None else DAMAGED)
             facts["register"] = None if document is None else "answers"
+        facts.update(self._holding.facts(document, leads=leads))
         facts["damage"] = of.told.own.damage or None
         for row in facts["members"]:
             mine = row["name"] == self._name

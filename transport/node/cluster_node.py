@@ -257,6 +257,12 @@ class ClusterNode:
         """Appended to its log since that was opened."""
         return 0 if self._storage is None else self._storage.journal.appended_bytes
 
+    def hold_senders(self, holds: bool) -> None:
+        """Have the broker that stands grant senders nothing, or do so again."""
+        broker = self.service.broker
+        if broker is not None:
+            broker.queues.hold_senders(holds)
+
     def looked_at(self) -> Tidings:
         """What there is to tell of its directory by now; it blocks for as long as that takes to be listed."""
         storage = self._storage

@@ -148,6 +148,11 @@ CLUSTER: Final = {
     "whole": _all(
         "cluster_whole", GAUGE, "0 where what was confirmed before this leader may be missing; 1 where nothing is."
     ),
+    "held_back": _all(
+        "cluster_senders_held_back",
+        GAUGE,
+        "Share of the time for which the leader grants senders nothing, so that a node that lags comes in step.",
+    ),
 }
 """By their names in what a node says of its cluster; a broker that is alone has none of these."""
 CLUSTER_REGISTER: Final = _all(

@@ -354,7 +354,7 @@ def _of_cluster(facts: Mapping[str, Any], text: Exposition, pieces: _Pieces) -> 
     pieces.add(text.family(families.CLUSTER_ROLE, [((("role", role),), int(role == own)) for role in families.ROLES]))
     for name, family in families.CLUSTER.items():
         if (value := facts[name]) is not None:
-            pieces.add(text.single(family, int(value)))
+            pieces.add(text.single(family, value if isinstance(value, float) else int(value)))
     pieces.add(text.single(families.CLUSTER_REGISTER, int(facts["register"] == "answers")))
     full = any(each["name"] == facts["node"] and each["full"] is not None for each in members)
     pieces.add(text.single(families.CLUSTER_FULL, int(full)))

@@ -20,6 +20,7 @@ FULL, PAUSED, STAGED, GRANTED = "full", "paused", "staged", "granted"
 LINE, EMPTY, UNREADY = "line", "empty", "unready"
 """The reasons, by their words on the wire."""
 MIB = 2**20
+HELD = "for a moment, so that a node of the cluster that lags comes in step"
 
 Reason = tuple[str, str] | None
 
@@ -41,8 +42,8 @@ def _of_sender(core: QueueCore, sender: Sender) -> Reason:
     if not sender.permits.is_stuck():
         return None
     name, settings, log = core.name, core.settings, core.log
-    if core.paused is not None:
-        return PAUSED, f"queue {name} takes nothing now: {core.paused}"
+    if core.paused is not None or (core.held.on and not core.rejects):
+        return PAUSED, f"queue {name} takes nothing now: {core.paused or HELD}"
     stored, size = log.stored_messages, log.stored_bytes
     if (ids := _of_ids(core)) is not None:
         return ids

@@ -12,6 +12,7 @@ from actors.queue.state.deduplication import deduplicate, limit_with_ids, taken_
 from actors.queue.state.feeder import Feeder, begin_feeding
 from actors.queue.state.grouped_leases import GroupedLeases
 from actors.queue.state.groups import Groups
+from actors.queue.state.held import Held
 from actors.queue.state.line import line_of
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import Outbox
@@ -73,6 +74,7 @@ class QueueCore:
         versions: the last committed version of each writer, which the queues of a broker share; None where nobody commits.
         transaction_timeout: seconds for which a stage stays without a connection.
         use: who consumes, where others want to know.
+        held: whether senders are held back, shared by the queues of a broker; by default they are not.
 
     Attributes:
         log: the fold over events; changed by ``commit`` only.
@@ -141,6 +143,7 @@ class QueueCore:
     feeder: Feeder | None
     parcels: dict[Parcel, Span]
     use: Use
+    held: Held
     effects: list[Effect]
     incoming: list[Incoming]
     incoming_messages: int
@@ -184,6 +187,7 @@ class QueueCore:
         versions: CommittedVersions | None = None,
         transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT,
         use: Use | None = None,
+        held: Held | None = None,
     ) -> None:
         self.name, self.number = name, number
         self.take_settings(settings or QueueSettings())
@@ -196,7 +200,7 @@ class QueueCore:
         self.total_out = self.total_redelivered = self.total_rejected = self.total_deduplicated = 0
         self.batch_overhead = log.table.overhead
         self.paused, self.parcels, self.ids_left = None, {}, None
-        self.use = use or Use()
+        self.use, self.held = use or Use(), held or Held()
         self.wall_us = wall_us
         # What the messages from before the start have for a time to live is known only when they are read.
         self.ttl_below = log.next_sequence if log.stored_messages or log.staged_messages else 0
@@ -370,6 +374,9 @@ class QueueCore:
 
     def grant(self) -> None:
         """Give senders who wait for it the room that there is, unless they are to pause."""
+        if self.held.on and not self.rejects:
+            self.held.note(self.name)
+            return
         # Those of a queue that rejects are answered when they send.
         if self.capacity.waiting and (self.paused is None or self.rejects):
             log = self.log

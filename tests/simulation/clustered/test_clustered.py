@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from actors.queue.queue_directory import QueueDirectory
+from actors.replication.holding import Lagging
 from tests.simulation.clustered.aims import AIMS, EIGHT, LAG, SIDES
 from tests.simulation.clustered.defects import first_found, with_faults
 from tests.simulation.clustered.plan import draw_aimed, draw_clustered
 from tests.simulation.clustered.runner import run_cluster, run_cluster_plan
+from transport.node import holding
 
 SEEDS = range(6)
 MUTANT_SEEDS = range(60)
@@ -28,6 +31,24 @@ def test_every_promise_is_kept_by_a_cluster() -> None:
         again = f"python -m tests.simulation --cluster --seeds {seed} --verbose"
         assert not outcome.findings, "\n".join([again, *map(str, outcome.findings)])
     assert seen["opened"] > len(SEEDS), "a run begins with one leader, and some go on with others"
+
+
+def test_every_promise_is_kept_while_senders_are_held_back_for_who_lags(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: Counter[bool] = Counter()
+    hold = QueueDirectory.hold_senders
+
+    def counted(queues: QueueDirectory, holds: bool) -> None:
+        held[holds] += 1
+        hold(queues, holds)
+
+    # A few hundred kilobytes are no lag: so each follower is taken to lag, as long as it is to be waited for.
+    monkeypatch.setattr(QueueDirectory, "hold_senders", counted)
+    monkeypatch.setattr(holding, "lagging", lambda leader, *_: [Lagging(peer, 1 << 30) for peer in leader.peers])
+    for seed in SEEDS:
+        outcome = run_cluster_plan(draw_clustered(seed))
+        assert not outcome.findings, "\n".join([f"seed {seed}", *map(str, outcome.findings)])
+    assert held[True] > len(SEEDS)
+    assert held[False] >= held[True] - len(SEEDS)
 
 
 @pytest.mark.soak
