@@ -1,4 +1,4 @@
-"""What a simulated loop runs, as asyncio's handles are: made, cancelled and run tens of thousands of times in a run, so with nothing beside.
+"""What a simulated loop runs, as asyncio's handles are: made and run tens of thousands of times in a run, so with nothing beside.
 
 Each knows from the beginning whose it is. asyncio's own look up the loop's debug mode each time, and keep tracebacks and texts for it.
 """
@@ -89,7 +89,6 @@ class Timer(asyncio.TimerHandle):
         """As asyncio's; it is dropped when its time comes."""
         self._cancelled = True
         self._callback = self._args = None
-
 
 
 class Outside(Timer):

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 MOST_TURNS = 1_000_000
 """Turns of the loop in one run: some twenty times what the longest take. What turns longer turns for ever."""
 
+FEW_FUTURES = 1_000
+"""So many, and those that are gone are looked for."""
+
 T = TypeVar("T")
 
 
@@ -44,7 +47,6 @@ class Process:
         frozen: whether it is stopped, as by SIGSTOP.
         jobs: what it has had done on threads, and is not done yet.
         tasks: its tasks that have not ended.
-        futures: what it waits for, its tasks among them.
     """
 
     def __init__(self, name: str, loop: SimulatedLoop) -> None:
@@ -53,7 +55,8 @@ class Process:
         self.frozen = False
         self.jobs: dict[Callable[[], object], None] = {}
         self.tasks: dict[asyncio.Task[Any], None] = {}
-        self.futures: weakref.WeakSet[asyncio.Future[Any]] = weakref.WeakSet()
+        self._futures: list[weakref.ref[asyncio.Future[Any]]] = []
+        self._many = FEW_FUTURES
         self._loop = loop
         self.context = contextvars.copy_context()
         self.context.run(PROCESS.set, self)
@@ -68,6 +71,17 @@ class Process:
     def call(self, callback: Callable[..., T], *arguments: Any) -> T:
         """Call a function as this process, from the simulation's own code."""
         return self.context.copy().run(callback, *arguments)
+
+    def waits_for(self, future: asyncio.Future[Any]) -> None:
+        """A task of its, or something else that it may wait for."""
+        self._futures.append(weakref.ref(future))
+        if len(self._futures) > self._many:
+            self._futures = [each for each in self._futures if each() is not None]
+            self._many = FEW_FUTURES + 2 * len(self._futures)
+
+    def futures(self) -> list[asyncio.Future[Any]]:
+        """All of these that there still are."""
+        return [future for each in self._futures if (future := each()) is not None]
 
 
 class SimulatedLoop(VirtualTimeLoop):
@@ -119,7 +133,7 @@ class SimulatedLoop(VirtualTimeLoop):
             # in the midst of whoever lets it go.
             abandon(task)
             self._killed.append(task)
-        for future in process.futures:
+        for future in process.futures():
             if future.done() and not future.cancelled():
                 # It has failed in this instant, and nobody comes to look at it.
                 future.exception()
@@ -332,7 +346,7 @@ class SimulatedLoop(VirtualTimeLoop):
         future = super().create_future()
         process = PROCESS.get()
         if process is not None:
-            process.futures.add(future)
+            process.waits_for(future)
         return future
 
     def call_at(
@@ -401,7 +415,7 @@ class SimulatedLoop(VirtualTimeLoop):
         """A task belongs to the process in whose context its steps run, whoever asks something of it later."""
         if not task.done():
             process.tasks[task] = None
-            process.futures.add(task)
+            process.waits_for(task)
             task.add_done_callback(lambda done: process.tasks.pop(done, None))
 
     def _note_report(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

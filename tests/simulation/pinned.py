@@ -49,7 +49,13 @@ def pinned(seed: str, wall_clock: Callable[[], float]) -> Iterator[Complaints]:
 def _unlooked() -> Iterator[None]:
     """Nobody looks at what the process has of the machine's memory, which has no end: each look would take a part of a millisecond too."""
     usual = Watermarks.__init__.__kwdefaults__
-    seen = {"used": lambda: 0, "limit": lambda: MEMORY_BYTES, "kept": lambda: None, "small": lambda: 0, "release": _nothing}
+    seen = {
+        "used": lambda: 0,
+        "limit": lambda: MEMORY_BYTES,
+        "kept": lambda: None,
+        "small": lambda: 0,
+        "release": _nothing,
+    }
     with mock.patch.dict(usual, seen):
         yield
 
