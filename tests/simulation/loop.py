@@ -114,6 +114,7 @@ class SimulatedLoop(VirtualTimeLoop):
         self._launched = 0
         self._events: list[tuple[Hashable, Step | Timer]] = []
         self._paused: list[Step | Timer] = []
+        self._owned: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._killed: list[asyncio.Task[Any]] = []
         self.set_exception_handler(self._note_report)
 
@@ -412,8 +413,9 @@ class SimulatedLoop(VirtualTimeLoop):
         return await self.network.connect(PROCESS.get(), protocol_factory, port)
 
     def _belongs(self, task: asyncio.Task[Any], process: Process) -> None:
-        """A task belongs to the process in whose context its steps run, whoever asks something of it later."""
-        if not task.done():
+        """A task belongs to the process in whose context its first step runs, whoever asks something of it later."""
+        if task not in self._owned and not task.done():
+            self._owned.add(task)
             process.tasks[task] = None
             process.waits_for(task)
             task.add_done_callback(lambda done: process.tasks.pop(done, None))
