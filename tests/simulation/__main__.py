@@ -1,18 +1,15 @@
-"""``python -m tests.simulation --seeds A:B [--verbose]``: run seeds, print each that fails with the command that runs it again."""
+"""``python -m tests.simulation --seeds A:B [--processes N] [--verbose]``: run seeds.
+
+Each that fails is printed with the command that runs it again.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import nullcontext
 
 from tests.simulation.clustered.defects import DEFECTS
-from tests.simulation.clustered.runner import run_cluster
-from tests.simulation.plan import FEATURES, draw_exchanges_alone
-from tests.simulation.runner import run, run_plan
-
-MOST_FINDINGS = 10
-"""Findings printed for a seed; the first is mostly the cause of the others."""
+from tests.simulation.told import told
 
 
 def seeds(text: str) -> range:
@@ -37,36 +34,23 @@ def main(arguments: list[str]) -> int:
         "--defect", choices=sorted(DEFECTS), help="of a cluster, with this defect, until a seed finds it"
     )
     parser.add_argument("--verbose", action="store_true", help="print every event")
+    parser.add_argument(
+        "--processes", type=int, default=1, metavar="N", help="so many seeds at a time, each in one of N processes"
+    )
     options = parser.parse_args(arguments)
     if options.defect is not None and not options.cluster:
         parser.error("--defect is of a cluster: give --cluster too")
+    if options.processes < 1:
+        parser.error("--processes is 1 or more")
     failed = done = 0
-    for seed in options.seeds:
-        done += 1
-        features = frozenset() if options.plain else FEATURES
-        if options.cluster:
-            with nullcontext() if options.defect is None else DEFECTS[options.defect]():
-                outcome = run_cluster(seed)
-        elif options.exchanges:
-            outcome = run_plan(draw_exchanges_alone(seed, durable=not options.memory))
-        else:
-            outcome = run(seed, durable=not options.memory, features=features)
-        if options.verbose:
-            print(outcome.plan)
-            for event in outcome.events:
-                print(event)
-        if not outcome.findings:
-            continue
-        failed += 1
-        how = "".join(f" --{name}" for name in ("memory", "plain", "exchanges", "cluster") if getattr(options, name))
-        how += f" --defect {options.defect!r}" * (options.defect is not None)
-        print(f"seed {seed} fails: python -m tests.simulation --seeds {seed}{how} --verbose")
-        for finding in outcome.findings[:MOST_FINDINGS]:
-            print(f"  {finding}")
-        if len(outcome.findings) > MOST_FINDINGS:
-            print(f"  and {len(outcome.findings) - MOST_FINDINGS} more")
-        if options.defect is not None:
-            break
+    with told(options) as each_told:
+        for each in each_told:
+            done += 1
+            failed += each.failed
+            if each.text:
+                print(each.text, flush=True)
+            if each.failed and options.defect is not None:
+                break
     print(f"{done} seeds, {failed} failed")
     return 1 if failed else 0
 

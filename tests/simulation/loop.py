@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from actors import LoopActorRegistry
 from streams.testkit import DeadlockError, VirtualTimeLoop
 from tests.simulation.abandoned import abandon, close
+from tests.simulation.handles import PROCESS, Outside, Step, Timer, failed
 
 if TYPE_CHECKING:
     from tests.simulation.network import Network
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 MOST_TURNS = 1_000_000
 """Turns of the loop in one run: some twenty times what the longest take. What turns longer turns for ever."""
 
-T = TypeVar("T")
+FEW_FUTURES = 1_000
+"""So many, and those that are gone are looked for."""
 
-PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("PROCESS", default=None)
-"""Whose code is running; None for the simulation itself."""
+T = TypeVar("T")
 
 
 class EndlessRunError(Exception):
@@ -46,7 +47,6 @@ class Process:
         frozen: whether it is stopped, as by SIGSTOP.
         jobs: what it has had done on threads, and is not done yet.
         tasks: its tasks that have not ended.
-        futures: what it waits for, its tasks among them.
     """
 
     def __init__(self, name: str, loop: SimulatedLoop) -> None:
@@ -55,7 +55,8 @@ class Process:
         self.frozen = False
         self.jobs: dict[Callable[[], object], None] = {}
         self.tasks: dict[asyncio.Task[Any], None] = {}
-        self.futures: weakref.WeakSet[asyncio.Future[Any]] = weakref.WeakSet()
+        self._futures: list[weakref.ref[asyncio.Future[Any]]] = []
+        self._many = FEW_FUTURES
         self._loop = loop
         self.context = contextvars.copy_context()
         self.context.run(PROCESS.set, self)
@@ -71,19 +72,16 @@ class Process:
         """Call a function as this process, from the simulation's own code."""
         return self.context.copy().run(callback, *arguments)
 
+    def waits_for(self, future: asyncio.Future[Any]) -> None:
+        """A task of its, or something else that it may wait for."""
+        self._futures.append(weakref.ref(future))
+        if len(self._futures) > self._many:
+            self._futures = [each for each in self._futures if each() is not None]
+            self._many = FEW_FUTURES + 2 * len(self._futures)
 
-class Outside(asyncio.TimerHandle):
-    """Something under way from outside of every program: it may come sooner than planned, not past earlier ones of its lane.
-
-    Attributes:
-        lane: what keeps its order; None for what comes alone.
-    """
-
-    __slots__ = ("lane",)
-
-    def __init__(self, lane: Hashable, when: float, callback: Callable[[], object], loop: Any, context: Any) -> None:
-        super().__init__(when, callback, (), loop, context)
-        self.lane = lane
+    def futures(self) -> list[asyncio.Future[Any]]:
+        """All of these that there still are."""
+        return [future for each in self._futures if (future := each()) is not None]
 
 
 class SimulatedLoop(VirtualTimeLoop):
@@ -101,21 +99,21 @@ class SimulatedLoop(VirtualTimeLoop):
     """
 
     network: Network
-    _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
+    _ready: deque[Step | Timer]
 
     def __init__(self, schedule: Schedule | None = None, threads: Callable[[], float] | None = None) -> None:
         super().__init__(io_grace=0.0)
         self._threads = threads
-        self._frozen: dict[Process, list[tuple[Hashable, asyncio.Handle]]] = {}
+        self._frozen: dict[Process | None, list[tuple[Hashable, Step | Timer]]] = {}
         self.reports: list[str] = []
         self._schedule = schedule
         self._turns = 0
-        # What is under way from outside, by when it arrives; what has arrived or is due, with its lane; what pauses.
+        # Timers, and what is under way from outside, by when they come; what has arrived or is due, with its lane; what pauses.
+        self._timers: list[tuple[float, Timer]] = []
         self._outside: list[tuple[float, int, Outside]] = []
         self._launched = 0
-        self._events: list[tuple[Hashable, asyncio.Handle]] = []
-        self._paused: list[asyncio.Handle] = []
+        self._events: list[tuple[Hashable, Step | Timer]] = []
+        self._paused: list[Step | Timer] = []
         self._owned: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._killed: list[asyncio.Task[Any]] = []
         self.set_exception_handler(self._note_report)
@@ -129,14 +127,14 @@ class SimulatedLoop(VirtualTimeLoop):
         process.alive = False
         self.thaw(process)
         for handle in self._pending():
-            if not handle.cancelled() and _process_of(handle) is process:
+            if handle.process is process:
                 handle.cancel()
         for task in list(process.tasks):
             # It is left as it stands, on purpose: cancelling would let it say goodbye. So would dropping it, for what is dropped is closed,
             # in the midst of whoever lets it go.
             abandon(task)
             self._killed.append(task)
-        for future in process.futures:
+        for future in process.futures():
             if future.done() and not future.cancelled():
                 # It has failed in this instant, and nobody comes to look at it.
                 future.exception()
@@ -184,16 +182,13 @@ class SimulatedLoop(VirtualTimeLoop):
         handle = Outside(lane, when, callback, self, context)
         self._launched += 1
         heapq.heappush(self._outside, (when, self._launched, handle))
-        self._unless_dead(handle, context)
         return handle
 
     def socket_ready(
         self, socket: Hashable, callback: Callable[[], object], context: contextvars.Context | None = None
     ) -> None:
         """A socket can be read or written: this comes in a coming turn, in no order with what ``call_soon`` was given."""
-        handle = asyncio.Handle(callback, (), self, context)
-        self._events.append((socket, handle))
-        self._unless_dead(handle, context)
+        self._events.append((socket, Step(callback, (), self, context)))
 
     # asyncio's loop
 
@@ -208,131 +203,138 @@ class SimulatedLoop(VirtualTimeLoop):
         ready = self._ready
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle.cancelled():
-                handle._run()
+            if handle._cancelled:
+                continue
+            try:
+                handle._context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - as asyncio's handles
+                failed(handle, error)
 
     def _begin_turn(self) -> None:
         """Have ready, in order, what is to run in this turn."""
         ready, events, schedule = self._ready, self._events, self._schedule
-        ready.extendleft(reversed(self._paused))
-        self._paused = []
+        if self._paused:
+            ready.extendleft(reversed(self._paused))
+            self._paused = []
         if not ready and not events and not self._stopping:  # type: ignore[attr-defined]
             self._pass_time()
         self._take_due()
         if self._frozen:
             self._set_aside()
-        if schedule is None:
-            ready.extend(handle for _, handle in events)
-            events.clear()
-            return
-        if self._outside and (stall := schedule.stall()) is not None:
-            until = max(self._outside[0][0], self.time() + stall)
+        if schedule is not None and self._outside and (stall := schedule.stall()) is not None:
+            until = max(self._outside[0][0], self._clock.now + stall)
             while self._outside and self._outside[0][0] <= until:
                 self._take_outside()
             if self._frozen:
                 self._set_aside()
-        if len(ready) + len(events) > 1:
+        if schedule is not None and len(ready) + len(events) > 1:
             self._mix(schedule)
-        else:
-            ready.extend(handle for _, handle in events)
+        elif events:
+            ready.extend([handle for _, handle in events])
             events.clear()
 
     def _set_aside(self) -> None:
         """What is ready of those that are frozen waits."""
-        ready: list[asyncio.Handle] = []
+        ready: list[Step | Timer] = []
         for handle in self._ready:
-            held = self._frozen.get(_process_of(handle))  # type: ignore[arg-type]  # None is none of them
+            held = self._frozen.get(handle.process)
             if held is None:
                 ready.append(handle)
             else:
                 held.append((None, handle))
         self._ready.clear()
         self._ready.extend(ready)
-        events: list[tuple[Hashable, asyncio.Handle]] = []
+        events: list[tuple[Hashable, Step | Timer]] = []
         for lane, handle in self._events:
-            held = self._frozen.get(_process_of(handle))  # type: ignore[arg-type]
+            held = self._frozen.get(handle.process)
             (events if held is None else held).append((lane, handle))
         self._events[:] = events
 
     def _mix(self, schedule: Schedule) -> None:
         """Have some wait and mix the others: only a program's ``call_soon``, and what shares a lane, stay in their order."""
+        pauses = schedule.pauses
         pausing: dict[Process | None, bool] = {None: False}
-        mixed: list[tuple[Hashable, asyncio.Handle]] = []
-        events: list[tuple[Hashable, asyncio.Handle]] = []
+        mixed: list[tuple[Hashable, Step | Timer]] = []
+        events: list[tuple[Hashable, Step | Timer]] = []
         for handle in self._ready:
-            process = _process_of(handle)
+            process = handle.process
             if process not in pausing:
-                pausing[process] = schedule.pauses()
+                pausing[process] = pauses()
             if pausing[process]:
                 self._paused.append(handle)
             else:
                 mixed.append((process, handle))
         late: dict[Hashable, bool] = {}
-        for lane, handle in self._events:
-            process = _process_of(handle)
+        for event in self._events:
+            lane, handle = event
+            process = handle.process
             if process not in pausing:
-                pausing[process] = schedule.pauses()
+                pausing[process] = pauses()
             if lane not in late:
-                late[lane] = schedule.pauses()
-            (events if pausing[process] or late[lane] else mixed).append((lane, handle))
+                late[lane] = pauses()
+            (events if pausing[process] or late[lane] else mixed).append(event)
         self._events = events
         self._ready = deque(schedule.interleave(mixed))
 
     def _pass_time(self) -> None:
         """Go on to what comes next, for nothing is left to be done now."""
-        scheduled, outside = self._scheduled, self._outside
-        while scheduled and scheduled[0].cancelled():
-            self._forget_timer()
-        while outside and outside[0][2].cancelled():
+        timers, outside, clock = self._timers, self._outside, self._clock
+        while timers and timers[0][1]._cancelled:
+            heapq.heappop(timers)
+        while outside and outside[0][2]._cancelled:
             heapq.heappop(outside)
-        times = [head.when() for head in scheduled[:1]] + [when for when, _, _ in outside[:1]]
-        if not times:
-            raise DeadlockError(self._clock._describe())
-        self._clock.now = max(self._clock.now, min(times))
+        if timers:
+            following = timers[0][0]
+            if outside and outside[0][0] < following:
+                following = outside[0][0]
+        elif outside:
+            following = outside[0][0]
+        else:
+            raise DeadlockError(clock._describe())
+        if following > clock.now:
+            clock.now = following
 
     def _take_due(self) -> None:
         """Timers whose time has come, and what arrives now; each of these on its own but for lanes."""
-        end = self.time() + self._clock_resolution
-        while self._scheduled and self._scheduled[0].when() < end:
-            timer = self._forget_timer()
-            if not timer.cancelled():
+        end = self._clock.now + self._clock_resolution
+        timers, outside = self._timers, self._outside
+        while timers and timers[0][0] < end:
+            _, timer = heapq.heappop(timers)
+            if not timer._cancelled:
                 self._events.append((timer, timer))
-        while self._outside and self._outside[0][0] < end:
+        while outside and outside[0][0] < end:
             self._take_outside()
 
     def _take_outside(self) -> None:
         _, _, handle = heapq.heappop(self._outside)
-        if not handle.cancelled():
+        if not handle._cancelled:
             self._events.append((handle if handle.lane is None else handle.lane, handle))
 
-    def _forget_timer(self) -> asyncio.TimerHandle:
-        timer = heapq.heappop(self._scheduled)
-        timer._scheduled = False  # type: ignore[attr-defined]
-        return timer
-
-    def _pending(self) -> Iterator[asyncio.Handle]:
+    def _pending(self) -> Iterator[Step | Timer]:
         """All that is to run at some time."""
         yield from list(self._ready)
         yield from self._paused
         yield from [handle for _, handle in self._events]
         yield from [handle for held in self._frozen.values() for _, handle in held]
-        yield from self._scheduled
+        yield from [timer for _, timer in self._timers]
         yield from [handle for _, _, handle in self._outside]
 
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """As asyncio's; a dead process's callbacks are dropped, and so are those of what is collected after the run."""
-        if self.is_closed():
-            handle = asyncio.Handle(callback, args, self)
+        handle = Step(callback, args, self, context)
+        if self._closed:  # type: ignore[attr-defined]
             handle.cancel()
             return handle
         task = getattr(callback, "__self__", None)
-        if isinstance(task, asyncio.Task):
+        if isinstance(task, asyncio.Task) and handle.process is not None and task not in handle.process.tasks:
             # A step of it, the first one too: not every task comes from `create_task`.
-            self._belongs(task, context)
-        handle = super().call_soon(callback, *args, context=context)
-        return self._unless_dead(handle, context)
+            self._belongs(task, handle.process)
+        self._ready.append(handle)
+        return handle
 
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
@@ -345,16 +347,23 @@ class SimulatedLoop(VirtualTimeLoop):
         future = super().create_future()
         process = PROCESS.get()
         if process is not None:
-            process.futures.add(future)
+            process.waits_for(future)
         return future
 
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """As asyncio's; a dead process's timers are dropped."""
-        handle = super().call_at(when, callback, *args, context=context)
-        self._unless_dead(handle, context)
-        return handle
+        self._check_closed()  # type: ignore[attr-defined]
+        timer = Timer(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, timer))
+        return timer
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """The same, so long from now."""
+        return self.call_at(self._clock.now + delay, callback, *args, context=context)
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """On a thread: it is done after a while, and its process is told a while later."""
@@ -403,30 +412,16 @@ class SimulatedLoop(VirtualTimeLoop):
         """Connect over the simulated network."""
         return await self.network.connect(PROCESS.get(), protocol_factory, port)
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Nothing: what is cancelled is dropped when its time comes."""
-
-    def _belongs(self, task: asyncio.Task[Any], context: contextvars.Context | None) -> None:
+    def _belongs(self, task: asyncio.Task[Any], process: Process) -> None:
         """A task belongs to the process in whose context its first step runs, whoever asks something of it later."""
-        process = PROCESS.get() if context is None else context.get(PROCESS)
-        if process is not None and task not in self._owned and not task.done():
+        if task not in self._owned and not task.done():
             self._owned.add(task)
             process.tasks[task] = None
-            process.futures.add(task)
+            process.waits_for(task)
             task.add_done_callback(lambda done: process.tasks.pop(done, None))
-
-    def _unless_dead(self, handle: asyncio.Handle, context: contextvars.Context | None) -> asyncio.Handle:
-        process = PROCESS.get() if context is None else context.get(PROCESS)
-        if process is not None and not process.alive:
-            handle.cancel()
-        return handle
 
     def _note_report(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         self.reports.append(
             f"{context.get('message')}: {error!r}" if error is not None else str(context.get("message"))
         )
-
-
-def _process_of(handle: asyncio.Handle) -> Process | None:
-    return handle._context.get(PROCESS)  # type: ignore[attr-defined]  # there is no public way to whose it is

@@ -13,6 +13,7 @@ from typing import Final
 from unittest import mock
 
 from tests.simulation.cluster import Complaints
+from transport.broker.watermarks import Watermarks
 
 MEMORY_BYTES: Final = 8 * 1024**3
 """What the machine has. A broker bounds by it what it holds of frames, and of what clients do not read."""
@@ -35,11 +36,32 @@ def pinned(seed: str, wall_clock: Callable[[], float]) -> Iterator[Complaints]:
             ("os.urandom", entropy.randbytes),
             ("transport.broker.broker.memory_limit", lambda: MEMORY_BYTES),
             ("transport.broker.descriptors.soft_limit", lambda: OPEN_FILES),
+            ("transport.broker.broker.resident_bytes", lambda: 0),
             ("tests.fault.disk._numbers", count(1)),
         ):
             stack.enter_context(mock.patch(what, by))
+        stack.enter_context(_unlooked())
         stack.enter_context(_chance(f"chance {seed}"))
         yield complaints
+
+
+@contextmanager
+def _unlooked() -> Iterator[None]:
+    """Nobody looks at what the process has of the machine's memory, which has no end: each look would take a part of a millisecond too."""
+    usual = Watermarks.__init__.__kwdefaults__
+    seen = {
+        "used": lambda: 0,
+        "limit": lambda: MEMORY_BYTES,
+        "kept": lambda: None,
+        "small": lambda: 0,
+        "release": _nothing,
+    }
+    with mock.patch.dict(usual, seen):
+        yield
+
+
+def _nothing() -> None:
+    """What is given back where nothing is kept."""
 
 
 @contextmanager

@@ -48,5 +48,11 @@ class Schedule:
         turns: list[Iterator[T]] = []
         for items in lanes.values():
             turns += [iter(items)] * len(items)
-        self.random.shuffle(turns)
-        return [next(turn) for turn in turns]
+        # As `Random.shuffle`, which has a call for each draw.
+        draw = self.random.getrandbits
+        for last in range(len(turns) - 1, 0, -1):
+            bits = (last + 1).bit_length()
+            while (other := draw(bits)) > last:
+                pass
+            turns[last], turns[other] = turns[other], turns[last]
+        return list(map(next, turns))

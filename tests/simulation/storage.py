@@ -50,6 +50,7 @@ class MortalFiles:
                 self.left -= 1
             return call(*arguments, **options)
 
+        setattr(self, name, mortal)  # found at once from now on
         return mortal
 
 

@@ -31,6 +31,17 @@ class Tap(Protocol):
         """The broker takes nothing more from this connection; may be said twice."""
 
 
+def taken(buffer: bytearray, size: int) -> bytes:
+    """The first bytes of a buffer, taken out of it."""
+    if size == len(buffer):
+        data = bytes(buffer)
+        buffer.clear()
+    else:
+        data = bytes(memoryview(buffer)[:size])
+        del buffer[:size]
+    return data
+
+
 class Pipe:
     """One direction of a link: write buffer, kernel and wire, kernel, reader.
 
@@ -68,14 +79,14 @@ class Pipe:
 
     def pump(self) -> None:
         """Give the wire what fits it."""
-        network = self.link.network
-        while self.outgoing:
-            room = self.link.capacity - self._flying - len(self.arrived)
+        outgoing = self.outgoing
+        while outgoing:
+            link = self.link
+            room = link.capacity - self._flying - len(self.arrived)
             if room <= 0:
                 return
-            size = min(room, network.fragment(len(self.outgoing)))
-            segment = bytes(self.outgoing[:size])
-            del self.outgoing[:size]
+            size = min(room, link.network.fragment(len(outgoing)))
+            segment = taken(outgoing, size)
             self._flying += size
             self._launch(segment, "")
         if self._ending is not None and not self._fin_sent:
@@ -104,10 +115,11 @@ class Pipe:
             self._take(left[: int(len(left) * survives)], "")
 
     def _launch(self, segment: bytes | None, how: str) -> None:
-        loop = self.link.network.loop
+        network = self.link.network
+        loop = network.loop
         arrival = max(self._last_arrival, loop.time() + self.link.delay())
         self._last_arrival = arrival
-        timer = loop.arrive_at(arrival, self, self._arrive, context=self.link.network.context)
+        timer = loop.arrive_at(arrival, self, self._arrive, network.context)
         self._flight.append((timer, segment, how))
 
     def _arrive(self) -> None:
@@ -281,6 +293,8 @@ class Endpoint(asyncio.Transport):
 
     def drained(self) -> None:
         """The wire has taken some of what was written."""
+        if not self._writing_paused and not self._closing:
+            return
         left = len(self.outbound.outgoing)
         if ((self._writing_paused and left <= self._low) or (self._closing and not left)) and not self.closed:
             self._when_ready(self._write_on)
@@ -315,20 +329,20 @@ class Endpoint(asyncio.Transport):
         arrived = self.inbound.arrived
         if arrived:
             size = self._link.network.fragment(len(arrived))
-            if isinstance(self.protocol, asyncio.BufferedProtocol):
-                buffer = self.protocol.get_buffer(-1)
+            protocol = self.protocol
+            if buffered := isinstance(protocol, asyncio.BufferedProtocol):
+                buffer = protocol.get_buffer(-1)
                 size = min(size, len(buffer))
-                data = bytes(arrived[:size])
+                data = taken(arrived, size)
                 buffer[:size] = data
             else:
-                data = bytes(arrived[:size])
-            del arrived[:size]
+                data = taken(arrived, size)
             if self.tap is not None:
                 self.tap.received(data)
-            if isinstance(self.protocol, asyncio.BufferedProtocol):
-                self.protocol.buffer_updated(size)
+            if buffered:
+                protocol.buffer_updated(size)
             else:
-                self.protocol.data_received(data)
+                protocol.data_received(data)
             self.inbound.pump()
             self.inbound.source.drained()
             if arrived or self._eof_arrived:

@@ -40,20 +40,22 @@ class Frames:
     """Cuts a stream that is known to be good into frames."""
 
     def __init__(self) -> None:
-        self._data = bytearray()
+        self._left = b""
 
     def feed(self, data: bytes) -> list[Any]:
         """The frames that ``data`` completes."""
-        self._data += data
+        left = self._left + data if self._left else data
         found = []
-        while len(self._data) >= PREFIX.size:
-            length, header_length = PREFIX.unpack_from(self._data)
-            if len(self._data) < length:
+        at, end = 0, len(left)
+        while end - at >= PREFIX.size:
+            length, header_length = PREFIX.unpack_from(left, at)
+            if end - at < length:
                 break
-            body_at = PREFIX.size + header_length
-            header = msgpack.unpackb(bytes(self._data[PREFIX.size : body_at]))
-            found.append(decode(RawFrame(header, memoryview(bytes(self._data[body_at:length])))))
-            del self._data[:length]
+            body_at = at + PREFIX.size + header_length
+            header = msgpack.unpackb(left[at + PREFIX.size : body_at])
+            at += length
+            found.append(decode(RawFrame(header, memoryview(left[body_at:at]))))
+        self._left = left[at:]
         return found
 
 
