@@ -193,6 +193,12 @@ class ClusterDocument:
         return len(self.counting) // 2 + 1
 
     @property
+    def names(self) -> dict[str, str]:
+        """What the members are called, by their directories; those of a change that is under way too."""
+        them = (self.members_after_change, self.members)
+        return {member.directory: name for members in them for name, member in members.items()}
+
+    @property
     def members_after_change(self) -> Mapping[str, Member]:
         """The members as they are when the change is done; as they are now where there is none."""
         if self.change is None:

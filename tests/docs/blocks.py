@@ -52,6 +52,8 @@ CLUSTER: Final = (
 LOST: Final = (
     "tests/docs/test_cluster_lost.py::test_who_is_left_goes_on_alone_and_the_two_others_come_back_as_the_page_says"
 )
+STARTS: Final = "tests/docs/test_cluster.py::test_the_start_with_users_and_tls_takes_the_options_that_it_shows"
+TRIED: Final = "tests/docs/test_cluster_tried.py::test_what_is_typed_on_one_machine_goes_as_the_page_says_to_the_loss_of_two_nodes_of_three"
 CHANGES: Final = (
     "tests/docs/test_cluster.py::test_each_command_that_changes_members_is_one_with_the_words_that_it_takes"
 )
@@ -133,12 +135,14 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
     },
     "docs/cluster.md": {
         "openssl rand": CLUSTER,
-        "penstock broker --cluster": CLUSTER,
+        "--cluster-secret-file": CLUSTER,
         "$ penstock cluster status": CLUSTER,
+        "--users-file users.toml": STARTS,
         "kill -9": CLUSTER,
-        "penstock cluster move b\n": CHANGES,
         "penstock cluster add d": CHANGES,
     },
+    "docs/cluster-try.md": {"[]": TRIED},
+    "docs/cluster-loss.md": {"penstock cluster move b": CHANGES},
     "docs/cluster-damage.md": {"penstock cluster heal b": CHANGES},
     "docs/cluster-lost.md": {"[]": LOST},
     "docs/cluster-wire.md": {

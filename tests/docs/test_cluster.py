@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tests.docs.typed import Shell, block
 from tests.streams.pages import ROOT
 from tests.transport.cluster.etcds import program
 from tests.transport.test_commands_documented import check
+from transport.cluster.addresses import parse_cluster
 
 PAGE: Final = (ROOT / "docs" / "cluster.md").read_text("utf-8")
 SECONDS: Final = 60.0
@@ -49,7 +51,7 @@ def of_node(command: str, name: str) -> str:
 def test_three_brokers_start_are_shown_and_outlive_one_of_them_as_the_page_says(shell: Shell) -> None:
     program()
     shell.run(*block("docs/cluster.md", "openssl").splitlines())
-    command = ours(block("docs/cluster.md", "penstock broker --cluster"))
+    command = ours(block("docs/cluster.md", "penstock broker --cluster a"))
     shown, _, printed = block("docs/cluster.md", "$ penstock cluster status").partition("\n")
     status = ours(shown.removeprefix("$ "))
     sends, killed, receives = ours(block("docs/cluster.md", "seq 1000")).splitlines()
@@ -62,7 +64,7 @@ def test_three_brokers_start_are_shown_and_outlive_one_of_them_as_the_page_says(
                 break
         assert plain(said) == plain(printed)
         assert "1,000 messages confirmed" in run(shell, f"{sends} 2>&1")
-        assert "--node a" in killed
+        assert killed == "kill -9 PID"
         brokers["a"].kill()
         got = run(shell, f"{receives} 2>error").split()
         assert got == [str(number) for number in range(1, 1001)]
@@ -108,7 +110,11 @@ def run(shell: Shell, command: str) -> str:
 
 
 def test_each_command_that_changes_members_is_one_with_the_words_that_it_takes() -> None:
-    named = [block("docs/cluster.md", f"penstock cluster {verb}") for verb in ("add d", "move b\n")]
+    named = [
+        block("docs/cluster.md", "penstock cluster add d"),
+        block("docs/cluster-loss.md", "penstock cluster move b"),
+    ]
+    named[1] = named[1].replace(" --context prod", "")
     named.append(block("docs/cluster-damage.md", "penstock cluster heal b"))
     lines = "".join(named).splitlines()
     assert [line.split()[2] for line in lines] == ["add", "remove", "move", "give-up", "move", "heal"]
@@ -129,6 +135,14 @@ def run_here(line: str) -> str:
         timeout=60.0,
     )
     return "no broker" if done.returncode == 1 and "no connection to the broker" in done.stderr else done.stderr
+
+
+def test_the_start_with_users_and_tls_takes_the_options_that_it_shows() -> None:
+    """Three that start so are in tests/transport/cluster: one certificate for clients, links and etcd."""
+    command = block("docs/cluster.md", "penstock broker --cluster 'a")
+    check(command.replace("\\\n", " "))
+    where = shlex.split(command.replace("\\\n", " "))[3]
+    assert parse_cluster(where, "a") != parse_cluster(where.partition("?")[0], "a"), "what is behind the ? is for etcd"
 
 
 def test_the_table_of_promises_has_each_mode() -> None:

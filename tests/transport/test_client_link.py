@@ -18,7 +18,13 @@ from tests.decoding import FrameDecoder
 from tests.transport.time_limits import time_limits_noted
 from transport.clients.backoff import Backoff
 from transport.clients.link import BrokerLink, FrameConnection
-from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, RemoteProtocolError
+from transport.errors import (
+    LEADERLESS_ADVICE,
+    BrokerError,
+    ConnectionLostError,
+    LocalProtocolError,
+    RemoteProtocolError,
+)
 from transport.wire.codec import decode, encode
 from transport.wire.messages import Demand, Error, Frame, Hello, Ping, Welcome
 
@@ -285,6 +291,25 @@ def test_what_the_user_cannot_take_is_the_peers_fault_too(run: Any) -> None:
             link_to(broker.address, user).start()
             await user.told("opened", "lost", "failed")
             assert str(user.error) == "WELCOME lacks something"
+
+    run(main)
+
+
+def test_where_brokers_are_there_and_none_leads_it_says_that_and_not_that_another_address_refuses(run: Any) -> None:
+    async def main() -> None:
+        user = User()
+        nobody = await unused_address()
+        told = Error("not-leader", "this broker does not lead", close=True)
+        async with listening(Scripted([told])) as follower:
+            link = link_to(
+                f"{follower.address},{nobody}", user, Backoff(minimum=0.001, maximum=0.01, give_up_after=0.3)
+            )
+            link.start()
+            await user.told("failed")
+        assert "given up after" in str(user.error)
+        assert "not-leader: this broker does not lead" in str(user.error)
+        assert str(user.error).endswith(LEADERLESS_ADVICE)
+        assert link.trouble().startswith(f"no leader at any of {follower.address},{nobody} yet")
 
     run(main)
 

@@ -135,6 +135,22 @@ def test_brokers_that_let_in_and_then_point_at_each_other_are_believed_so_often_
     assert contacts.follows([B if contacts.current == A else A]), "behind a pause they are believed again"
 
 
+def test_what_a_broker_without_a_leader_said_is_kept_for_the_pass_unless_another_one_knew_the_leader() -> None:
+    contacts, said = Contacts(THREE), LookupError("its leader is not known yet")
+    contacts.next()
+    contacts.follows([], said)
+    whole_pass(contacts)
+    assert contacts.leaderless is said, "the others refuse, and that says less"
+    contacts.next()
+    contacts.follows([], said)
+    contacts.next()
+    contacts.follows([C], said)
+    whole_pass(contacts)
+    assert contacts.leaderless is None, "there is a leader, and why it cannot be reached says more"
+    whole_pass(contacts)
+    assert contacts.leaderless is None
+
+
 def test_an_address_that_lets_time_pass_is_tried_last_and_longer_each_time_until_it_says_something() -> None:
     contacts = Contacts(THREE)
     assert contacts.next() == A

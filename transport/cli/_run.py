@@ -14,7 +14,7 @@ import typer
 
 from actors.errors import BackupFailedError, NoStorageError, StorageError
 from transport.cli.exit_codes import EXIT_FAILED, EXIT_STORAGE, EXIT_USAGE, SIGNAL_EXIT_BASE
-from transport.errors import ADVICE, BrokerError, ConnectionLostError, QueueFullError, TransportError
+from transport.errors import ADVICE, LEADERLESS_ADVICE, BrokerError, ConnectionLostError, QueueFullError, TransportError
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -28,7 +28,7 @@ HINTS = {
     "authentication-failed": "check --user and --password-file, or --token-file; "
     "with --tls-certificate alone, `penstock user certificate` gives its subject to a user",
     "forbidden": "`penstock user grant` gives a right, and the broker takes it in at SIGHUP (kill -HUP PID)",
-    "not-leader": "wait until the cluster has a leader, or name more of its brokers in --address",
+    "not-leader": "`penstock cluster status` shows which of its nodes are there: half and one have to be",
     "queue-full": "receive from that queue, or raise its limit with `penstock queue alter`",
     "unsupported-version": "broker and command are of different versions",
 }
@@ -202,7 +202,7 @@ def explain(error: Exception) -> str:
     text = (_system_text(error) or str(error) or type(error).__name__).removesuffix(ADVICE)
     if options := list(dict.fromkeys(option for words, option in OPTIONS.items() if words in text)):
         text = f"{text} ({' or '.join(options)})"
-    if isinstance(error, ConnectionLostError):
+    if isinstance(error, ConnectionLostError) and not text.endswith(LEADERLESS_ADVICE):
         return f"{text}; check the host in --address" if _names_no_host(error) else f"{text}{ADVICE}"
     if hint := next((each for words, each in PROOFS.items() if words in text), ""):
         return f"{text}; {hint}"

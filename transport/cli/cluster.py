@@ -41,7 +41,9 @@ PLACES: tuple[Column, ...] = (
 )
 OPTIONAL = ("amqp", "amqps")
 """Columns that are there where some member has such an address."""
-LEADER, AWAY = "leader", "away"
+LEADER, AWAY, WAITING = "leader", "away", "waiting"
+ELSEWHERE_SECONDS = 2.0
+"""For others to say how the cluster stands, where the node that has answered is of none yet."""
 DEFAULT_WAIT = 600.0
 MAX_WAIT = 7 * 86_400.0
 Name = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.", show_default=False)]
@@ -84,7 +86,7 @@ async def add(administration: Administration, node: Node, wait: Wait = DEFAULT_W
         return bool(member.get("counts")) and not _changing(facts, name)
 
     await _until(administration, "cluster add", wait, done, lambda facts: _learning(facts, name))
-    typer.echo(f"node {name} is a member and counts, at {administration.address}")
+    typer.echo(f"node {name} is a member and counts, says {administration.address}")
 
 
 @app.command("remove")
@@ -99,7 +101,7 @@ async def remove(administration: Administration, name: Name, wait: Wait = DEFAUL
         lambda facts: _member(facts, name) is None,
         lambda _: f"{name} is about to go",
     )
-    typer.echo(f"node {name} is no member any more, at {administration.address}; stop its process")
+    typer.echo(f"node {name} is no member any more, says {administration.address}; stop its process")
 
 
 @app.command("move")
@@ -114,7 +116,7 @@ async def move(administration: Administration, node: MovedNode, wait: Wait = DEF
         return member is not None and member.get("directory") == begun.get("directory") and not _changing(facts, name)
 
     await _until(administration, "cluster move", wait, done, lambda facts: _learning(facts, name))
-    typer.echo(f"node {name} has moved, at {administration.address}")
+    typer.echo(f"node {name} has moved, says {administration.address}")
 
 
 @app.command("heal")
@@ -129,7 +131,7 @@ async def heal(administration: Administration, name: Name, wait: Wait = DEFAULT_
 
     await _until(administration, "cluster heal", wait, done, lambda facts: _learning(facts, name))
     typer.echo(
-        f"node {name} is filled anew, at {administration.address}; what it had lies in its directory as damaged-..."
+        f"node {name} is filled anew, says {administration.address}; what it had lies in its directory as damaged-..."
     )
 
 
@@ -138,7 +140,7 @@ async def heal(administration: Administration, name: Name, wait: Wait = DEFAULT_
 async def give_up(administration: Administration) -> None:
     """Leave the members as they were before the change that is under way, and cannot be done."""
     given = await administration.give_up_change()
-    typer.echo(f"the change to {given.get('kind')} {given.get('name')} is given up, at {administration.address}")
+    typer.echo(f"the change to {given.get('kind')} {given.get('name')} is given up, says {administration.address}")
 
 
 async def look(client: Administration) -> Facts:
@@ -153,6 +155,8 @@ async def look(client: Administration) -> Facts:
             return None
 
     facts = await client.cluster()
+    if not facts["members"]:
+        facts = await _known_elsewhere(client) or facts
     leader = next((each for each in facts["members"] if each.get("name") == facts.get("leader")), None)
     if facts.get("role") != LEADER and leader is not None:
         said = await of(leader)
@@ -166,10 +170,33 @@ async def look(client: Administration) -> Facts:
     return facts
 
 
+async def _known_elsewhere(client: Administration) -> Facts | None:
+    """How the cluster stands, as somebody says who is of it."""
+    import asyncio  # noqa: PLC0415 - not needed for --help
+
+    from transport.errors import TransportError  # noqa: PLC0415 - likewise
+
+    async def of(address: str) -> Facts | None:
+        try:
+            async with asyncio.timeout(ELSEWHERE_SECONDS), client.elsewhere(address) as other:
+                return await other.cluster()
+        except (TransportError, TimeoutError):
+            return None
+
+    said = await asyncio.gather(*(of(each) for each in client.addresses if each != str(client.address)))
+    return next((each for each in said if each is not None and each["members"]), None)
+
+
 def status_lines(facts: Facts, width: int | None) -> list[str]:
     """What ``cluster.status`` answers, as tables."""
     members = facts["members"]
     leader = facts.get("leader")
+    if not members and facts.get("role") == WAITING:
+        return [
+            f"node {cell(facts.get('node'))} is of no cluster yet",
+            f"  register {cell(facts.get('register'))}",
+            "  it waits, and its log says for what: a cluster begins when all of its nodes are there, and a new one is added",
+        ]
     about = [
         f"epoch {cell(str(facts.get('epoch')))}",
         f"mode {cell(facts.get('mode'))}",

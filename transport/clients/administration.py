@@ -17,7 +17,6 @@ from transport.clients.message_commands import MessageCommands, count_of
 from transport.clients.queue_commands import QueueCommands
 from transport.clients.schedule_commands import ScheduleCommands
 from transport.errors import (
-    ADVICE,
     AuthenticationError,
     BrokerError,
     ConnectionLostError,
@@ -120,6 +119,11 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The contact points that it was given."""
+        return tuple(str(each) for each in self._addresses)
 
     def another(self) -> Administration:
         """A client like this one, of the same broker and not yet connected: a client connects once."""
@@ -238,10 +242,10 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
             error = error.__cause__
         if isinstance(error, BrokerError | AuthenticationError):
             return error
-        from transport.clients.reasons import reason_of  # noqa: PLC0415 - only for an error
+        from transport.clients.reasons import advice, reason_of  # noqa: PLC0415 - only for an error
 
         within = f"within {self._connect_timeout:g} s: {reason_of(error) if str(error) else 'no answer'}"
-        lost = ConnectionLostError(f"no connection to the broker at {self.address} {within}{ADVICE}")
+        lost = ConnectionLostError(f"no connection to the broker at {self.address} {within}{advice(error)}")
         lost.__cause__ = error
         return lost
 

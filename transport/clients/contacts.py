@@ -37,6 +37,7 @@ class Contacts:
     Attributes:
         current: the address tried last; the first one before any is.
         elects: whether somebody answered in the last pass that does not lead: there is a cluster, which will soon have a leader.
+        leaderless: what one of them said, where none knew a leader: it says more than that another machine refuses.
     """
 
     def __init__(self, addresses: str | Sequence[str], what: str = "a client") -> None:
@@ -50,6 +51,9 @@ class Contacts:
         self._tried: set[Address] = set()
         self._hops = 0
         self._follower = self._inside = self.elects = False
+        self._said: Exception | None = None
+        self._named = False
+        self.leaderless: Exception | None = None
         self.begin()
 
     @property
@@ -76,7 +80,8 @@ class Contacts:
         self._left = deque(sorted(order, key=lambda each: each in self._silent))
         self._tried.clear()
         self._hops = 0
-        self._follower = False
+        self._follower = self._named = False
+        self._said = None
 
     def next(self) -> Address | None:
         """Where to try now; None when the pass is over, and the next one has begun: pause before that."""
@@ -87,9 +92,9 @@ class Contacts:
                 self._tried.add(address)
                 self.current = address
                 return address
-        follower = self._follower
+        follower, said = self._follower, None if self._named else self._said
         self.begin()
-        self.elects = follower
+        self.elects, self.leaderless = follower, said
         return None
 
     def let_in(self) -> None:
@@ -111,11 +116,12 @@ class Contacts:
             self._left.remove(self.current)
             self._left.append(self.current)
 
-    def follows(self, leader: Iterable[Address]) -> bool:
+    def follows(self, leader: Iterable[Address], said: Exception | None = None) -> bool:
         """The one tried last does not lead, and told where the leader is, if it knows. Whether to go on at once; else pause."""
         self._silent.pop(self.current, None)
         self._follower = True
         told = [each for each in dict.fromkeys(leader) if each != self.current]
+        self._said, self._named = said, self._named or bool(told)
         for address in told:
             self._learn(address)
         # One that is known to be silent stays the last: who follows may not have noticed yet.

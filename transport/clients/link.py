@@ -16,7 +16,6 @@ from transport.clients.authentication import NO_CREDENTIALS, Credentials
 from transport.clients.backoff import CONNECT_TIMEOUT, Backoff, is_transient
 from transport.clients.contacts import LEAST_STANDING, MAX_ELECTION_PAUSE, Contacts
 from transport.errors import (
-    ADVICE,
     ELSEWHERE_CODES,
     BrokerError,
     ConnectionLostError,
@@ -163,10 +162,10 @@ class BrokerLink:
 
     def trouble(self) -> str:
         """Why there is no connection, and for how long one is still sought; on one line."""
-        from transport.clients.reasons import why_not  # noqa: PLC0415 - only for an error
+        from transport.clients.reasons import lacking, why_not  # noqa: PLC0415 - only for an error
 
         where = f"any of {self._contacts}" if self._contacts.several else self.address
-        text = f"no broker at {where} yet: {why_not(self._error)}"
+        text = f"no {lacking(self._error)} at {where} yet: {why_not(self._error)}"
         if self._backoff.give_up_after is None:
             return f"{text}; trying on"
         left = self._backoff.give_up_after - (self._loop.time() - self._down_since)
@@ -361,7 +360,7 @@ class BrokerLink:
             return
         contacts, pauses, self._pauses = self._contacts, self._pauses, False
         if isinstance(error, NotLeaderError):
-            pauses = not contacts.follows(told_addresses(error.leader))
+            pauses = not contacts.follows(told_addresses(error.leader), error)
         elif isinstance(error, PeerTimeoutError | TimeoutError) or isinstance(error.__cause__, TimeoutError):
             contacts.silent()
         if not pauses and (address := contacts.next()) is not None:
@@ -371,11 +370,12 @@ class BrokerLink:
         delay = self._backoff.delay(self._attempt, self._chance())
         if contacts.elects:
             delay = min(delay, max(MAX_ELECTION_PAUSE, self._backoff.minimum))
+            self._error = error = contacts.leaderless or error
         down = self._loop.time() - self._down_since
         if patience is not None and down + delay > patience:
-            from transport.clients.reasons import caused  # noqa: PLC0415 - only for an error
+            from transport.clients.reasons import advice, caused  # noqa: PLC0415 - only for an error
 
-            self._fail(caused(f"given up after {down:.1f} s without a connection: {error}{ADVICE}", error))
+            self._fail(caused(f"given up after {down:.1f} s without a connection: {error}{advice(error)}", error))
             return
         self._warn_once(error)
         self._attempt += 1

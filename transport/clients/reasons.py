@@ -6,7 +6,7 @@ import os
 import re
 import socket
 
-from transport.errors import ConnectionLostError
+from transport.errors import ADVICE, LEADERLESS_ADVICE, ConnectionLostError, NotLeaderError
 
 CALL_FAILED = re.compile(r"\[Errno (\d+)\] Connect call failed \([^)]*\)")
 """What asyncio says of an address that does not answer."""
@@ -35,6 +35,25 @@ def why_not(error: BaseException | None) -> str:
     while cause is not None and reason is None:
         reason, cause = system_words(cause), cause.__cause__
     return reason.lower() if reason else str(error or "it has not answered")
+
+
+def leaderless(error: BaseException | None) -> bool:
+    """Whether it comes of a cluster whose brokers are there, and none of them knew who leads."""
+    while error is not None:
+        if isinstance(error, NotLeaderError):
+            return not error.leader
+        error = error.__cause__
+    return False
+
+
+def lacking(error: BaseException | None) -> str:
+    """Who could not be found, where this is why."""
+    return "leader" if leaderless(error) else "broker"
+
+
+def advice(error: BaseException | None) -> str:
+    """What to do about an error of a client that is given up; a text ends with it."""
+    return LEADERLESS_ADVICE if leaderless(error) else ADVICE
 
 
 def caused(text: str, cause: Exception) -> ConnectionLostError:

@@ -40,6 +40,8 @@ STOP_SECONDS: Final = 3.0
 the others does not end by itself."""
 LAST_LINES: Final = 3
 """Of what it said at the end, which are logged with why it ended."""
+MOST_TOLD: Final = 64
+"""Lines that come again and again, and are remembered so that each is logged once."""
 READ_BYTES: Final = 16 * 1024
 
 logger = logging.getLogger("penstock.cluster.etcd")
@@ -114,6 +116,7 @@ class EtcdChild:
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._last: deque[str] = deque(maxlen=LAST_LINES)
+        self._told: deque[str] = deque(maxlen=MOST_TOLD)
         self.starts = 0
 
     @property
@@ -224,6 +227,10 @@ class EtcdChild:
             self._log_line(read_line_of_etcd(text))
 
     def _log_line(self, line: Line) -> None:
+        if line.once:
+            if line.text in self._told:
+                return
+            self._told.append(line.text)
         logger.log(line.level, "%s", line.text)
         if line.level >= logging.WARNING:
             self._last.append(line.text)

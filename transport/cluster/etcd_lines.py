@@ -22,6 +22,9 @@ PLAIN_LEVEL: Final = logging.WARNING
 """Of a line that is not its log: what it prints when it cannot even begin to log."""
 OF_GRPC: Final = "WARNING: "
 """The beginning of a line that a library of its prints: its own connections come and go, at each end."""
+REJECTED: Final = "rejected connection"
+OF_TLS: Final = ("x509:", "tls:")
+"""In the reason of one that no later try mends: without this line nobody learns why the etcds do not find together."""
 _SAID_ANYWAY: Final = frozenset({"level", "ts", "caller", "msg", "stacktrace"})
 
 
@@ -31,10 +34,12 @@ class Line(NamedTuple):
     Attributes:
         level: as of ``logging``.
         text: to be shown.
+        once: whether it comes with each try, many times a second, and is to be told once.
     """
 
     level: int
     text: str
+    once: bool = False
 
 
 class LineCutter:
@@ -64,6 +69,13 @@ def read_line_of_etcd(line: bytes) -> Line:
         said = None
     if not isinstance(said, dict) or not isinstance(said.get("msg"), str):
         return Line(logging.INFO if text.startswith(OF_GRPC) else PLAIN_LEVEL, shown(text, MAX_LINE_BYTES))
+    reason = str(said.get("error"))
+    if said["msg"] == REJECTED and any(words in reason for words in OF_TLS):
+        host = str(said.get("remote-addr")).rpartition(":")[0]
+        text = (
+            f"this machine's etcd takes no connection from {host}, for its certificate or this one's is wrong: {reason}"
+        )
+        return Line(logging.WARNING, shown(text, MAX_LINE_BYTES), once=True)
     others = ", ".join(f"{name}: {value}" for name, value in said.items() if name not in _SAID_ANYWAY)
     level = LEVELS.get(str(said.get("level")), PLAIN_LEVEL)
     return Line(level, shown(f"{said['msg']}{f' ({others})' if others else ''}", MAX_LINE_BYTES))

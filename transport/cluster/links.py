@@ -117,6 +117,7 @@ class ClusterLinks:
         self._names = Names(self._loop)
         self._door = Door(self._answering, lambda: self._keys.server, self._not_secured, listen)
         self._peers: dict[str, _Peer] = {}
+        self._called: dict[str, str] = {}
         self._made: dict[Link, None] = {}  # in order, so that a simulation is the same each time
         self._dials: dict[Link, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -165,12 +166,15 @@ class ClusterLinks:
         """Other keys, for connections from now on."""
         self._keys = keys
 
-    def set_peers(self, peers: Mapping[str, str]) -> None:
+    def set_peers(self, peers: Mapping[str, str], names: Mapping[str, str] | None = None) -> None:
         """Who the other nodes are: the address of each by its directory. Those that are named no more are let go of, and `lost` is told.
+
+        Who has a name by its directory is called by that in the log.
 
         Raises:
             LocalProtocolError: an address is none.
         """
+        self._called = dict(names or {})
         wanted = {directory: parse_address(text) for directory, text in peers.items() if directory != self.me.directory}
         for directory in [directory for directory in self._peers if directory not in wanted]:
             self._let_go(directory, self._peers.pop(directory))
@@ -405,7 +409,7 @@ class ClusterLinks:
         self._causes.tell(
             directory,
             cause_of(error),
-            f"{what} the node {directory} at {peer.address}: {why(error)}; this node tries on",
+            f"{what} the node {self._called.get(directory, directory)} at {peer.address}: {why(error)}; this node tries on",
         )
         self._node.lost(directory)
 

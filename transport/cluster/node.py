@@ -36,8 +36,8 @@ logger = logging.getLogger("penstock.cluster")
 class NodeLinks(Protocol):
     """The connections to the other nodes, by the ids of their directories."""
 
-    def set_peers(self, peers: Mapping[str, str]) -> None:
-        """Which nodes there are: the address of each by its directory."""
+    def set_peers(self, peers: Mapping[str, str], names: Mapping[str, str]) -> None:
+        """Which nodes there are: the address of each by its directory, and what it is called."""
 
     def send(self, peer: str, message: Message) -> bool:
         """Send a message; whether there is a connection for it."""
@@ -250,7 +250,7 @@ class Node:
         if document is not self._document and document is not None:
             self._document = document
             members = [*document.members.values(), *document.members_after_change.values()]
-            self._links.set_peers({member.directory: member.replication for member in members})
+            self._links.set_peers({member.directory: member.replication for member in members}, document.names)
 
     def _now(self) -> float:
         return self._loop.time()
@@ -339,7 +339,10 @@ class Node:
         self._begin(self._store.open(effect.epoch, whole=effect.whole))
 
     def _step_down(self, effect: say.StepDown) -> None:
-        logger.warning("this node leads no more: %s", effect.reason)
+        reason = effect.reason
+        for directory, name in ({} if self._document is None else self._document.names).items():
+            reason = reason.replace(directory, name)
+        logger.warning("this node leads no more: %s", reason)
         self._shipments.stop()
         self._store.lead_no_more(effect.reason)
         self._begin(self._store.step_down(), self._reopened)

@@ -510,11 +510,12 @@ def test_a_certificate_for_another_host_is_refused_by_who_dials(
     async def main() -> None:
         async with nodes("a", "b", join=False, a={"keys": keys}, b={"keys": wrong}) as (a, b):
             a.knows(b)
+            a.links.set_peers({b.directory: b.address}, {b.directory: "the second"})
             b.links.set_peers({a.directory: f"127.0.0.1:{free_ports(1)[0]}"})
             await a.loses(b, times=2)
 
     run(main)
-    assert len(refusals(caplog, "no link to the node bbb", "not valid for '127.0.0.1'")) == 1
+    assert len(refusals(caplog, "no link to the node the second at", "not valid for '127.0.0.1'")) == 1
 
 
 def test_a_certificate_for_another_host_is_refused_by_who_is_dialled(

@@ -47,7 +47,21 @@ def test_a_line_without_an_end_takes_no_memory_without_end() -> None:
     ],
 )
 def test_a_line_has_our_level_and_what_it_says(line: str, level: int, text: str) -> None:
-    assert read_line_of_etcd(line.encode()) == (level, text)
+    assert read_line_of_etcd(line.encode()) == (level, text, False)
+
+
+def test_a_certificate_that_is_refused_is_a_warning_that_is_told_once_and_a_connection_that_only_ended_is_none() -> (
+    None
+):
+    rejected = '{"level":"warn","msg":"rejected connection","remote-addr":"10.0.0.1:%d","error":"%s"}'
+    wrong = "x509: certificate is valid for 10.0.0.3, not 10.0.0.1"
+    lines = [read_line_of_etcd((rejected % (port, wrong)).encode()) for port in (38680, 38694)]
+    assert lines[0] == lines[1], "the port is another at each try, and is not shown"
+    assert (lines[0].level, lines[0].once) == (logging.WARNING, True)
+    assert "takes no connection from 10.0.0.1" in lines[0].text
+    assert wrong in lines[0].text
+    ended = read_line_of_etcd((rejected % (1, "EOF")).encode())
+    assert (ended.level, ended.once) == (logging.INFO, False)
 
 
 @given(st.binary(max_size=300))

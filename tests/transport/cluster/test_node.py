@@ -118,7 +118,7 @@ class Links:
         self.full = False
         self.later: list[Callable[[], None]] = []
 
-    def set_peers(self, peers: Any) -> None:
+    def set_peers(self, peers: Any, _names: Any) -> None:
         self.peers = dict(peers)
 
     def send(self, peer: str, message: Any) -> bool:
@@ -365,7 +365,7 @@ def test_links_that_cannot_go_where_the_document_says_end_the_node() -> None:
         bench.replica.document = DOCUMENT
         fails = OSError("no such place")
 
-        def set_peers(_: Any) -> None:
+        def set_peers(_: Any, _names: Any) -> None:
             raise fails
 
         bench.links.set_peers = set_peers  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -18,7 +18,7 @@ from transport.broker.broker import Broker
 from transport.cli.cluster import look, status_lines, summary
 from transport.clients.administration import Administration
 from transport.config.config import BrokerConfig
-from transport.errors import BrokerError
+from transport.errors import BrokerError, ConnectionLostError
 from transport.node import administered
 from transport.node.cluster_node import ClusterNode
 from transport.picture import families
@@ -240,6 +240,45 @@ def test_followers_know_where_the_leader_speaks_amqp_and_the_status_shows_it(tmp
             assert door._leadership.why("amqp") == f"this broker does not lead its cluster; its leader is at {amqp}"
             # A listener of which the document knows no address: the host is told all the same.
             assert door._leadership.why("amqps") == "this broker does not lead its cluster; its leader is on 127.0.0.1"
+
+    run(body())
+
+
+class AtOneOf:
+    """An administration client that has gone to the first of three addresses; what each says."""
+
+    addresses = ("a:1", "b:1", "c:1")
+
+    def __init__(self, said: dict[str, dict[str, Any]], address: str = "a:1") -> None:
+        self._said, self.address = said, address
+
+    def elsewhere(self, address: str) -> AtOneOf:
+        return AtOneOf(self._said, address)
+
+    async def __aenter__(self) -> Self:
+        if self.address not in self._said:
+            raise ConnectionLostError("nobody is there")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """It has no connection."""
+
+    async def cluster(self) -> dict[str, Any]:
+        return self._said[self.address]
+
+
+def test_where_the_node_that_answers_waits_another_that_is_of_the_cluster_is_asked() -> None:
+    async def body() -> None:
+        waits: dict[str, Any] = {"node": "a", "role": "waiting", "members": [], "register": "answers"}
+        row = {"name": "c", "send": "c:1", "role": "leader"}
+        leads = {"node": "c", "role": "leader", "leader": "c", "members": [row]}
+        found: Any = AtOneOf({"a:1": waits, "c:1": leads})
+        assert await look(found) is leads
+        alone: Any = AtOneOf({"a:1": waits})
+        assert await look(alone) is waits
+        lines = status_lines(waits, None)
+        assert lines[0] == "node a is of no cluster yet"
+        assert "its log says for what" in lines[-1]
 
     run(body())
 
