@@ -97,7 +97,8 @@ def test_the_overview_sends_to_every_page_about_streams() -> None:
         "delays",
         "cluster",
         "cluster-damage",
-        "cluster-lost",
+        "cluster-loss",
+        "cluster-try",
         "cluster-wire",
         "clients-of-a-cluster",
     }
