@@ -374,18 +374,17 @@ class QueueCore:
 
     def grant(self) -> None:
         """Give senders who wait for it the room that there is, unless they are to pause."""
-        if self.held.on and not self.rejects:
-            self.held.note(self.name)
-            return
         # Those of a queue that rejects are answered when they send.
         if self.capacity.waiting and (self.paused is None or self.rejects):
+            if self.held.on and self.held.holds(self.name, self.rejects):
+                return
             log = self.log
             # What was accepted has used up its permits and takes the room as if it were stored already.
             messages, size = log.stored_messages + self.incoming_messages, log.stored_bytes + self.incoming_bytes
             if log.accepted is not None:
                 messages, size = self.taken()
             self.capacity.grant(messages, size, self.effects)
-        if self._writers and self.paused is None:
+        if self._writers and self.paused is None and not self.held.holds(self.name, self.rejects):
             self._grant_stages()
 
     def _grant_stages(self) -> None:

@@ -20,9 +20,12 @@ class Held:
         self.on = False
         self._names: dict[str, None] = {}
 
-    def note(self, name: str) -> None:
-        """A queue would have granted something, perhaps, and has not."""
+    def holds(self, name: str, rejects: bool) -> bool:
+        """Whether a queue grants nothing for a moment: it is noted, and looks again behind it. Who is refused does not wait."""
+        if not self.on or rejects:
+            return False
         self._names[name] = None
+        return True
 
     def take(self) -> list[str]:
         """Which they were."""
