@@ -16,6 +16,8 @@ from typing import Final
 
 from tests.fault.machines import namespaces
 
+FIRST_LINES: Final = 50
+"""Lines of each process that are kept from its start."""
 TAIL_LINES: Final = 200
 """Of what it printed that are kept."""
 TOLD_LINES: Final = 20
@@ -68,6 +70,8 @@ class Process:
         self._ended = ended
         self._changed = threading.Condition()
         self._lines: deque[str] = deque(maxlen=TAIL_LINES)
+        # Who waits for what it says at its start may come late, and it may say thousands of lines a second by then.
+        self._first: list[str] = []
         self._over = False
         self._descriptor = os.pidfd_open(popen.pid)
         self._reader = threading.Thread(target=self._read, args=(log,), name=f"reads {name}", daemon=True)
@@ -78,7 +82,7 @@ class Process:
         sought = re.compile(pattern)
 
         def found() -> re.Match[str] | None:
-            return next((match for line in self._lines if (match := sought.search(line))), None)
+            return next((match for line in (*self._first, *self._lines) if (match := sought.search(line))), None)
 
         with self._changed:
             self._changed.wait_for(lambda: found() or self._over, seconds)
@@ -210,6 +214,8 @@ class Process:
 
     def _hear(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip()
+        if len(self._first) < FIRST_LINES:
+            self._first.append(text)
         self._lines.append(text)
         if self._heard is not None:
             self._heard(text)

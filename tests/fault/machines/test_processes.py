@@ -12,7 +12,7 @@ import pytest
 
 from tests.fault.machines import claims, namespaces
 from tests.fault.machines.machines import ROOT, Machine, Machines
-from tests.fault.machines.processes import Process, ProcessError
+from tests.fault.machines.processes import TAIL_LINES, Process, ProcessError
 
 DEADLINE = 20.0
 ECHO = """
@@ -208,3 +208,11 @@ def test_who_is_not_root_or_lacks_a_program_is_told_so(monkeypatch: pytest.Monke
     assert namespaces.why_none.__wrapped__() == "machines need ip and tc and setpriv (Debian: iproute2, util-linux)"
     monkeypatch.setattr(os, "geteuid", lambda: 1_000)
     assert namespaces.why_none.__wrapped__() == "machines are network namespaces, and only root makes them"
+
+
+def test_what_a_process_said_at_its_start_is_heard_by_who_asks_late(machines: Machines) -> None:
+    text = f"print('first')\nfor number in range({5 * TAIL_LINES}): print(number)\nprint('last')\n"
+    process = machines["a"].start(sys.executable, "-c", text)
+    process.wait_line("^last$")
+    assert process.wait_line("^first$")
+    process.wait_end()
