@@ -303,7 +303,8 @@ class UnreadError(TransportError, ConnectionError):
 
 ADVICE = "; is the broker running there? (penstock broker)"
 """What the error of a client ends with that has found no broker for as long as it may seek one."""
-LEADERLESS_ADVICE = "; `penstock cluster status` shows which of its nodes are there: half and one have to be"
+LEADERLESS_HINT = "`penstock cluster status` shows which of its nodes are there: half and one have to be"
+LEADERLESS_ADVICE = f"; {LEADERLESS_HINT}"
 """The same where brokers were found, and none leads."""
 
 

@@ -213,11 +213,7 @@ class ClusterDocument:
 
     def name_of(self, directory: str) -> str:
         """The name of the member that lives in a directory, or will when the change is done; the directory's own where there is none."""
-        for members in (self.members, self.members_after_change):
-            for name, member in members.items():
-                if member.directory == directory:
-                    return name
-        return directory
+        return self.names.get(directory, directory)
 
     def _check_members(self) -> None:
         if len(self.members) > MAX_MEMBERS:

@@ -57,7 +57,7 @@ class Lagging(NamedTuple):
 class _Course:
     """What is done for one directory, and what of its time is left."""
 
-    __slots__ = ("began", "given_up", "lacking", "left", "looked", "nearer", "share", "since")
+    __slots__ = ("given_up", "lacking", "left", "looked", "nearer", "share", "since")
 
     def __init__(self, now: float) -> None:
         self.left = MOST_HELD_SECONDS
@@ -66,7 +66,6 @@ class _Course:
         self.share = 0.0
         self.since: float | None = None  # when the lag was last measured by which the share is changed
         self.lacking = 0  # as it was then
-        self.began = now  # when it began to lag
         self.nearer = now  # when it last came nearer fast enough, or not all was done that may be
 
     def rest(self) -> None:

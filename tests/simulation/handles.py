@@ -20,8 +20,38 @@ PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("PROCES
 _copy_context = contextvars.copy_context
 
 
-class Step(asyncio.Handle):
-    """A callback; one of a process that is dead is cancelled from the beginning.
+class _OfProcess:
+    """What the two kinds share: whose it is, and what it runs. One of a process that is dead is cancelled from the beginning."""
+
+    __slots__ = ()
+
+    def _begin(
+        self: Step | Timer,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimulatedLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        if context is None:
+            context = _copy_context()
+        self._context = context
+        self._loop = loop
+        self._callback: Callable[..., object] | None = callback
+        self._args: tuple[Any, ...] | None = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self.process = process = context.get(PROCESS)
+        if process is not None and not process.alive:
+            self.cancel()
+
+    def cancel(self: Step | Timer) -> None:
+        """As asyncio's; a timer is dropped when its time comes."""
+        self._cancelled = True
+        self._callback = self._args = None
+
+
+class Step(_OfProcess, asyncio.Handle):
+    """A callback.
 
     Attributes:
         process: whose it is: in whose context it runs.
@@ -36,26 +66,11 @@ class Step(asyncio.Handle):
         loop: SimulatedLoop,
         context: contextvars.Context | None = None,
     ) -> None:
-        if context is None:
-            context = _copy_context()
-        self._context = context
-        self._loop = loop
-        self._callback: Callable[..., object] | None = callback
-        self._args: tuple[Any, ...] | None = args
-        self._cancelled = False
-        self._repr = self._source_traceback = None
-        self.process = process = context.get(PROCESS)
-        if process is not None and not process.alive:
-            self.cancel()
-
-    def cancel(self) -> None:
-        """As asyncio's."""
-        self._cancelled = True
-        self._callback = self._args = None
+        self._begin(callback, args, loop, context)
 
 
-class Timer(asyncio.TimerHandle):
-    """A callback whose time comes..
+class Timer(_OfProcess, asyncio.TimerHandle):
+    """A callback whose time comes.
 
     Attributes:
         process: as of `Step`.
@@ -71,24 +86,9 @@ class Timer(asyncio.TimerHandle):
         loop: SimulatedLoop,
         context: contextvars.Context | None = None,
     ) -> None:
-        if context is None:
-            context = _copy_context()
         self._when = when
         self._scheduled = False
-        self._context = context
-        self._loop = loop
-        self._callback: Callable[..., object] | None = callback
-        self._args: tuple[Any, ...] | None = args
-        self._cancelled = False
-        self._repr = self._source_traceback = None
-        self.process = process = context.get(PROCESS)
-        if process is not None and not process.alive:
-            self.cancel()
-
-    def cancel(self) -> None:
-        """As asyncio's; it is dropped when its time comes."""
-        self._cancelled = True
-        self._callback = self._args = None
+        self._begin(callback, args, loop, context)
 
 
 class Outside(Timer):

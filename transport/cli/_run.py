@@ -14,7 +14,15 @@ import typer
 
 from actors.errors import BackupFailedError, NoStorageError, StorageError
 from transport.cli.exit_codes import EXIT_FAILED, EXIT_STORAGE, EXIT_USAGE, SIGNAL_EXIT_BASE
-from transport.errors import ADVICE, LEADERLESS_ADVICE, BrokerError, ConnectionLostError, QueueFullError, TransportError
+from transport.errors import (
+    ADVICE,
+    LEADERLESS_ADVICE,
+    LEADERLESS_HINT,
+    BrokerError,
+    ConnectionLostError,
+    QueueFullError,
+    TransportError,
+)
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -28,7 +36,7 @@ HINTS = {
     "authentication-failed": "check --user and --password-file, or --token-file; "
     "with --tls-certificate alone, `penstock user certificate` gives its subject to a user",
     "forbidden": "`penstock user grant` gives a right, and the broker takes it in at SIGHUP (kill -HUP PID)",
-    "not-leader": "`penstock cluster status` shows which of its nodes are there: half and one have to be",
+    "not-leader": LEADERLESS_HINT,
     "queue-full": "receive from that queue, or raise its limit with `penstock queue alter`",
     "unsupported-version": "broker and command are of different versions",
 }

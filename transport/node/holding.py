@@ -48,7 +48,7 @@ class SendersHolding:
 
     def look(
         self,
-        leader: Leader | None,
+        leader: Leader,
         marks: Marks,
         appended: int,
         without_room: Collection[str],
@@ -57,13 +57,13 @@ class SendersHolding:
         """Look at who lags; some times in two seconds.
 
         Args:
-            leader: this node's lead; None where it does not lead.
+            leader: this node's lead.
             marks: of its log.
             appended: bytes that were appended to that, as the marks have them.
             without_room: the directories whose disks have none.
             name: of a directory's member, as people know it.
         """
-        if leader is None or not leader.opened or leader.over:
+        if not leader.opened or leader.over:
             self.stop()
             return
         if leader.epoch != self._epoch:
