@@ -23,7 +23,7 @@ from actors.queue.operations.deduplicating import Judged, judged_beside, kept_of
 from actors.queue.operations.refusing import lets_die, refuse
 from actors.queue.operations.sending import NO_TIMING, refusal_of, timing_of, used_beside
 from actors.queue.operations.staging import check_staged_beside
-from actors.queue.structures.deadlines import time_of_day_us
+from actors.queue.structures.deadlines import both_clocks, time_of_day_us
 from actors.queue.vocabulary.distributed import Distributed, StoredBeside
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesDeduplicated, MessagesMoved, MessagesScheduled
 
@@ -132,7 +132,7 @@ class Distributor:
         """
         if stage is not None and (delay is not None or (ttl is not None and not stage.passing)):
             raise InvalidRequestError(NO_TIMING)
-        now, wall_us = asyncio.get_running_loop().time(), time_of_day_us(self._wall_clock)
+        now, wall_us = both_clocks(asyncio.get_running_loop(), self._wall_clock)
         taking: dict[str, tuple[QueueState, int, int | None]] = {}
         rejecting: dict[str, tuple[QueueState, str]] = {}
         judged: dict[str, Judged] | None = None
@@ -236,7 +236,7 @@ class Distributor:
             TooMuchTogetherError: more queues, or bytes, than one record may hold. Nothing has happened.
             StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
         """
-        now, wall_us = asyncio.get_running_loop().time(), time_of_day_us(self._wall_clock)
+        now, wall_us = both_clocks(asyncio.get_running_loop(), self._wall_clock)
         # It is a part of what the other queue stores, and outlives that.
         batch = batch.compact()
         added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {}
@@ -270,7 +270,7 @@ class Distributor:
         Raises:
             DiskBehindError, InvalidRequestError, RecordTooLargeError, TooMuchTogetherError, StorageError: as of `store`.
         """
-        now, wall_us = asyncio.get_running_loop().time(), time_of_day_us(self._wall_clock)
+        now, wall_us = both_clocks(asyncio.get_running_loop(), self._wall_clock)
         added: dict[str, tuple[QueueState, MessagesAdded | MessagesDeduplicated]] = {}
         judged: dict[str, Judged] = {}
         timing: dict[str, tuple[QueueState, int, int | None]] = {}

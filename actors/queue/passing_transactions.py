@@ -19,7 +19,7 @@ import pykka
 from actors.errors import QueueError, QueueLimitError, StorageError
 from actors.queue.operations.deduplicating import duplicates_of
 from actors.queue.operations.settling import settle, settled_events, why_not_published
-from actors.queue.structures.deadlines import time_of_day_us
+from actors.queue.structures.deadlines import both_clocks
 from actors.queue.vocabulary.commands import EndStages
 from actors.queue.vocabulary.distributed import DropStages, SettledBeside
 from actors.queue.vocabulary.events import StagesDiscarded, StagesEnded
@@ -105,8 +105,8 @@ class PassingTransactions:
 
     def commit(self, keys: Sequence[StageKey], settlements: Iterable[Settlement]) -> int:
         """As `PassingTransaction.commit`."""
-        settled, now = self._by_queue(settlements), asyncio.get_running_loop().time()
-        wall_us = time_of_day_us(self._wall_clock)
+        settled = self._by_queue(settlements)
+        now, wall_us = both_clocks(asyncio.get_running_loop(), self._wall_clock)
         acknowledged: dict[str, int] = {}
         settling: list[tuple[QueueState, Event]] = []
         for name, (state, mine) in settled.items():

@@ -178,7 +178,7 @@ class QueueActor(LoopActor):
         try:
             if kind is Left:
                 self._unwatch(command.connection)
-            answer = state.execute(command, self.loop.time(), self._wall_us())
+            answer = state.execute(command, wall_us=self._wall_us(), now=self.loop.time())
             if attaches:
                 self._watch(command.connection)
         except QueueError as error:
@@ -188,7 +188,8 @@ class QueueActor(LoopActor):
                 return None
             self._refuse(command, error)
             return None
-        return answer
+        else:
+            return answer
 
     def _refuse(self, command: Any, error: QueueError) -> None:
         """Tell a command's connection why it was not carried out; raises ``error`` where it has none."""
@@ -304,7 +305,7 @@ class QueueActor(LoopActor):
     def _detach(self, connection: commands.Ref) -> None:
         """Forget a connection that has gone without a word; nothing more is delivered to it, be it of what was just accepted."""
         self._unwatch(connection)
-        self._state.forget(connection, self.loop.time(), self._wall_us())
+        self._state.forget(connection, wall_us=self._wall_us(), now=self.loop.time())
 
     # --- handlers
 
@@ -314,7 +315,7 @@ class QueueActor(LoopActor):
         first = state.log.next_sequence
         alone = in_turn and self._begin_alone is not None and self._begin_alone(len(state.incoming))
         try:
-            state.store(self.loop.time(), self._wall_us())
+            state.store(wall_us=self._wall_us(), now=self.loop.time())
         finally:
             if alone and storage is not None:
                 storage.end_alone()
@@ -342,6 +343,7 @@ class QueueActor(LoopActor):
         """What was accepted is stored, and what others have stored is noticed, before any message is handled."""
 
     def _wall_us(self) -> int:
+        """The time of day, read before that of the loop: see `both_clocks`, which would cost more at each command."""
         # The wire has no times before 1970, whatever the clock was set to.
         return max(0, int(self._wall_clock() * US_PER_SECOND))
 
@@ -400,7 +402,7 @@ class QueueActor(LoopActor):
 
     def _tick(self, _message: Tick) -> None:
         self._timer = None
-        self._state.tick(self.loop.time(), self._wall_us())
+        self._state.tick(wall_us=self._wall_us(), now=self.loop.time())
 
 
 _ATTACHES = frozenset({commands.AttachSender, commands.AttachReceiver, commands.OpenSubscription, takes.AttachTaker})

@@ -31,7 +31,7 @@ from actors.queue.schedule_directory import ScheduleDirectory
 from actors.queue.state.held import Held
 from actors.queue.state.leveled_memory import log_in_memory
 from actors.queue.state.use import Use
-from actors.queue.structures.deadlines import US_PER_SECOND
+from actors.queue.structures.deadlines import both_clocks
 from actors.queue.transactions import TransactionDirectory
 from actors.queue.transient_state import TransientQueueState
 from actors.queue.vocabulary.commands import AlterQueue, PauseSenders
@@ -403,6 +403,7 @@ class QueueDirectory(QueueFigures, Pausing):
         if storage is not None:
             record = storage.record if settings.durable else storage.record_unawaited
             made = QueueState if settings.durable else TransientQueueState
+        now, wall_us = both_clocks(asyncio.get_running_loop(), self._wall_clock)
         state = made(
             name,
             number,
@@ -410,8 +411,8 @@ class QueueDirectory(QueueFigures, Pausing):
             log=self._logs[name],
             record=None if record is None else partial(record, number),
             record_all=None if storage is None else storage.record_all,
-            now=asyncio.get_running_loop().time(),
-            wall_us=int(self._wall_clock() * US_PER_SECOND),
+            now=now,
+            wall_us=wall_us,
             versions=self.transactions.versions,
             transaction_timeout=self._transaction_timeout,
             use=Use(partial(self.expiring.look_at, name)),

@@ -289,8 +289,8 @@ def on_signal(act: Callable[[signal.Signals], None]) -> Iterator[None]:
 def _uvloop_factory() -> Callable[[], AbstractEventLoop] | None:
     """uvloop's, where there is one; the standard loop serves as well, a little slower."""
     try:
-        import uvloop  # noqa: PLC0415 - not on every platform, and not needed for --help
+        # Not on every platform, and not needed for --help.
+        from transport.shell.exact_loop import ExactLoop  # noqa: PLC0415
     except ImportError:
         return None
-    factory: Callable[[], AbstractEventLoop] = uvloop.new_event_loop
-    return factory
+    return ExactLoop

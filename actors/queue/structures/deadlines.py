@@ -12,7 +12,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 US_PER_SECOND = 1_000_000
 
@@ -20,6 +23,13 @@ US_PER_SECOND = 1_000_000
 def time_of_day_us(wall_clock: Callable[[], float]) -> int:
     """The time of day of a clock that gives seconds since the epoch; the wire has none before 1970, whatever the clock was set to."""
     return max(0, int(wall_clock() * US_PER_SECOND))
+
+
+def both_clocks(loop: AbstractEventLoop, wall_clock: Callable[[], float]) -> tuple[float, int]:
+    """Now, in seconds on the clock of deadlines, and the time of day, in microseconds since the epoch."""
+    # The time of day first: a pause between the two has things be due that much late, and never before their time.
+    wall_us = time_of_day_us(wall_clock)
+    return loop.time(), wall_us
 
 
 def microseconds(seconds: float) -> int:
