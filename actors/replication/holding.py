@@ -57,11 +57,12 @@ class Lagging(NamedTuple):
 class _Course:
     """What is done for one directory, and what of its time is left."""
 
-    __slots__ = ("given_up", "lacking", "left", "looked", "nearer", "share", "since")
+    __slots__ = ("given_up", "lacking", "lags", "left", "looked", "nearer", "share", "since")
 
     def __init__(self, now: float) -> None:
         self.left = MOST_HELD_SECONDS
         self.given_up = False
+        self.lags = True
         self.looked = now
         self.share = 0.0
         self.since: float | None = None  # when the lag was last measured by which the share is changed
@@ -89,8 +90,8 @@ class Holding:
 
     @property
     def given_up(self) -> list[str]:
-        """For whom senders are not held back any more, though they lag, or did so lately."""
-        return [directory for directory, course in self._courses.items() if course.given_up]
+        """For whom senders are not held back any more, though they lag."""
+        return [directory for directory, course in self._courses.items() if course.given_up and course.lags]
 
     def look(self, now: float, lagging: Iterable[Lagging]) -> list[str]:
         """Look at who lags, some times in `WINDOW_SECONDS`; the share may be another one then. Whom it has given up just now."""
@@ -103,6 +104,7 @@ class Holding:
         for directory, course in list(courses.items()):
             self._spend(now, course)
             lacking = found.get(directory)
+            course.lags = lacking is not None
             if lacking is None:
                 course.rest()
                 if course.left >= MOST_HELD_SECONDS:

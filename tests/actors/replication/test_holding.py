@@ -131,6 +131,16 @@ def test_one_that_was_given_up_is_waited_for_again_when_its_time_has_come_back()
     assert run.held > held
 
 
+def test_one_that_was_given_up_is_said_to_lag_only_while_it_does() -> None:
+    run = Run(100 * MB, at(10 * MB), 100 * MB).go(120)
+    assert run.holding.given_up == ["c"]
+    # It has come in step by itself, or is no member any more.
+    run.holding.look(run.now, [])
+    assert run.holding.given_up == []
+    run.holding.look(run.now + BEAT, [Lagging("c", MB)])
+    assert (run.holding.given_up, run.holding.share) == (["c"], 0.0)
+
+
 def test_one_that_does_not_answer_is_not_waited_for_and_keeps_its_time() -> None:
     holding = Holding()
     now = 0.0
