@@ -217,7 +217,7 @@ class Node:
     async def stop(self) -> None:
         """Carry out nothing more, and wait for what was begun on the disk."""
         self._end()
-        self._shipments.stop()
+        self._shipments.forget()
         await self.register_calls.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -343,7 +343,7 @@ class Node:
         for directory, name in ({} if self._document is None else self._document.names).items():
             reason = reason.replace(directory, name)
         logger.warning("this node leads no more: %s", reason)
-        self._shipments.stop()
+        self._shipments.forget()
         self._store.lead_no_more(effect.reason)
         self._begin(self._store.step_down(), self._reopened)
 
@@ -386,6 +386,8 @@ class Node:
         self.register_calls.swap(effect)
 
     def _leader_known(self, effect: say.LeaderKnown) -> None:
+        # What was read ahead for who took over would be held until the link to it ends.
+        self._shipments.forget()
         self._store.leader_known(effect.leader, effect.epoch)
 
 

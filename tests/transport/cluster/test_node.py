@@ -269,6 +269,31 @@ def test_what_was_read_from_a_log_that_is_another_one_by_now_is_not_sent() -> No
     run(body)
 
 
+def test_what_was_read_ahead_for_one_that_took_over_is_not_kept_when_there_is_a_leader() -> None:
+    async def body() -> None:
+        bench = Bench()
+        bench.store.in_memory = False
+        asked: list[int] = []
+        records = bench.store.records
+        bench.store.records = lambda lsn, most: (asked.append(lsn), records(lsn, 10))[1]  # type: ignore[method-assign]
+        fetched = say.Ship("b", say.Fetched(1, 5), 5, 1, 100)
+        bench.want(fetched)
+        await asyncio.gather(*bench.node._tasks)
+        assert [len(message.records) for _, message in bench.links.sent] == [1]
+        before = len(asked)
+        # What was read with the first is not read again, until somebody leads.
+        bench.want(say.Ship("b", say.Fetched(1, 6), 6, 1, 100))
+        assert 6 not in asked[before:]
+        bench.want(fetched)
+        await asyncio.gather(*bench.node._tasks)
+        bench.want(say.LeaderKnown("b", 2))
+        bench.want(say.Ship("b", say.Fetched(1, 6), 6, 1, 100))
+        assert asked[-1] == 6
+        await bench.node.stop()
+
+    run(body)
+
+
 @pytest.mark.parametrize("another", [True, False])
 def test_damage_that_is_read_ends_the_node_unless_the_log_was_replaced_meanwhile(*, another: bool) -> None:
     class Damaged(Records):
