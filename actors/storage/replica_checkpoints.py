@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 COMMIT_SECONDS: Final = 1.0
-"""A checkpoint that waits for commits at two looks, one after the other, may wait for the very node that is to be filled with it."""
+"""From one look to the next: a checkpoint that waits for commits, and nothing was committed meanwhile, may wait for the very node that is
+to be filled with it."""
 MOST_BEGINNINGS: Final = 64
 """Records that are looked at for whether all of them begin an epoch: so many times a node may come to lead, and have nobody follow."""
 
@@ -100,19 +101,19 @@ class ReplicaCheckpoints(Checkpoints):
         source = self._replica.begin_transfer(stored)
         self._transfer_wanted = True
         self.make()
-        self._look_soon(source, 0)
+        self._look_soon(source, (0, 0))
         return source
 
-    def _look_soon(self, source: TransferSource, held: int) -> None:
+    def _look_soon(self, source: TransferSource, before: tuple[int, int]) -> None:
         if self._loop is not None:
-            self._loop.call_later(COMMIT_SECONDS, self._look, source, held)
+            self._loop.call_later(COMMIT_SECONDS, self._look, source, before)
 
-    def _look(self, source: TransferSource, held: int) -> None:
+    def _look(self, source: TransferSource, before: tuple[int, int]) -> None:
         """Whether a transfer is there by now; one that waits for what may wait for it is another checkpoint then."""
         if self.halted or source.released or source.is_there:
             return
-        now = self._replica.held_lsn
-        if now and now == held:
+        held, committed = now = self._replica.held_lsn, self._replica.committed_lsn
+        if held and now == before:
             self._replica.give_stored()
         self._look_soon(source, now)
 

@@ -174,6 +174,31 @@ async def test_a_checkpoint_that_is_committed_in_time_is_the_one_that_is_given()
 
 
 @on_loop
+async def test_a_checkpoint_is_waited_for_as_long_as_commits_go_on_however_slowly() -> None:
+    member = Member(of_a_broker_that_was_alone(3))
+    member.node.lead(1)
+    storage = (await member.node.opened()).start(member.failures.append)
+    member.run()
+    for _ in range(6):
+        add(storage, 0)
+    journal = member.node.journal
+    ready: list[TransferSource] = []
+    source = member.node.give(ready.append)
+    while journal.committed_lsn < journal.next_lsn:
+        member.run()
+        await turns()
+        await settle(0.9 * COMMIT_SECONDS)
+        assert not ready
+        member.node.commit(journal.committed_lsn + 1)
+    for _ in range(3):
+        member.run()
+        await turns()
+    assert ready == [source]
+    assert source.lsn == journal.checkpoint_lsn
+    member.gone()
+
+
+@on_loop
 async def test_the_log_behind_the_checkpoint_before_is_there_for_who_is_filled_however_little_is_kept_of_it() -> None:
     member = Member(of_a_broker_that_was_alone(3), replace(SMALL, cluster_log_bytes=SMALL.segment_bytes))
     member.node.lead(1)
