@@ -344,7 +344,7 @@ class Node:
             reason = reason.replace(directory, name)
         logger.warning("this node leads no more: %s", reason)
         self._shipments.forget()
-        self._store.lead_no_more(effect.reason)
+        self._store.lead_no_more(reason)
         self._begin(self._store.step_down(), self._reopened)
 
     def _reopened(self) -> Effects:

@@ -221,6 +221,20 @@ def test_a_lead_that_ends_confirms_nothing_from_that_instant_and_the_directory_i
     run(body)
 
 
+def test_why_a_lead_ends_is_told_to_all_with_the_names_of_members(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        bench = Bench()
+        bench.replica.document = DOCUMENT
+        bench.node.start()
+        bench.want(say.StepDown(f"{'a' * 32} has promised epoch 3"))
+        assert bench.store.done == [("lead_no_more", "a has promised epoch 3")]
+        assert "this node leads no more: a has promised epoch 3" in caplog.text
+        bench.store.go.set()
+        await bench.replica.until("reopened")
+
+    run(body)
+
+
 def test_records_in_memory_are_shipped_at_once_and_no_more_than_asked_for() -> None:
     async def body() -> None:
         bench = Bench()
