@@ -62,7 +62,6 @@ class ReplicaCheckpoints(Checkpoints):
         self._folded = folded
         self.paused = True
         self._waits_for_room = False
-        self._transfer_wanted = False
         self._idle: int | None = None
         self._idle_next = 0
 
@@ -72,7 +71,7 @@ class ReplicaCheckpoints(Checkpoints):
             self.paused = False
             if self._loop is not None and self._slices is not None:
                 self._loop.call_soon(self._advance)
-            elif self._transfer_wanted:
+            elif self._replica.transfer_wanted:
                 self.make()
 
     def make(self, done: Callable[[], None] | None = None) -> None:
@@ -99,7 +98,6 @@ class ReplicaCheckpoints(Checkpoints):
                     self._loop.call_soon_threadsafe(ready, source)
 
         source = self._replica.begin_transfer(stored)
-        self._transfer_wanted = True
         self.make()
         self._look_soon(source, (0, 0))
         return source
@@ -118,13 +116,13 @@ class ReplicaCheckpoints(Checkpoints):
         self._look_soon(source, now)
 
     def _make_wanted(self) -> None:
-        if self._transfer_wanted:
+        if self._replica.transfer_wanted:
             self.make()
         super()._make_wanted()
 
     def _stored(self, done: Callable[[], None] | None, ready: Callable[[], None] | None) -> None:
         super()._stored(done, ready)
-        if self._transfer_wanted and self._loop is not None:
+        if self._replica.transfer_wanted and self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._make_wanted)
 
@@ -133,7 +131,6 @@ class ReplicaCheckpoints(Checkpoints):
         self._idle = self._idle_at()
         self._idle_next = self._replica.next_lsn
         yield from self._replica.prepare_checkpoint(self._live, self._folded() if self._idle is None else self._idle)
-        self._transfer_wanted = False
 
     def _cut(self) -> None:
         idle = self._idle if self._idle_next == self._replica.next_lsn else None

@@ -184,6 +184,7 @@ def test_transfers_that_are_released_before_they_are_prepared_cost_no_questions(
     for _ in range(3):
         leader.journal.begin_transfer(lambda _: None).release()
     wants = leader.journal.begin_transfer(lambda _: None)
+    assert leader.journal._wanted == leader.journal._begun == [wants], "nothing is kept of those that have gone"
     list(leader.journal.prepare_checkpoint(live))
     assert asked == [wants]
     assert leader.journal._wanted == []
