@@ -110,8 +110,8 @@ class ReplicaCheckpoints(Checkpoints):
         """Whether a transfer is there by now; one that waits for what may wait for it is another checkpoint then."""
         if self.halted or source.released or source.is_there:
             return
-        held, committed = now = self._replica.held_lsn, self._replica.committed_lsn
-        if held and now == before:
+        now = self._replica.held_lsn, self._replica.committed_lsn
+        if now[0] and now == before:
             self._replica.give_stored()
         self._look_soon(source, now)
 

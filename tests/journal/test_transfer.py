@@ -507,6 +507,19 @@ def test_where_more_has_come_than_belongs_to_the_head_of_another_leader_the_next
     complete(disk)
 
 
+def test_a_disk_that_refuses_that_note_is_said_as_everywhere() -> None:
+    files = FaultyFiles(SimulatedDisk())
+    target = TransferTarget(NEW, SMALL, files)
+    records, state, head, _ = in_memory()
+    target.add(records)
+    target.add_state(state)
+    renamed = sum(call.operation == "rename" for call in files.calls)
+    files._faults = (Fault(renamed, Kind.ENOSPC, "rename"),)
+    with pytest.raises(JournalFailedError):
+        target.finish(head._replace(lsn=records[-1].lsn))
+    target.close()
+
+
 def test_a_state_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.transfer_target.MAX_STATE_BYTES", 10)
     target = TransferTarget(NEW, SMALL, SimulatedDisk())

@@ -58,13 +58,11 @@ def _of_sender(core: QueueCore, sender: Sender) -> Reason:
         return FULL, why
     # Behind what holds senders back all the time: this comes and goes within a second.
     if core.held.on and not core.rejects:
-        return PAUSED, f"queue {name} takes nothing now: {HELD}"
-    if sender.stage is not None:
-        return (
-            STAGED,
-            f"open transactions hold back as much of queue {name} as they may: waiting for one of them to end",
-        )
-    if core.capacity.holds_back:
+        reason = PAUSED, f"queue {name} takes nothing now: {HELD}"
+    elif sender.stage is not None:
+        text = f"open transactions hold back as much of queue {name} as they may: waiting for one of them to end"
+        reason = STAGED, text
+    elif core.capacity.holds_back:
         reason = FULL, f"queue {name} has refused much, which waits to be dead letters: waiting for that"
     else:
         reason = GRANTED, f"the room that queue {name} has is granted to other senders: waiting for a turn"
