@@ -155,7 +155,7 @@ class Holding:
 
 
 def lagging(leader: Leader, now: float, lacking: Callable[[int], int], without_room: Collection[str]) -> list[Lagging]:
-    """Who lags, of those that the document counts on, and can catch up.
+    """Who lags, and can catch up, of all to whom it ships: learners too.
 
     Args:
         leader: who leads.
