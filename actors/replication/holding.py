@@ -169,7 +169,7 @@ def lagging(leader: Leader, now: float, lacking: Callable[[int], int], without_r
         if (
             follower is not None
             and follower.state == STREAMING
-            and follower.stored
+            and 0 < follower.stored < leader.log.end
             and now - follower.heard < MISS_SECONDS
             and now - follower.progress < STALLED_SECONDS
             and peer not in without_room

@@ -208,3 +208,16 @@ def test_who_lags_is_one_that_stores_records_and_has_not_what_is_committed() -> 
     leader.lost(C)
     assert found(6.1) == []
     assert A not in leader.peers
+
+
+def test_nobody_lags_who_has_all_that_there_is_though_it_is_not_known_yet_what_was_committed_a_beat_ago() -> None:
+    disk = log(1, 1)
+    leader = leading(disk, 2, document())
+    for now in (0.5, 1.0):
+        leader.tick(now)
+    for peer in (B, C):
+        follows(leader, peer, log(1, 1), 1.1)
+        stores(leader, peer, disk.end, 1.1)
+    assert leader.opened
+    assert not leader.caught_up(B)
+    assert lagging(leader, 1.1, lambda stored: disk.end - stored, ()) == []
