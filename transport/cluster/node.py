@@ -207,6 +207,11 @@ class Node:
         """A transfer cannot go on."""
         self.tell(lambda: self.replica.transfer_failed(self._now()))
 
+    def name_of(self, directory: str) -> str:
+        """What the member is called that lives in a directory, as people know it; the directory's id where that is not known."""
+        document = self.replica.document
+        return directory if document is None else document.name_of(directory)
+
     async def hand_over(self) -> None:
         """Have another node lead, if this one does, and wait until it leads no more. The broker takes nothing any more."""
         if self.replica.role == LEADER and not self._ended:

@@ -376,12 +376,14 @@ def test_what_a_swap_comes_to_is_told(outcome: Any, told: Any) -> None:
     run(body)
 
 
-def test_links_follow_the_document() -> None:
+def test_links_follow_the_document_and_who_it_names_has_a_name() -> None:
     async def body() -> None:
         bench = Bench()
+        assert bench.node.name_of("a" * 32) == "a" * 32
         bench.replica.document = DOCUMENT
         bench.node.start()
         assert bench.links.peers == {"a" * 32: "h:3"}
+        assert [bench.node.name_of(each * 32) for each in "ab"] == ["a", "b" * 32]
 
     run(body)
 
