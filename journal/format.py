@@ -140,6 +140,8 @@ GROUP_UNKNOWN = 0xFFFF
 """So many records since the last sync, or more: the record proves nothing about those before it."""
 FIRST_LSN = 1
 """Not 0, so that a stretch of zeros is never the record that is expected."""
+MAX_EPOCH = (1 << 32) - 1
+"""A record has four bytes for it."""
 MAX_PAYLOAD = 1 << 30
 """Bytes; a frame of the wire has 16 MiB at most, so what is larger is a mistake."""
 MAX_SEGMENT_BYTES = (1 << 32) - 1

@@ -21,7 +21,7 @@ from journal.checkpoint_format import LogFacts
 from journal.diverged import bound_diverged
 from journal.errors import FormatError, JournalError, JournalFailedError, JournalUsageError
 from journal.files import Files
-from journal.format import CLOSED, ITEMS, LOG, RECORD_HEADER_BYTES, SEVERAL, SEVERAL_VERSION
+from journal.format import CLOSED, ITEMS, LOG, MAX_EPOCH, RECORD_HEADER_BYTES, SEVERAL, SEVERAL_VERSION
 from journal.installing import finish_install
 from journal.items import ITEMS_PREFIX, ITEMS_PREFIX_BYTES, unpack_several
 from journal.journal import MAX_KIND, Journal, Parts, Report
@@ -38,9 +38,6 @@ from journal.truncation import Truncated, cut_off, keep_copies
 from journal.writer import Task, Writer
 
 logger = logging.getLogger("penstock.journal")
-
-MAX_EPOCH = (1 << 32) - 1
-"""A record has four bytes for it."""
 
 
 class ReplicatedJournal(TransferGiving, Journal):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from journal.durable import size_of
 from journal.errors import FormatError
 from journal.files import Buffer
 from journal.items import ITEMS_PREFIX_BYTES, unpack_items_prefix
@@ -37,7 +38,7 @@ class ShippedRecord(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of the payload."""
-        return sum(memoryview(part).nbytes for part in self.payload)
+        return sum(map(size_of, self.payload))
 
     def whole(self) -> memoryview:
         """The payload in one buffer, which is copied only where it is in several."""

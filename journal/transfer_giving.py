@@ -13,7 +13,7 @@ from journal.log_reading import LogReading
 from journal.transfer_source import TransferSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from journal.files import Files
@@ -42,16 +42,22 @@ class TransferGiving(LogReading):
         ``ready`` is called, on a thread of the journal or, by `give_stored`, in that call, when it is stored and can be read.
         """
         source = TransferSource(self._files, self._directory, self._catalog, self.pins, ready)
-        self._begun = [each for each in self._begun if not each.released] + [source]
-        self._wanted.append(source)
+        # While a checkpoint waits for commits somebody may come and go again and again.
+        self._begun = [*_unreleased(self._begun), source]
+        self._wanted = [*_unreleased(self._wanted), source]
         return source
 
     def _spared_lsn(self) -> int:
         """From which record on the log stays for those who are being filled: what is behind the checkpoint that is stored."""
         stored = self._housekeeping.stored
-        if stored is None or all(each.released for each in self._begun):
+        if stored is None or not _unreleased(self._begun):
             return self.next_lsn
         return stored.lsn
+
+    @property
+    def transfer_wanted(self) -> bool:
+        """Whether somebody waits for a checkpoint that is to be prepared; on any thread."""
+        return bool(_unreleased(self._wanted))
 
     @property
     def held_lsn(self) -> int:
@@ -66,12 +72,11 @@ class TransferGiving(LogReading):
         stored = self._housekeeping.stored
         if self._held is None or stored is None or stored.lsn < self.log_start:
             return
-        waiting = [*self._storing, *self._wanted]
+        waiting = _unreleased((*self._storing, *self._wanted))
         self._storing.clear()
         self._wanted.clear()
         for transfer in waiting:
-            if not transfer.released:
-                transfer.stand_in(stored)
+            transfer.stand_in(stored)
 
     def _choose(self, live: Live) -> Iterator[None]:
         """While a checkpoint is prepared: which records those are to get that wait for one."""
@@ -80,3 +85,7 @@ class TransferGiving(LogReading):
             if not transfer.released:  # else whoever wanted it has gone, and may have come and gone many times
                 yield from transfer.choose(live)
                 self._chosen.append(transfer)
+
+
+def _unreleased(transfers: Iterable[TransferSource]) -> list[TransferSource]:
+    return [each for each in tuple(transfers) if not each.released]

@@ -69,7 +69,7 @@ class _Wanted(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """A segment that is read; ``wanted`` is None where all in it is."""
+    """A segment that is read; ``wanted`` is None where all in it is, ``end`` 0 where it is not known."""
 
     path: Path
     first_lsn: int
@@ -91,7 +91,6 @@ class TransferSource:
     Attributes:
         failure: why there is nothing to read: a segment is damaged.
         lsn: the checkpoint's, once it is cut.
-        record_bytes: of the segments that are read; more than is sent.
         is_there: whether there is something to read, or never will be.
     """
 
@@ -105,7 +104,6 @@ class TransferSource:
     ) -> None:
         self.failure: JournalError | None = None
         self.lsn = 0
-        self.record_bytes = 0
         self.released = self.is_there = False
         self._files = files
         self._directory = directory
@@ -142,7 +140,6 @@ class TransferSource:
     def cut(self, lsn: int) -> None:
         """The checkpoint is cut before the record ``lsn``: hold what it lists, and what is wanted of that."""
         self.lsn = lsn
-        stop = 0
         for segment in self._catalog.segments:
             header = segment.header
             if header.first_lsn >= lsn:
@@ -150,13 +147,7 @@ class TransferSource:
             wanted = self._asked.get(header.segment_id)
             if wanted is not None and not wanted.stretches and not wanted.grows:
                 continue
-            if header.first_lsn < stop:
-                self.failure = ReplicaError(
-                    f"the records of {segment.path} lie between those of others, as a repair once left them: make a backup, restore it, "
-                    "and begin the cluster with that"
-                )
-            stop = segment.stop_lsn
-            self._sources.append(_Source(segment.path, header.first_lsn, stop, segment.end, wanted))
+            self._read_from(_Source(segment.path, header.first_lsn, segment.stop_lsn, segment.end, wanted))
         self._hold_sources()
 
     def stand_in(self, stored: Checkpoint) -> None:
@@ -166,13 +157,21 @@ class TransferSource:
             if facts.first_lsn < stored.lsn:
                 path = self._directory / segment_name(stem_of(facts.first_lsn, facts.segment_id))
                 stop = facts.stop_lsn if facts.sealed else stored.lsn
-                self._sources.append(_Source(path, facts.first_lsn, stop, facts.end, None))
+                self._read_from(_Source(path, facts.first_lsn, stop, facts.end, None))
         self._hold_sources()
         self.stored()
 
+    def _read_from(self, source: _Source) -> None:
+        """The next segment that is read; segments are read in the order of their records."""
+        if self._sources and source.first_lsn < self._sources[-1].stop_lsn:
+            self.failure = ReplicaError(
+                f"the records of {source.path} lie between those of others, as a repair once left them: make a backup, restore it, "
+                "and begin the cluster with that"
+            )
+        self._sources.append(source)
+
     def _hold_sources(self) -> None:
         self._asked = {}
-        self.record_bytes = sum(source.end for source in self._sources)
         if self._hold:
             self._pins.drop(self._hold)
         if not self.released:
@@ -266,7 +265,8 @@ class TransferSource:
                         is_wanted = is_wanted or _is_wanted(wanted, stream, row)
                     if is_wanted:
                         yield record
-                if scan.end < source.end:
+                # Of a segment that was not full at its checkpoint that says up to which record it goes, and not where this ends.
+                if scan.end < source.end or (not source.end and scan.next_lsn < source.stop_lsn):
                     raise JournalDamagedError(source.path, scan.end, scan.problem)
         except JournalDamagedError:
             self._check()

@@ -185,7 +185,10 @@ class TransferTarget:
             )
         if self.next_lsn > head.lsn:
             # Of another leader before this one, whose checkpoint was later: it comes anew.
-            self._note(CLEARING)
+            try:
+                self._note(CLEARING)
+            except OSError as error:
+                raise JournalFailedError(error) from error
         if self._state_bytes != head.state_bytes or self.next_lsn > head.lsn or not 0 <= head.epoch_first < head.lsn:
             raise ReplicaError(
                 f"the checkpoint before record {head.lsn}, of {head.state_bytes} bytes, does not fit what was sent: records up to "

@@ -27,7 +27,7 @@ MAX_ADDRESS_BYTES: Final = 300
 """A name of DNS has 253."""
 MAX_WRITER_BYTES: Final = 128
 MAX_EPOCH: Final = 2**32 - 1
-"""A record of the journal has four bytes for it."""
+"""A record of the journal has four bytes for it (journal/format.py)."""
 
 ASYNC: Final = "async"
 ONE: Final = "one"

@@ -57,11 +57,12 @@ class Lagging(NamedTuple):
 class _Course:
     """What is done for one directory, and what of its time is left."""
 
-    __slots__ = ("given_up", "lacking", "left", "looked", "nearer", "share", "since")
+    __slots__ = ("given_up", "lacking", "lags", "left", "looked", "nearer", "share", "since")
 
     def __init__(self, now: float) -> None:
         self.left = MOST_HELD_SECONDS
         self.given_up = False
+        self.lags = True
         self.looked = now
         self.share = 0.0
         self.since: float | None = None  # when the lag was last measured by which the share is changed
@@ -89,8 +90,8 @@ class Holding:
 
     @property
     def given_up(self) -> list[str]:
-        """For whom senders are not held back any more, though they lag, or did so lately."""
-        return [directory for directory, course in self._courses.items() if course.given_up]
+        """For whom senders are not held back any more, though they lag."""
+        return [directory for directory, course in self._courses.items() if course.given_up and course.lags]
 
     def look(self, now: float, lagging: Iterable[Lagging]) -> list[str]:
         """Look at who lags, some times in `WINDOW_SECONDS`; the share may be another one then. Whom it has given up just now."""
@@ -103,6 +104,7 @@ class Holding:
         for directory, course in list(courses.items()):
             self._spend(now, course)
             lacking = found.get(directory)
+            course.lags = lacking is not None
             if lacking is None:
                 course.rest()
                 if course.left >= MOST_HELD_SECONDS:
@@ -153,7 +155,7 @@ class Holding:
 
 
 def lagging(leader: Leader, now: float, lacking: Callable[[int], int], without_room: Collection[str]) -> list[Lagging]:
-    """Who lags, of those that the document counts on, and can catch up.
+    """Who lags, and can catch up, of all to whom it ships: learners too.
 
     Args:
         leader: who leads.
@@ -167,7 +169,7 @@ def lagging(leader: Leader, now: float, lacking: Callable[[int], int], without_r
         if (
             follower is not None
             and follower.state == STREAMING
-            and follower.stored
+            and 0 < follower.stored < leader.log.end
             and now - follower.heard < MISS_SECONDS
             and now - follower.progress < STALLED_SECONDS
             and peer not in without_room

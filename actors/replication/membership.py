@@ -207,11 +207,8 @@ class Membership:
             plan, self._wanted = self._wanted, None
             with suppress(DocumentError):  # it was possible when it was asked for, and is not any more
                 return plan()
-        if document.mode == ALL:
-            rule = modes.rule_of(document)
-            for name, member in document.members.items():
-                if member.in_step and leader.silent(now, member.directory) and modes.may_leave(rule, member.directory):
-                    return self._stepping(name, in_step=False)
+        if document.mode == ALL and (listed := self._listed(now, leader)) is not None:
+            return listed
         if (change := document.change) is not None:
             after = document.members_after_change
             ready = change.kind == REMOVE or leader.caught_up(after[change.name].directory)
@@ -219,11 +216,22 @@ class Membership:
         for name, member in document.members.items():
             if member.learner and leader.caught_up(member.directory):
                 return replace(document, change=Change(ADD, name))
-        if document.mode == ALL:
-            for name, member in document.members.items():
-                if not (member.in_step or member.learner) and self._returns(now, leader, member.directory):
-                    return self._stepping(name, in_step=True)
         return self._with_places()
+
+    def _listed(self, now: float, leader: Leader) -> ClusterDocument | None:
+        """With one less, or one more, on the list of the mode ``all``; None where it is as it should be.
+
+        A change that is under way is not waited for: a directory may take hours to be filled, and who is gone can leave the list only once
+        half and one of the others are on it.
+        """
+        rule = modes.rule_of(self.document)
+        for name, member in self.document.members.items():
+            if member.in_step and leader.silent(now, member.directory) and modes.may_leave(rule, member.directory):
+                return self._stepping(name, in_step=False)
+        for name, member in self.document.members.items():
+            if not (member.in_step or member.learner) and self._returns(now, leader, member.directory):
+                return self._stepping(name, in_step=True)
+        return None
 
     def _returns(self, now: float, leader: Leader, directory: str) -> bool:
         """Whether one that is not on the list is to be.
@@ -239,11 +247,14 @@ class Membership:
 
     def _with_places(self) -> ClusterDocument | None:
         """With members where clients reach them; None where they are there. Who counts, and where, stays, so one swap does it."""
-        members = {
-            name: member.reached_at(self.reached.get(member.directory, member.places))
+        elsewhere = {
+            name: member.reached_at(places)
             for name, member in self.document.members.items()
+            if (places := self.reached.get(member.directory)) is not None and places != member.places
         }
-        return None if members == self.document.members else replace(self.document, members=members)
+        if not elsewhere:
+            return None
+        return replace(self.document, members={**self.document.members, **elsewhere})
 
     # What the register says
 

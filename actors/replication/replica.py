@@ -117,6 +117,7 @@ class Replica:
         leader.short = others
         if not (short and now - self._made_way >= MAKE_WAY_SECONDS and leader.could_make_way()):
             leader.makes_way = False
+            self._look = 0  # an answer that is still to come would have it make way for nothing
             return []
         effects = self._read(now)
         if effects:
@@ -413,7 +414,7 @@ class Replica:
         self.leader = self._make_leader(now)
         self.membership = self._make_membership(takeover.version, takeover.document)
         takeover.state = steps.IDLE
-        self._ruled = 0
+        self._ruled = self._look = 0  # what a follower has asked the register is no leader's
         peers = self.membership.peers() - {self.me}
         begun = self.leader.begin(now, self.membership.rules(), peers, sorted(peers & self._connected))
         return [LeaderKnown(self.me, takeover.epoch), *begun]

@@ -18,6 +18,7 @@ from actors.queue.state.staged import CommittedVersions
 from actors.storage.failures import backup_error
 from actors.storage.snapshot import Snapshot, encoded
 from journal import BackupWriter, JournalError, Manifest, OsFiles, back_up_directory, restore
+from journal.format import MAX_EPOCH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 RESTORED_EPOCHS: Final = 1 << 16
 """By how much the epoch of a restored directory is greater: more than the starts that the other one may have had since."""
-MAX_EPOCH: Final = (1 << 32) - 1
 STORE_ID_BYTES: Final = 4
 
 

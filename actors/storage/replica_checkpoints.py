@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 COMMIT_SECONDS: Final = 1.0
-"""A checkpoint that waits for commits at two looks, one after the other, may wait for the very node that is to be filled with it."""
+"""From one look to the next: a checkpoint that waits for commits, and nothing was committed meanwhile, may wait for the very node that is
+to be filled with it."""
 MOST_BEGINNINGS: Final = 64
 """Records that are looked at for whether all of them begin an epoch: so many times a node may come to lead, and have nobody follow."""
 
@@ -61,7 +62,6 @@ class ReplicaCheckpoints(Checkpoints):
         self._folded = folded
         self.paused = True
         self._waits_for_room = False
-        self._transfer_wanted = False
         self._idle: int | None = None
         self._idle_next = 0
 
@@ -71,7 +71,7 @@ class ReplicaCheckpoints(Checkpoints):
             self.paused = False
             if self._loop is not None and self._slices is not None:
                 self._loop.call_soon(self._advance)
-            elif self._transfer_wanted:
+            elif self._replica.transfer_wanted:
                 self.make()
 
     def make(self, done: Callable[[], None] | None = None) -> None:
@@ -98,32 +98,31 @@ class ReplicaCheckpoints(Checkpoints):
                     self._loop.call_soon_threadsafe(ready, source)
 
         source = self._replica.begin_transfer(stored)
-        self._transfer_wanted = True
         self.make()
-        self._look_soon(source, 0)
+        self._look_soon(source, (0, 0))
         return source
 
-    def _look_soon(self, source: TransferSource, held: int) -> None:
+    def _look_soon(self, source: TransferSource, before: tuple[int, int]) -> None:
         if self._loop is not None:
-            self._loop.call_later(COMMIT_SECONDS, self._look, source, held)
+            self._loop.call_later(COMMIT_SECONDS, self._look, source, before)
 
-    def _look(self, source: TransferSource, held: int) -> None:
+    def _look(self, source: TransferSource, before: tuple[int, int]) -> None:
         """Whether a transfer is there by now; one that waits for what may wait for it is another checkpoint then."""
         if self.halted or source.released or source.is_there:
             return
-        now = self._replica.held_lsn
-        if now and now == held:
+        now = self._replica.held_lsn, self._replica.committed_lsn
+        if now[0] and now == before:
             self._replica.give_stored()
         self._look_soon(source, now)
 
     def _make_wanted(self) -> None:
-        if self._transfer_wanted:
+        if self._replica.transfer_wanted:
             self.make()
         super()._make_wanted()
 
     def _stored(self, done: Callable[[], None] | None, ready: Callable[[], None] | None) -> None:
         super()._stored(done, ready)
-        if self._transfer_wanted and self._loop is not None:
+        if self._replica.transfer_wanted and self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._make_wanted)
 
@@ -132,7 +131,6 @@ class ReplicaCheckpoints(Checkpoints):
         self._idle = self._idle_at()
         self._idle_next = self._replica.next_lsn
         yield from self._replica.prepare_checkpoint(self._live, self._folded() if self._idle is None else self._idle)
-        self._transfer_wanted = False
 
     def _cut(self) -> None:
         idle = self._idle if self._idle_next == self._replica.next_lsn else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+from actors.batch import MessageBatch
+from actors.queue.operations.explaining import FULL, PAUSED
 from actors.queue.queue_directory import QueueDirectory
 from actors.queue.state.held import Held
 from actors.queue.vocabulary import commands
@@ -70,6 +72,18 @@ def test_all_queues_of_a_directory_hold_back_and_those_that_did_grant_when_it_is
         await queues.stop()
 
     run_in_virtual_time(body())
+
+
+def test_a_queue_that_is_full_says_so_also_in_the_moment_in_which_senders_are_held_back() -> None:
+    held = Held()
+    queue = QueueState("q", 1, QueueSettings(max_messages=1), held=held)
+    queue.attach_sender("s", None)
+    queue.request_capacity("s", 10, 1_000)
+    queue.send("s", 1, MessageBatch.from_payloads([b"m"]), 0.0, 0)
+    held.on = True
+    for paused, reason in ((None, FULL), ("the disk is nearly full", PAUSED)):
+        queue.pause_senders(paused)
+        assert queue._told(commands.ExplainWait(1, cast("Any", "s"))).reason == reason
 
 
 def test_what_pauses_senders_beside_it_goes_on_when_it_is_over() -> None:

@@ -152,6 +152,32 @@ async def test_where_only_the_one_to_be_filled_could_commit_a_checkpoint_it_is_g
 
 
 @on_loop
+async def test_no_checkpoint_is_made_for_who_has_been_given_the_one_before() -> None:
+    member = Member(of_a_broker_that_was_alone(3))
+    member.node.lead(1)
+    storage = (await member.node.opened()).start(member.failures.append)
+    member.run()
+    journal = member.node.journal
+    add(storage, 0)
+    made = storage.checkpoints.made
+    first = member.node.give(lambda _: None)
+    for _ in range(6):
+        member.run()
+        await turns()
+    assert journal.held_lsn == journal.next_lsn
+    # It comes while that of the first waits for commits, and would have one of its own.
+    assert await given(member, 5 * COMMIT_SECONDS) is not None
+    assert first.is_there
+    member.node.commit(journal.next_lsn)
+    for _ in range(6):
+        member.run()
+        await turns()
+    assert not journal.checkpointing
+    assert storage.checkpoints.made == made + 1
+    member.gone()
+
+
+@on_loop
 async def test_a_checkpoint_that_is_committed_in_time_is_the_one_that_is_given() -> None:
     member = Member(of_a_broker_that_was_alone(3))
     member.node.lead(1)
@@ -170,6 +196,31 @@ async def test_a_checkpoint_that_is_committed_in_time_is_the_one_that_is_given()
     await settle(5 * COMMIT_SECONDS)
     assert ready == [source]
     assert source.lsn == member.node.journal.checkpoint_lsn
+    member.gone()
+
+
+@on_loop
+async def test_a_checkpoint_is_waited_for_as_long_as_commits_go_on_however_slowly() -> None:
+    member = Member(of_a_broker_that_was_alone(3))
+    member.node.lead(1)
+    storage = (await member.node.opened()).start(member.failures.append)
+    member.run()
+    for _ in range(6):
+        add(storage, 0)
+    journal = member.node.journal
+    ready: list[TransferSource] = []
+    source = member.node.give(ready.append)
+    while journal.committed_lsn < journal.next_lsn:
+        member.run()
+        await turns()
+        await settle(0.9 * COMMIT_SECONDS)
+        assert not ready
+        member.node.commit(journal.committed_lsn + 1)
+    for _ in range(3):
+        member.run()
+        await turns()
+    assert ready == [source]
+    assert source.lsn == journal.checkpoint_lsn
     member.gone()
 
 

@@ -155,7 +155,7 @@ def test_what_the_transfer_reads_stays_until_it_is_released() -> None:
         more(leader, 100 + 20 * turn, 120 + 20 * turn)
         leader.commit()
         leader.checkpoint(live=lambda *_: 0)
-    assert leader.journal.statistics().disk_bytes > source.record_bytes
+    assert leader.journal.statistics().disk_bytes > sum(len(payload) for *_, payload in before)
     assert plain(record for piece in source.records() for record in piece) == before
     assert source.head().lsn == source.lsn
     held = leader.journal.pins.held_bytes
@@ -184,6 +184,7 @@ def test_transfers_that_are_released_before_they_are_prepared_cost_no_questions(
     for _ in range(3):
         leader.journal.begin_transfer(lambda _: None).release()
     wants = leader.journal.begin_transfer(lambda _: None)
+    assert leader.journal._wanted == leader.journal._begun == [wants], "nothing is kept of those that have gone"
     list(leader.journal.prepare_checkpoint(live))
     assert asked == [wants]
     assert leader.journal._wanted == []
@@ -235,6 +236,58 @@ def test_several_transfers_and_a_backup_hold_their_files_at_once() -> None:
     assert list(second.records())
     second.release()
     assert leader.journal.pins.names == frozenset()
+
+
+def stood_in_for(leader: Node) -> TransferSource:
+    """A transfer of the checkpoint that is stored, for the next one waits for what nobody commits."""
+    ready: list[TransferSource] = []
+    leader.event(b"not committed")
+    source = leader.journal.begin_transfer(ready.append)
+    leader.journal.checkpoint(b"later", live)
+    leader.run()
+    assert ready == []
+    leader.journal.give_stored()
+    assert ready == [source]
+    return source
+
+
+def test_the_checkpoint_that_is_stored_is_given_with_all_records_that_it_may_refer_to() -> None:
+    leader = filled()
+    leader.checkpoint(b"the state", live)
+    source = stood_in_for(leader)
+    disk = SimulatedDisk()
+    fill(source, TransferTarget(NEW, SMALL, disk))
+    node = joined(disk)
+    assert wanted(node) == wanted(leader)
+    assert node.journal.checkpoint_payload == b"the state"
+    ship(leader, node)
+    assert node.journal.position == leader.journal.position
+
+
+def test_damage_in_the_segment_that_was_not_full_at_that_checkpoint_is_found_and_no_record_left_out() -> None:
+    leader = filled()
+    leader.checkpoint(b"the state", live)
+    segment = leader.journal._catalog.segments[-1]
+    assert not segment.sealed
+    assert segment.stop_lsn > segment.header.first_lsn + 1, "it has records"
+    content = bytearray(leader.disk.content(segment.path))
+    content[segment.end - 1] ^= 1
+    source = stood_in_for(leader)
+    leader.disk.replace(segment.path, bytes(content))
+    with pytest.raises(JournalDamagedError, match="checksum"):
+        list(source.records())
+
+
+def test_a_checkpoint_of_a_journal_that_was_repaired_is_refused_also_where_it_was_stored_before() -> None:
+    leader = filled()
+    leader.checkpoint(b"the state", live)
+    stored = leader.journal._housekeeping.stored
+    assert stored is not None
+    first, second, *others = stored.segments
+    source = leader.journal.begin_transfer(lambda _: None)
+    source.stand_in(stored._replace(segments=(second, first, *others)))
+    with pytest.raises(ReplicaError, match="lie between those of others"):
+        list(source.records())
 
 
 def test_what_is_appended_while_it_is_asked_for_is_sent() -> None:
@@ -452,6 +505,19 @@ def test_where_more_has_come_than_belongs_to_the_head_of_another_leader_the_next
     assert again.next_lsn == 0
     take_all(again)
     complete(disk)
+
+
+def test_a_disk_that_refuses_that_note_is_said_as_everywhere() -> None:
+    files = FaultyFiles(SimulatedDisk())
+    target = TransferTarget(NEW, SMALL, files)
+    records, state, head, _ = in_memory()
+    target.add(records)
+    target.add_state(state)
+    renamed = sum(call.operation == "rename" for call in files.calls)
+    files._faults = (Fault(renamed, Kind.ENOSPC, "rename"),)
+    with pytest.raises(JournalFailedError):
+        target.finish(head._replace(lsn=records[-1].lsn))
+    target.close()
 
 
 def test_a_state_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+from concurrent.futures.process import BrokenProcessPool
+
 import pytest
 
 from tests.simulation.__main__ import main
+from tests.simulation.told import told
 
 SEEDS = "0:3"
 
@@ -27,3 +32,16 @@ def test_a_seed_that_fails_in_a_process_of_its_own_is_told_with_the_command_that
     said = capsys.readouterr().out
     assert code == 1
     assert f"--cluster --defect {defect!r} --verbose" in said
+
+
+class Deadly(argparse.Namespace):
+    """Options of which whoever runs a seed dies."""
+
+    @property
+    def cluster(self) -> bool:
+        os._exit(1)
+
+
+def test_a_process_that_dies_is_said_and_not_waited_for() -> None:
+    with pytest.raises(BrokenProcessPool), told(Deadly(processes=2, seeds=range(2))) as each_told:
+        list(each_told)

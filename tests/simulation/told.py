@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -58,5 +59,9 @@ def told(options: argparse.Namespace) -> Iterator[Iterable[Told]]:
     if options.processes == 1:
         yield map(of_one, options.seeds)
         return
-    with get_context("spawn").Pool(options.processes) as pool:
-        yield pool.imap(of_one, options.seeds)
+    # A pool of `multiprocessing` waits for ever for one that was killed, as where memory is short.
+    pool = ProcessPoolExecutor(options.processes, get_context("spawn"))
+    try:
+        yield pool.map(of_one, options.seeds)
+    finally:
+        pool.shutdown(cancel_futures=True)

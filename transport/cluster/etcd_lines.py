@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from typing import Final, NamedTuple
 
 from transport.wire.shown import MAX_LINE_BYTES, shown
@@ -25,6 +26,8 @@ OF_GRPC: Final = "WARNING: "
 REJECTED: Final = "rejected connection"
 OF_TLS: Final = ("x509:", "tls:")
 """In the reason of one that no later try mends: without this line nobody learns why the etcds do not find together."""
+_TIME_OF_TRY: Final = re.compile(r"current time \S+ is")
+"""In the reason of a certificate that has expired: another text each second, of a line that is told once."""
 _SAID_ANYWAY: Final = frozenset({"level", "ts", "caller", "msg", "stacktrace"})
 
 
@@ -69,12 +72,11 @@ def read_line_of_etcd(line: bytes) -> Line:
         said = None
     if not isinstance(said, dict) or not isinstance(said.get("msg"), str):
         return Line(logging.INFO if text.startswith(OF_GRPC) else PLAIN_LEVEL, shown(text, MAX_LINE_BYTES))
-    reason = str(said.get("error"))
+    reason = _TIME_OF_TRY.sub("the time is", str(said.get("error")))
     if said["msg"] == REJECTED and any(words in reason for words in OF_TLS):
         host = str(said.get("remote-addr")).rpartition(":")[0]
-        text = (
-            f"this machine's etcd takes no connection from {host}, for its certificate or this one's is wrong: {reason}"
-        )
+        # A certificate, there or here; or one of the two speaks no TLS.
+        text = f"this machine's etcd takes no connection from {host}, for their settings of TLS do not fit: {reason}"
         return Line(logging.WARNING, shown(text, MAX_LINE_BYTES), once=True)
     others = ", ".join(f"{name}: {value}" for name, value in said.items() if name not in _SAID_ANYWAY)
     level = LEVELS.get(str(said.get("level")), PLAIN_LEVEL)

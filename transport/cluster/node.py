@@ -207,6 +207,11 @@ class Node:
         """A transfer cannot go on."""
         self.tell(lambda: self.replica.transfer_failed(self._now()))
 
+    def name_of(self, directory: str) -> str:
+        """What the member is called that lives in a directory, as people know it; the directory's id where that is not known."""
+        document = self.replica.document
+        return directory if document is None else document.name_of(directory)
+
     async def hand_over(self) -> None:
         """Have another node lead, if this one does, and wait until it leads no more. The broker takes nothing any more."""
         if self.replica.role == LEADER and not self._ended:
@@ -217,7 +222,7 @@ class Node:
     async def stop(self) -> None:
         """Carry out nothing more, and wait for what was begun on the disk."""
         self._end()
-        self._shipments.stop()
+        self._shipments.forget()
         await self.register_calls.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -343,8 +348,8 @@ class Node:
         for directory, name in ({} if self._document is None else self._document.names).items():
             reason = reason.replace(directory, name)
         logger.warning("this node leads no more: %s", reason)
-        self._shipments.stop()
-        self._store.lead_no_more(effect.reason)
+        self._shipments.forget()
+        self._store.lead_no_more(reason)
         self._begin(self._store.step_down(), self._reopened)
 
     def _reopened(self) -> Effects:
@@ -386,6 +391,8 @@ class Node:
         self.register_calls.swap(effect)
 
     def _leader_known(self, effect: say.LeaderKnown) -> None:
+        # What was read ahead for who took over would be held until the link to it ends.
+        self._shipments.forget()
         self._store.leader_known(effect.leader, effect.epoch)
 
 

@@ -197,7 +197,7 @@ class NodeWork:
 
     def leader_known(self, leader: str, epoch: int) -> None:
         """See `NodeStore`."""
-        logger.info("the node %s leads, with epoch %d", leader, epoch)
+        logger.info("the node %s leads, with epoch %d", self.node.name_of(leader), epoch)
         self._leader(leader)
 
     # Transfers
@@ -206,7 +206,8 @@ class NodeWork:
         """See `NodeStore`."""
         self.unpin(peer)
         self._give(peer)
-        logger.warning("the node %s is too far behind for the log, and is given a transfer", peer)
+        name = self.node.name_of(peer)
+        logger.warning("the node %s is too far behind for the log, and is given a transfer", name)
 
     def _give(self, peer: str) -> None:
         self.transfers.give(peer, None)
@@ -241,13 +242,15 @@ class NodeWork:
         self._lags[peer] = lag
         self._give(peer)
         logger.info(
-            "the log behind what the node %s was given may not be there for it: it is given what has come since", peer
+            "the log behind what the node %s was given may not be there for it: it is given what has come since",
+            self.node.name_of(peer),
         )
         return True
 
     def take(self, source: str) -> None:
         """See `NodeStore`."""
-        logger.warning("this node is too far behind for the log of %s, and takes a transfer from it", source)
+        name = self.node.name_of(source)
+        logger.warning("this node is too far behind for the log of %s, and takes a transfer from it", name)
         self._forget_taking()
         self._taking = _Take(source)
         self._begin(self._take(self._taking))
@@ -265,7 +268,8 @@ class NodeWork:
         self._forget_taking()
         self._head = None
         self._left = False
-        logger.warning("the transfer from %s is in place: this node goes on at record %d", source, head.lsn)
+        name = self.node.name_of(source)
+        logger.warning("the transfer from %s is in place: this node goes on at record %d", name, head.lsn)
 
     def _needs_no_transfer(self) -> None:
         """This node's log goes on without one: what a dropped one has left is of no use any more."""
@@ -332,7 +336,8 @@ class NodeWork:
 
     def _take_failed(self, take: _Take, error: Exception) -> None:
         if self._taking is take:
-            logger.warning("the transfer from %s cannot go on, and is asked for again: %s", take.source, error)
+            name = self.node.name_of(take.source)
+            logger.warning("the transfer from %s cannot go on, and is asked for again: %s", name, error)
             seconds = AGAIN_SECONDS if self._full() is None else AGAIN_WITHOUT_ROOM_SECONDS
             self._again = asyncio.get_running_loop().call_later(seconds, self._ask_again)
 
@@ -342,7 +347,7 @@ class NodeWork:
 
     def give_failed(self, peer: str, error: Exception) -> None:
         """See `TransferNode`."""
-        logger.error("the transfer to %s cannot be read: %s", peer, error)
+        logger.error("the transfer to %s cannot be read: %s", self.node.name_of(peer), error)
         self.unpin(peer)
         if is_unreadable(error, self._storage.directory):
             # What others need cannot be read here: another one is to lead.

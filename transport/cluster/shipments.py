@@ -117,8 +117,8 @@ class Shipments:
         """There is no connection to a peer any more."""
         self._stocks.pop(peer, None)
 
-    def stop(self) -> None:
-        """This node ships nothing any more."""
+    def forget(self) -> None:
+        """Nobody is shipped any more what it has asked for until now: another one leads, or this node ends."""
         self._stocks.clear()
 
     def ship(self, effect: say.Ship) -> None:

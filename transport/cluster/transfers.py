@@ -330,7 +330,7 @@ class Transfers:
                 if taking.timer is None:
                     taking.timer = self._loop.call_later(ASK_AGAIN_SECONDS, self._waited, taking)
             case NoTransfer(reason):
-                self._fail(taking, TransferRefusedError(f"{taking.peer} gives no transfer: {reason}"))
+                self._fail(taking, TransferRefusedError(f"it gives no transfer: {reason}"))
             case GivenRecords() if isinstance(asked, AskRecords) and message.lsn == asked.lsn:
                 self._store(taking, lambda: taking.target.add(message.records))
             case GivenHead() if isinstance(asked, AskRecords) and message.asked == asked.lsn:

@@ -42,8 +42,8 @@ def _of_sender(core: QueueCore, sender: Sender) -> Reason:
     if not sender.permits.is_stuck():
         return None
     name, settings, log = core.name, core.settings, core.log
-    if core.paused is not None or (core.held.on and not core.rejects):
-        return PAUSED, f"queue {name} takes nothing now: {core.paused or HELD}"
+    if core.paused is not None:
+        return PAUSED, f"queue {name} takes nothing now: {core.paused}"
     stored, size = log.stored_messages, log.stored_bytes
     if (ids := _of_ids(core)) is not None:
         return ids
@@ -56,12 +56,13 @@ def _of_sender(core: QueueCore, sender: Sender) -> Reason:
         else:
             why = f"queue {name} was full, and takes more when more of it is acknowledged ({amounts}): waiting for receivers"
         return FULL, why
-    if sender.stage is not None:
-        return (
-            STAGED,
-            f"open transactions hold back as much of queue {name} as they may: waiting for one of them to end",
-        )
-    if core.capacity.holds_back:
+    # Behind what holds senders back all the time: this comes and goes within a second.
+    if core.held.on and not core.rejects:
+        reason = PAUSED, f"queue {name} takes nothing now: {HELD}"
+    elif sender.stage is not None:
+        text = f"open transactions hold back as much of queue {name} as they may: waiting for one of them to end"
+        reason = STAGED, text
+    elif core.capacity.holds_back:
         reason = FULL, f"queue {name} has refused much, which waits to be dead letters: waiting for that"
     else:
         reason = GRANTED, f"the room that queue {name} has is granted to other senders: waiting for a turn"

@@ -27,6 +27,7 @@ from actors.replication.document import (
     encode_document,
 )
 from actors.replication.register import NOTHING, Outcome, Versioned, outcome_of
+from journal import format as on_the_disk
 
 CLUSTER = "c" * 32
 
@@ -255,3 +256,7 @@ def test_a_lost_answer_is_told_by_what_is_read_next() -> None:
     assert outcome_of(5, mine, Versioned(7, other)) is Outcome.PASSED
     assert outcome_of(NOTHING, mine, Versioned(NOTHING, None)) is Outcome.OPEN
     assert outcome_of(5, mine, Versioned(NOTHING, None)) is Outcome.PASSED
+
+
+def test_the_epochs_of_documents_are_those_that_records_have_room_for() -> None:
+    assert MAX_EPOCH == on_the_disk.MAX_EPOCH

@@ -131,6 +131,16 @@ def test_one_that_was_given_up_is_waited_for_again_when_its_time_has_come_back()
     assert run.held > held
 
 
+def test_one_that_was_given_up_is_said_to_lag_only_while_it_does() -> None:
+    run = Run(100 * MB, at(10 * MB), 100 * MB).go(120)
+    assert run.holding.given_up == ["c"]
+    # It has come in step by itself, or is no member any more.
+    run.holding.look(run.now, [])
+    assert run.holding.given_up == []
+    run.holding.look(run.now + BEAT, [Lagging("c", MB)])
+    assert (run.holding.given_up, run.holding.share) == (["c"], 0.0)
+
+
 def test_one_that_does_not_answer_is_not_waited_for_and_keeps_its_time() -> None:
     holding = Holding()
     now = 0.0
@@ -198,3 +208,16 @@ def test_who_lags_is_one_that_stores_records_and_has_not_what_is_committed() -> 
     leader.lost(C)
     assert found(6.1) == []
     assert A not in leader.peers
+
+
+def test_nobody_lags_who_has_all_that_there_is_though_it_is_not_known_yet_what_was_committed_a_beat_ago() -> None:
+    disk = log(1, 1)
+    leader = leading(disk, 2, document())
+    for now in (0.5, 1.0):
+        leader.tick(now)
+    for peer in (B, C):
+        follows(leader, peer, log(1, 1), 1.1)
+        stores(leader, peer, disk.end, 1.1)
+    assert leader.opened
+    assert not leader.caught_up(B)
+    assert lagging(leader, 1.1, lambda stored: disk.end - stored, ()) == []

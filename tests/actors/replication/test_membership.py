@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from actors.replication.document import ALL, MAJORITY, MOVE, REMOVE, ClusterDocument, Places
+from actors.replication.document import ALL, MAJORITY, MOVE, REMOVE, Change, ClusterDocument, Places
 from actors.replication.leader import Leader
 from actors.replication.limits import BEAT_SECONDS, SILENT_SECONDS
 from actors.replication.membership import Membership
@@ -163,6 +163,25 @@ def test_in_all_one_whose_process_ends_leaves_the_list_at_once_and_is_not_on_it_
     leader.ending = ()
     (swap,) = step(membership, leader, 4.0)
     assert swap.document.members["c"].in_step
+
+
+def test_in_all_who_has_come_back_is_on_the_list_though_a_change_goes_on_so_that_who_is_gone_can_leave_it() -> None:
+    known = document(epoch=2, mode=ALL)
+    members = {**known.members, "c": member("c", in_step=False)}
+    moves = Change(MOVE, "b", member("d", in_step=False))
+    membership, leader = opened(replace(known, members=members, change=moves), C)
+    now = SILENT_SECONDS
+    stores(leader, C, 3, now)
+    for later in (0.6, 1.2):
+        stores(leader, C, 3, now + later)
+        leader.tick(now + later)
+    (swap,) = step(membership, leader, now + 1.3)
+    assert [each.in_step for each in swap.document.members.values()] == [True, True, True]
+    membership.swapped(swap.number, 8)
+    leader.ruled(now, membership.rules(), membership.peers())
+    (swap,) = step(membership, leader, now + 2.0)
+    assert [each.in_step for each in swap.document.members.values()] == [True, False, True]
+    assert swap.document.change == moves
 
 
 def test_half_plus_one_stay_on_the_list() -> None:

@@ -154,6 +154,21 @@ def test_a_leader_without_room_leads_on_where_the_register_does_not_answer_or_no
     assert replica.role == LEADER
 
 
+def test_a_leader_that_has_room_again_makes_way_for_nobody_when_the_register_answers_at_last() -> None:
+    replica = short_of_room(log(1))
+    read = asked(replica.disks(6.0, True, ()), ReadRegister)
+    replica.disks(6.5, False, ())
+    assert replica.register_read(6.6, read.number, 2, document("abc", epoch=2)) == []
+    assert replica.role == LEADER
+
+
+def test_a_leader_makes_way_for_no_answer_of_the_register_that_it_asked_for_as_a_follower() -> None:
+    replica = short_of_room(log(1))
+    for number in range(1, 10):
+        assert replica.register_read(6.0, number, 2, document("abc", epoch=2)) == []
+    assert replica.role == LEADER
+
+
 def test_a_node_that_stood_still_asks_whether_its_leader_is_missed_and_follows_it_when_others_hear_it() -> None:
     """As where its disk stalled, and it commits itself: what came meanwhile is read after its first look, which is late."""
     replica = node(log(1, 2))

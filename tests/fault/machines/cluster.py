@@ -21,7 +21,7 @@ from tests.fault.machines.processes import Process, ProcessError
 NODES: Final = ("a", "b", "c")
 STARTED: Final = r"node \w+: sending \S+"
 LEADS: Final = re.compile(r"this node leads its cluster, with epoch (\d+)")
-FOLLOWS: Final = re.compile(r"the node [0-9a-f]{32} leads, with epoch (\d+)")
+FOLLOWS: Final = re.compile(r"the node \S+ leads, with epoch (\d+)")
 FULL: Final = re.compile(r"this node takes no records when it follows, until there is room")
 ROOM: Final = re.compile(r"there is room again: this node takes records when it follows")
 CUT: Final = re.compile(r"were never committed, and are cut off: \d+ of them, with (\d+) messages")

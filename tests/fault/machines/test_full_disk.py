@@ -30,9 +30,10 @@ def full_machines(namespaces_here: None, images_here: None, etcd_here: None) -> 
         yield made
 
 
-def started(machines: Machines, *options: str) -> Cluster:
+def started(machines: Machines, *options: str, etcd: Etcd | None = None) -> Cluster:
     """Whole, with segments that are small for these disks."""
-    cluster = Cluster(machines, options=("--disk-floor", str(FLOOR), "--segment-bytes", "4MiB", *options))
+    small = ("--disk-floor", str(FLOOR), "--segment-bytes", "4MiB", *options)
+    cluster = Cluster(machines, options=small, etcd=etcd)
     cluster.start()
     cluster.wait_whole()
     return cluster
@@ -132,30 +133,22 @@ def test_a_leader_whose_disk_is_full_makes_way_and_leads_no_more_before_it_has_r
 def test_a_leader_whose_disk_is_full_leads_on_while_there_is_no_register_for_others_to_take_over(
     full_machines: Machines,
 ) -> None:
-    clients = full_machines["clients"]
-    etcd = Etcd([full_machines[name] for name in NODES], clients)
-    cluster = Cluster(full_machines, options=("--disk-floor", str(FLOOR), "--segment-bytes", "4MiB"), etcd=etcd)
-    cluster.start()
-    cluster.wait_whole()
+    etcd = Etcd([full_machines[name] for name in NODES], full_machines["clients"])
+    cluster = started(full_machines, etcd=etcd)
     full = cluster.leader()
-    disk, process = full.machine.disk, full.process
-    assert isinstance(disk, ImageDisk)
+    disk, process = disk_of(full), full.process
     assert process is not None
-    load = Load(clients, full_machines.folder / "load", cluster.send, cluster.receive, Options(longest_wait=0.2))
-    load.start()
-    load.wait_confirmed(1_000)
+    load = sending(full_machines, cluster, Options(longest_wait=0.2))
 
     etcd.kill()
     disk.fill(LEFT)
-    process.wait_line("senders wait until there is room", SECONDS)
+    wait_line(full, "senders wait until there is room")
     # The register is asked before it would make way, and does not answer.
-    process.wait_line("the register does not answer", SECONDS)
+    wait_line(full, "the register does not answer")
     disk.unfill()
     load.wait_after(load.mark("it has room, and there is no register"), SECONDS)
     etcd.start()
     assert cluster.leader() is full, "\n".join(process.said[-25:])
     assert not [line for line in process.said if "leads no more" in line]
-    load.drain(lambda: PlainBroker(cluster.wait_whole(SECONDS).machine).left(clients, load.options.queue))
-    found = load.judge()
-    assert found.clean, found.summary()
+    nothing_lost(full_machines, cluster, load)
     cluster.stop()

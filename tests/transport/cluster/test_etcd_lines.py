@@ -60,6 +60,12 @@ def test_a_certificate_that_is_refused_is_a_warning_that_is_told_once_and_a_conn
     assert (lines[0].level, lines[0].once) == (logging.WARNING, True)
     assert "takes no connection from 10.0.0.1" in lines[0].text
     assert wrong in lines[0].text
+    expired = "x509: certificate has expired or is not yet valid: current time %s is after 2026-11-01T00:00:00Z"
+    first, second = (
+        read_line_of_etcd((rejected % (1, expired % f"2026-11-28T07:00:0{each}Z")).encode()) for each in range(2)
+    )
+    assert first == second, "nor when it was tried"
+    assert "not yet valid: the time is after 2026-11-01" in first.text
     ended = read_line_of_etcd((rejected % (1, "EOF")).encode())
     assert (ended.level, ended.once) == (logging.INFO, False)
 

@@ -221,6 +221,20 @@ def test_a_lead_that_ends_confirms_nothing_from_that_instant_and_the_directory_i
     run(body)
 
 
+def test_why_a_lead_ends_is_told_to_all_with_the_names_of_members(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        bench = Bench()
+        bench.replica.document = DOCUMENT
+        bench.node.start()
+        bench.want(say.StepDown(f"{'a' * 32} has promised epoch 3"))
+        assert bench.store.done == [("lead_no_more", "a has promised epoch 3")]
+        assert "this node leads no more: a has promised epoch 3" in caplog.text
+        bench.store.go.set()
+        await bench.replica.until("reopened")
+
+    run(body)
+
+
 def test_records_in_memory_are_shipped_at_once_and_no_more_than_asked_for() -> None:
     async def body() -> None:
         bench = Bench()
@@ -265,6 +279,31 @@ def test_what_was_read_from_a_log_that_is_another_one_by_now_is_not_sent() -> No
         await bench.node.stop()
         assert bench.links.sent == []
         assert bench.replica.heard == [("synced",)]
+
+    run(body)
+
+
+def test_what_was_read_ahead_for_one_that_took_over_is_not_kept_when_there_is_a_leader() -> None:
+    async def body() -> None:
+        bench = Bench()
+        bench.store.in_memory = False
+        asked: list[int] = []
+        records = bench.store.records
+        bench.store.records = lambda lsn, most: (asked.append(lsn), records(lsn, 10))[1]  # type: ignore[method-assign]
+        fetched = say.Ship("b", say.Fetched(1, 5), 5, 1, 100)
+        bench.want(fetched)
+        await asyncio.gather(*bench.node._tasks)
+        assert [len(message.records) for _, message in bench.links.sent] == [1]
+        before = len(asked)
+        # What was read with the first is not read again, until somebody leads.
+        bench.want(say.Ship("b", say.Fetched(1, 6), 6, 1, 100))
+        assert 6 not in asked[before:]
+        bench.want(fetched)
+        await asyncio.gather(*bench.node._tasks)
+        bench.want(say.LeaderKnown("b", 2))
+        bench.want(say.Ship("b", say.Fetched(1, 6), 6, 1, 100))
+        assert asked[-1] == 6
+        await bench.node.stop()
 
     run(body)
 
@@ -337,12 +376,14 @@ def test_what_a_swap_comes_to_is_told(outcome: Any, told: Any) -> None:
     run(body)
 
 
-def test_links_follow_the_document() -> None:
+def test_links_follow_the_document_and_who_it_names_has_a_name() -> None:
     async def body() -> None:
         bench = Bench()
+        assert bench.node.name_of("a" * 32) == "a" * 32
         bench.replica.document = DOCUMENT
         bench.node.start()
         assert bench.links.peers == {"a" * 32: "h:3"}
+        assert [bench.node.name_of(each * 32) for each in "ab"] == ["a", "b" * 32]
 
     run(body)
 

@@ -105,6 +105,9 @@ class Bench:
         self.changed.set()
         return True
 
+    def name_of(self, directory: str) -> str:
+        return directory[0]
+
     def taking(self) -> None:
         self._tell("taking")
 
@@ -209,7 +212,7 @@ def test_no_transfer_is_taken_into_a_disk_that_is_full(
         await bench.until(lambda: bench.sent)
 
     with_bench(main)
-    assert "cannot go on, and is asked for again: 1 MiB are free" in caplog.text
+    assert "the transfer from a cannot go on, and is asked for again: 1 MiB are free" in caplog.text
 
 
 def test_a_transfer_that_failed_and_is_dropped_before_that_is_told_is_not_told_to_have_failed(
