@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-from transport.cluster.hello import CLUSTER, CODES, OF_NONE_YET, LinkRefusedError
+from transport.cluster.hello import CODES, LinkRefusedError
 from transport.wire.shown import MAX_LINE_BYTES, shown
 
 MAX_CAUSES: Final = 256
@@ -65,7 +65,7 @@ def cause_of(error: Exception) -> str:
     """What kind of thing went wrong: it is said once. There are few, whatever a peer gives for a reason."""
     if not isinstance(error, LinkRefusedError) or error.reason not in CODES:
         return type(error).__name__
-    return BEGINNING if error.reason == CLUSTER and str(error).endswith(OF_NONE_YET) else error.reason
+    return BEGINNING if error.of_none_yet else error.reason
 
 
 def why(error: Exception) -> str:
