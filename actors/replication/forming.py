@@ -132,9 +132,11 @@ class Forming:
                 f"it live here by `penstock cluster move {where}`; if it is there, give this node another name by --node"
             )
         else:
-            add = f"have it added by `penstock cluster add {me.name}={me.member.replication}`"
-            is_none = "this directory is no member of its cluster any more"
-            why = f"{is_none if me.cluster else f'the cluster has no member {me.name!r} yet'}: {add}"
+            add = f"have it added by {_adding(me.name, me.member)}"
+            is_none = (
+                "this directory is no member of its cluster any more: its process can be stopped. To have it back,"
+            )
+            why = f"{is_none if me.cluster else f'the cluster has no member {me.name!r} yet:'} {add}"
         return Wait(why)
 
     def _none(self) -> Step:
@@ -174,6 +176,30 @@ class Forming:
                 "the others empty directories"
             )
         return "" if me.name == first[0] else f"{first[0]!r} forms the cluster"
+
+
+def no_more(name: str, member: Member, document: ClusterDocument) -> str:
+    """What a person is told by a node that was a member, and that a document names no more.
+
+    Args:
+        name: the member's.
+        member: as it was.
+        document: as it is.
+    """
+    other = document.members.get(name)
+    if other is not None:
+        where = f"the member {name!r} lives in another one now, at {other.replication}"
+        return (
+            f"this directory is no member of its cluster any more, for {where}: the process of this one can be stopped"
+        )
+    return (
+        "this node is no member of its cluster any more, for it was removed: its process can be stopped. To have it back, start it again, "
+        f"and have it added by {_adding(name, member)}"
+    )
+
+
+def _adding(name: str, member: Member) -> str:
+    return f"`penstock cluster add {name}={member.replication}`"
 
 
 def _learning(member: Member) -> Member:

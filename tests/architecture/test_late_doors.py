@@ -83,9 +83,9 @@ HELP = "import sys; sys.argv[1:] = ['--help']; from transport.cli import main\nt
 @pytest.mark.parametrize(
     ("program", "most"),
     [
-        ("from transport import Sender, MessageBatch", 149),
-        ("from transport import Receiver", 148),
-        ("from transport import StageClient, TransactionClient, Administration", 58),
+        ("from transport import Sender, MessageBatch", 150),
+        ("from transport import Receiver", 149),
+        ("from transport import StageClient, TransactionClient, Administration", 59),
         # One of them gives what a worker says its form.
         ("import spark_bridge.reader, spark_bridge.writer", 63),
         # Two of them are the table of exit codes, and who a client says that it is; seven tell of verbs, with examples.

@@ -31,7 +31,7 @@ def test_it_says_hello_as_an_admin_of_no_queue_and_knows_the_epoch() -> None:
         async with listening(ScriptedBroker(with_json([]))) as broker, Administration(broker.address) as administration:
             assert administration.epoch == 7
             assert await administration.queues() == []
-            assert broker.heard[0] == Hello(VERSION, "admin", None, None, {})
+            assert broker.heard[0] == Hello(VERSION, "admin", None, None, {"sign_ms": 2500})
 
     run(main)
 

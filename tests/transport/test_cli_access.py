@@ -115,7 +115,7 @@ def test_a_token_comes_from_a_file_and_goes_over_the_environments_user(
 
     words = ("queue", "purge", "q", "--address", play(script).address, "--token-file", token_file)
     result = invoke(*words, PENSTOCK_USER="bob", PENSTOCK_PASSWORD=PASSWORD)
-    assert (result.exit_code, hellos[0].options) == (1, {"token": TOKEN})
+    assert (result.exit_code, hellos[0].options) == (1, {"token": TOKEN, "sign_ms": 2500})
     assert "check --user and --password-file, or --token-file" in result.stderr
     assert "with --tls-certificate alone, `penstock user certificate` gives its subject to a user" in result.stderr
 
@@ -239,7 +239,7 @@ def test_a_token_comes_from_standard_input(invoke: Invoke, play: Play) -> None:
         hear_it_go(peer)
 
     invoke("queue", "purge", "q", "--address", play(script).address, "--token-file", "-", stdin=f"{TOKEN}\n")
-    assert hellos[0].options == {"token": TOKEN}
+    assert hellos[0].options == {"token": TOKEN, "sign_ms": 2500}
 
 
 def test_send_takes_a_password_from_standard_input_where_its_data_is_in_a_file(play: Play, tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_hello_is_said_and_welcome_opens(run: Any) -> None:
             link.start()
             await user.told("opened", "frame")
             states.append(link.is_open)
-            assert broker.hellos == [HELLO]
+            assert broker.hellos == [Hello(1, "sender", "q", "c", {"sign_ms": 2500})]
             assert user.frames == [Demand(5, 50)]
             link.close()
             await user.told("opened", "frame", "lost", "closed")
@@ -440,7 +440,7 @@ def test_several_addresses_are_tried_in_turn(run: Any) -> None:
             link = link_to(addresses, user)
             link.start()
             await user.told("opened")
-            assert broker.hellos == [HELLO]
+            assert broker.hellos == [Hello(1, "sender", "q", "c", {"sign_ms": 500})]
             link.abort()
             await user.told("opened", "lost", "closed")
 

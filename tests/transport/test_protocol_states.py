@@ -170,6 +170,21 @@ def test_before_welcome_a_client_takes_welcome_or_error_only() -> None:
     assert protocol.state is State.OPEN
 
 
+@pytest.mark.parametrize("mechanism", [{}, {"mechanism": "SCRAM-SHA-256"}])
+def test_a_client_that_has_asked_for_signs_takes_them_once_it_has_proved_itself(mechanism: dict[str, str]) -> None:
+    protocol = Protocol(Side.CLIENT, frozenset({"sender"}))
+    protocol.said_hello(hello(options={"sign_ms": 500, **mechanism}))
+    if mechanism:
+        with pytest.raises(
+            RemoteProtocolError, match="PING is not allowed while the connection is opening; AUTH comes"
+        ):
+            protocol.receive(raw(wire.Ping(0)))
+        for _ in range(2):
+            protocol.receive(raw(wire.Auth(b"x")))
+    assert allowed(protocol) == ALWAYS
+    assert protocol.receive(raw(wire.Welcome(1, 9, {}))) == wire.Welcome(1, 9, {})
+
+
 @pytest.mark.parametrize("side", Side)
 def test_auth_comes_only_where_hello_names_a_mechanism(side: Side) -> None:
     opening = Protocol(side, SENDING_ROLES)

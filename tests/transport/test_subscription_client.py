@@ -100,6 +100,7 @@ def test_hello_names_the_subscription_and_welcome_is_its_state(play: Play) -> No
         "starting": "latest",
         "owner_timeout_ms": 60_000,
         "token": TOKEN,
+        "sign_ms": 2500,
     }
 
 

@@ -67,7 +67,7 @@ def test_a_commit_enlists_its_stages_and_returns_what_was_published(play: Play) 
     client = play(script, token=TOKEN)
     assert client.commit(STAGES) == 7
     assert (hellos[0].role, hellos[0].queue) == ("transaction", None)
-    assert hellos[0].options == {"writer": "w", "version": 3, "token": TOKEN}
+    assert hellos[0].options == {"writer": "w", "version": 3, "token": TOKEN, "sign_ms": 2500}
 
 
 def test_a_commit_whose_answer_was_lost_is_asked_for_again_with_its_stages(play: Play) -> None:

@@ -23,6 +23,7 @@ from transport.errors import (
     AuthenticationError,
     AuthenticationRequiredError,
     LimitExceededError,
+    PeerTimeoutError,
     RemoteProtocolError,
     UnreadError,
 )
@@ -31,12 +32,15 @@ from transport.security.subject import subject_of
 from transport.wire import messages as wire
 from transport.wire.exchange_named import read_target
 from transport.wire.frame_protocol import FrameProtocol
+from transport.wire.liveness import DEFAULT_HEARTBEAT, SILENT_INTERVALS
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side, State
 from transport.wire.queue_named import with_queue
 from transport.wire.shown import shown
 
 ATTACH_SECONDS = 10.0
 """Beside what the client has: for the queue to answer, which may have much to read from the disk first."""
+LEAST_SIGN_SECONDS = 0.1
+"""More often nobody is told that this side is there, who waits for WELCOME."""
 
 logger = logging.getLogger("penstock.broker")
 
@@ -73,6 +77,7 @@ class BrokerConnection(Client):
             lambda: host.entrance.users, host.entrance.now, known
         )
         self._waits: asyncio.TimerHandle | None = None
+        self._signs: asyncio.TimerHandle | None = None
         self._hello: wire.Hello | None = None
         self._port: Port | None = None
 
@@ -117,6 +122,11 @@ class BrokerConnection(Client):
         if self.actor is not None and self.role in ("receiver", "subscription") and self.actor.is_alive():
             self.actor.tell(Writable(writable))
 
+    def welcome(self, options: wire.Options) -> None:
+        """As `Client.welcome`; from now on the heartbeat is what says that this side is there."""
+        self._end_signs()
+        super().welcome(options)
+
     def not_leading(self, text: str, leader: str) -> None:
         """As `Served.not_leading`; its client goes there by itself."""
         self._states.leader = leader
@@ -128,6 +138,7 @@ class BrokerConnection(Client):
         if self._waits is not None:
             self._waits.cancel()
             self._waits = None
+        self._end_signs()
         if self._port is not None:
             self._port.ended()
 
@@ -222,6 +233,8 @@ class BrokerConnection(Client):
         if self.connection is not None:
             # The client has said what it has to: until WELCOME it is for the broker to be quick.
             self.connection.more_time(ATTACH_SECONDS)
+            if (seconds := _seconds_of_a_sign(hello.options)) is not None:
+                self._signs = self._loop.call_later(seconds, self._give_sign, seconds)
         operations = self._door(principal)
         self.operations = operations
         hello, _ = with_queue(hello)
@@ -235,6 +248,32 @@ class BrokerConnection(Client):
         operations.number = self.number
         self._port = PORTS[hello.role](operations, self, hello)
         self.actor = self._port.actor
+
+    def _give_sign(self, seconds: float) -> None:
+        """WELCOME waits, for what it says is not durable yet; the client waits for it as long as it hears of this side."""
+        connection = self.connection
+        assert connection is not None, "its end ends this too"
+        if self._loop.time() - connection.heard >= DEFAULT_HEARTBEAT * SILENT_INTERVALS:
+            connection.fail(PeerTimeoutError("it has answered no sign, and was not let in yet"))
+            return
+        self.send(wire.Ping(0))
+        connection.more_time(seconds)
+        self._signs = self._loop.call_later(seconds, self._give_sign, seconds)
+
+    def _end_signs(self) -> None:
+        if self._signs is not None:
+            self._signs.cancel()
+            self._signs = None
+
+
+def _seconds_of_a_sign(options: wire.Options) -> float | None:
+    """After how many seconds each the client wants a sign until it is answered; None for none."""
+    value = options.get(wire.SIGN)
+    if value is None:
+        return None
+    if type(value) is not int or value < 1:
+        raise RemoteProtocolError(f"HELLO: {wire.SIGN} is {wire.brief(value)}, and not an integer above zero")
+    return max(LEAST_SIGN_SECONDS, value / 1000)
 
 
 def native_listeners(

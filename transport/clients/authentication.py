@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from transport.errors import AuthenticationError, LocalProtocolError, RemoteProtocolError
 from transport.security.access import NOBODY
 from transport.security.access_sources import access_in_force
-from transport.wire.messages import Auth, Frame, Hello
+from transport.wire.messages import SIGN, Auth, Frame, Hello
 from transport.wire.protocol import MECHANISM, SCRAM, TOKEN
 
 if TYPE_CHECKING:
@@ -85,14 +85,15 @@ class Credentials:
         tls = self._access.tls
         return (tls.server_name if tls is not None else None) or host
 
-    def hello(self, hello: Hello) -> Hello:
-        """The same, and how this client proves itself."""
+    def hello(self, hello: Hello, sign: float) -> Hello:
+        """The same, how this client proves itself, and after how many seconds each it wants a sign until it is answered."""
         access = self._access
+        options = hello.options | {SIGN: round(sign * 1000)}
         if access.token is not None:
-            return replace(hello, options=hello.options | {TOKEN: access.token})
-        if access.user is not None:
-            return replace(hello, options=hello.options | {MECHANISM: SCRAM})
-        return hello
+            options[TOKEN] = access.token
+        elif access.user is not None:
+            options[MECHANISM] = SCRAM
+        return replace(hello, options=options)
 
     def exchange(self) -> Exchange | None:
         """One connection's exchange; None where there is none to have."""

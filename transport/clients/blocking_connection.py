@@ -27,9 +27,18 @@ from transport.errors import (
 from transport.wire.address import Address
 from transport.wire.codec import encode
 from transport.wire.frames import FrameDecoder
-from transport.wire.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
+from transport.wire.liveness import (
+    DEFAULT_HEARTBEAT,
+    HANDSHAKE_TIMEOUT,
+    LONE_SIGN_SECONDS,
+    SIGN_SECONDS,
+    SIGNS_MISSED,
+    SILENT_INTERVALS,
+    Liveness,
+    Verdict,
+)
 from transport.wire.messages import SILENT, Auth, Error, Frame, Hello, Options, Ping, Pong, Welcome
-from transport.wire.protocol import Protocol, Side
+from transport.wire.protocol import Protocol, Side, State
 
 if TYPE_CHECKING:
     from transport.clients.tls_socket import TlsSocket
@@ -44,6 +53,8 @@ MAX_HEARD_BYTES = 1024 * 1024
 """Bytes that are received while one write waits: the broker's grants, confirmations and heartbeats are less by far."""
 CATCH_UP_TIMEOUT = 1.0
 """Seconds for which what has come is taken without waiting; what still comes then waits its turn."""
+SIGNED_TIMEOUT = 60.0
+"""Seconds for the answer to HELLO of a broker that says meanwhile that it is there: as long as others are sought by default."""
 MAX_HEARTBEATS = 10_000
 """Heartbeats taken while one frame is waited for: in the longest wait a broker's own are some dozens."""
 MAX_PARTS = 512
@@ -88,11 +99,13 @@ class BlockingConnection:
         self._frames: deque[Frame] = deque()
         self._heartbeats = 0
         self._heard = 0
+        self._sign = LONE_SIGN_SECONDS if patience >= CONNECT_TIMEOUT else SIGN_SECONDS
+        self._more = 0.0  # beyond what any broker has for its answer, as long as this one says that it is there
         self._tls: TlsSocket | None = None
         self._socket = self._connected(address, credentials)
         try:
             self._liveness = Liveness(DEFAULT_HEARTBEAT, clock())
-            self._open(credentials.hello(hello), credentials.exchange())
+            self._open(credentials.hello(hello, self._sign), credentials.exchange())
         except (OSError, TransportError) as error:
             self.close()
             # What the broker said within TLS of why, if it did, rather than that it took no more.
@@ -213,7 +226,7 @@ class BlockingConnection:
         self._liveness.begin_to_listen(self._clock())
         while not self._frames:
             now = self._clock()
-            if now >= deadline:
+            if now >= deadline + self._more:
                 raise PeerTimeoutError("the broker did not answer in time")
             match self._liveness.check(now):
                 case Verdict.SILENT:
@@ -221,7 +234,7 @@ class BlockingConnection:
                 case Verdict.PING:
                     self.send(Ping(0))
                 case _:
-                    self._socket.settimeout(max(0.001, min(deadline, self._liveness.next_check()) - now))
+                    self._socket.settimeout(max(0.001, min(deadline + self._more, self._liveness.next_check()) - now))
                     with suppress(TimeoutError):
                         self._receive()
         return self._frames.popleft()
@@ -258,6 +271,10 @@ class BlockingConnection:
                 frame = self._protocol.receive(raw)
                 if isinstance(frame, Ping):
                     pongs.append(Pong(frame.token))
+                    if self._protocol.state is State.OPENING:
+                        # It cannot answer HELLO yet: it is waited for as long as it gives signs.
+                        self._liveness.patience = SIGNS_MISSED * self._sign
+                        self._more = SIGNED_TIMEOUT - HANDSHAKE_TIMEOUT
                 elif not isinstance(frame, Pong):
                     self._frames.append(frame)
                     continue
@@ -302,6 +319,7 @@ class BlockingConnection:
         silent_ms = welcome.options.get(SILENT)
         silence = silent_ms / 1000 if type(silent_ms) is int and silent_ms > 0 else None
         self._liveness.agree(heartbeat_ms / 1000, silence)
+        self._more = 0.0
         self._opened(welcome.options)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -15,6 +16,7 @@ from typing import Protocol as TypingProtocol
 from transport.clients.authentication import NO_CREDENTIALS, Credentials
 from transport.clients.backoff import CONNECT_TIMEOUT, Backoff, is_transient
 from transport.clients.contacts import LEAST_STANDING, MAX_ELECTION_PAUSE, Contacts
+from transport.clients.opening import NOT_LET_IN, Opening
 from transport.errors import (
     ELSEWHERE_CODES,
     BrokerError,
@@ -132,9 +134,8 @@ class BrokerLink:
         self._opened = False
         self._of_use = False
         self._opened_at = self._stands_from = 0.0
-        # Whether another is sought behind a pause.
-        self._pauses = False
-        self._unheard: asyncio.TimerHandle | None = None
+        self._pauses = False  # another is sought behind a pause
+        self._opening: Opening  # of the last attempt
         self._ended = False
         self._down_since = self._loop.time()
         self._retry: asyncio.TimerHandle | None = None
@@ -166,6 +167,8 @@ class BrokerLink:
 
         where = f"any of {self._contacts}" if self._contacts.several else self.address
         text = f"no {lacking(self._error)} at {where} yet: {why_not(self._error)}"
+        if self._connection is not None and self._opening.signed:
+            text = f"{self.address}: {NOT_LET_IN}"
         if self._backoff.give_up_after is None:
             return f"{text}; trying on"
         left = self._backoff.give_up_after - (self._loop.time() - self._down_since)
@@ -227,9 +230,8 @@ class BrokerLink:
             connection.abort(ConnectionLostError("given up by this side"))
             return
         self._connection = connection
-        if self._contacts.several:
-            self._unheard = self._loop.call_later(self._contacts.patience, self._nothing_heard, connection)
-        connection.send(self._credentials.hello(self._hello()))
+        self._opening.begin(connection)
+        connection.send(self._credentials.hello(self._hello(), self._opening.sign))
         if self._proving is not None:
             self._proving.begin(connection)
 
@@ -242,6 +244,7 @@ class BrokerLink:
             heartbeat_ms = event.options.get("heartbeat_ms")
             heartbeat = heartbeat_ms / 1000 if type(heartbeat_ms) is int else 0.0
             self._opened = True
+            self._opening.end()
             self.explains = event.options.get(EXPLAINS) is True
             self._warned = False
             self._of_use = False
@@ -271,9 +274,7 @@ class BrokerLink:
     def connection_closed(self, error: Exception | None) -> None:
         """Decide between closed, lost and failed."""
         self._lost(error)
-        if self._unheard is not None:
-            self._unheard.cancel()
-            self._unheard = None
+        self._opening.end()
         if self._proving is not None:
             self._proving.end()
         better = (
@@ -321,15 +322,13 @@ class BrokerLink:
         heard = 0 if self._connection is None else self._connection.bytes_in
         return explained(error, self.address, self._credentials, heard)
 
-    def _nothing_heard(self, connection: FrameConnection) -> None:
-        """Another address may answer sooner; whoever has said anything has the time of a handshake."""
-        if connection is self._connection and not self._opened and not connection.bytes_in:
-            connection.abort(PeerTimeoutError("the broker said nothing in time"))
-
     async def _connect(self, address: Address) -> None:
         states = Protocol(Side.CLIENT, frozenset({self._hello().role}))
+        contacts, give_up = self._contacts, self._backoff.give_up_after
+        until = math.inf if give_up is None else self._down_since + give_up
+        self._opening = Opening(states, contacts, until, self._loop)
         connection: FrameConnection = Connection(FrameProtocol(states), self, self._loop)
-        seconds = min(self._contacts.patience, self._backoff.give_up_after or CONNECT_TIMEOUT)
+        seconds = min(contacts.patience, give_up or CONNECT_TIMEOUT)
         try:
             await connect(connection, address.host, address.port, seconds, self._loop, self._tls(address.host))
         except UnicodeError as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections import OrderedDict
+from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from transport.cluster.hello import CODES, LinkRefusedError
@@ -13,25 +15,44 @@ from transport.wire.shown import MAX_LINE_BYTES, shown
 MAX_CAUSES: Final = 256
 """That are remembered: of strangers there may be any number."""
 
+BEGINNING: Final = "of no cluster yet"
+"""The cause of what happens whenever a cluster begins: who has read its document dials others that are about to read it."""
+BEGINNING_SECONDS: Final = 10.0
+"""For which that is no warning."""
+
 logger = logging.getLogger("penstock.cluster")
 
 
 class Causes:
-    """What was said already."""
+    """What was said already.
 
-    def __init__(self) -> None:
-        self._said: OrderedDict[tuple[str, str], None] = OrderedDict()
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        # From when on each is a warning; infinity where it has been one.
+        self._said: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     def tell(self, who: str, cause: str, text: str) -> bool:
-        """Log ``text``, once for who it is about and the cause of it; whether it was logged."""
-        key = (who, cause)
-        if key in self._said:
-            self._said.move_to_end(key)
-            return False
-        self._said[key] = None
+        """Log ``text``, once for who it is about and the cause of it; whether it was logged.
+
+        What is there whenever a cluster begins is no warning, and is one once it lasts.
+        """
+        key, now = (who, cause), self._clock()
+        fresh = key not in self._said
+        due = self._said.setdefault(key, now + (BEGINNING_SECONDS if cause == BEGINNING else 0.0))
+        self._said.move_to_end(key)
         if len(self._said) > MAX_CAUSES:
             self._said.popitem(last=False)
-        logger.warning("%s", shown(text, MAX_LINE_BYTES), extra={"peer": shown(who)})
+        warns = now >= due
+        if warns:
+            self._said[key] = inf
+        elif not fresh:
+            return False
+        level = logging.WARNING if warns else logging.INFO
+        logger.log(level, "%s", shown(text, MAX_LINE_BYTES), extra={"peer": shown(who)})
         return True
 
     def well(self, who: str) -> None:
@@ -42,7 +63,9 @@ class Causes:
 
 def cause_of(error: Exception) -> str:
     """What kind of thing went wrong: it is said once. There are few, whatever a peer gives for a reason."""
-    return error.reason if isinstance(error, LinkRefusedError) and error.reason in CODES else type(error).__name__
+    if not isinstance(error, LinkRefusedError) or error.reason not in CODES:
+        return type(error).__name__
+    return BEGINNING if error.of_none_yet else error.reason
 
 
 def why(error: Exception) -> str:

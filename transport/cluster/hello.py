@@ -38,6 +38,8 @@ MAX_CODE_BYTES: Final = 32
 MARK: Final = b"PLNK"
 NOBODY: Final = "0" * 32
 """The cluster of who is of none yet, and the directory that is wanted of one whose id is not known: see meeting.py."""
+_OF_NONE_YET: Final = "of none yet"
+"""How a text ends that says so of one of two nodes."""
 HELLO, CHALLENGE, PROOF, READY, REFUSED = range(1, 6)
 
 VERSIONS: Final = "version"
@@ -86,6 +88,11 @@ class LinkRefusedError(TransportError):
         super().__init__(text)
         self.reason = reason
         self.by_peer = by_peer
+
+    @property
+    def of_none_yet(self) -> bool:
+        """Whether one of the two is of no cluster, and may be about to be of the other's."""
+        return self.reason == CLUSTER and str(self).endswith(_OF_NONE_YET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +226,7 @@ class _Side:
         if cluster != self.me.cluster:
             # Whoever reads it may be either of the two.
             named = [f"of the cluster {each}" for each in (cluster, self.me.cluster) if each != NOBODY]
-            text = f"one of the two nodes is {named[0]}, and the other {named[1] if named[1:] else 'of none yet'}"
+            text = f"one of the two nodes is {named[0]}, and the other {named[1] if named[1:] else _OF_NONE_YET}"
             raise LinkRefusedError(CLUSTER, text)
 
     def agreed(self, *, dials: bool) -> Agreed:

@@ -113,7 +113,7 @@ class ClusterLinks:
         self._codec = LinkCodec(make_record)
         self._pace = Pace(settings.transfer_bytes_a_second)
         self._chance = chance or random.Random()  # noqa: S311 - attempts, not secrets
-        self._causes = Causes()
+        self._causes = Causes(self._loop.time)
         self._names = Names(self._loop)
         self._door = Door(self._answering, lambda: self._keys.server, self._not_secured, listen)
         self._peers: dict[str, _Peer] = {}

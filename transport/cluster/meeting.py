@@ -58,7 +58,7 @@ class Meeting:
         self._loop = asyncio.get_running_loop()
         self._codec = LinkCodec()
         self._pace = Pace(1)  # nothing is transferred
-        self._causes = Causes()
+        self._causes = Causes(self._loop.time)
         self._door = Door(self._answering, lambda: self._keys.server, self._not_secured, listen)
         self._links: dict[Link, None] = {}
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from actors.replication import vocabulary as say
+from actors.replication.forming import no_more
 from actors.replication.replica import LEADER
 from actors.storage.failures import DivergedReplicaError
 from transport.cluster.register_calls import RegisterCalls
@@ -253,9 +254,21 @@ class Node:
         """Have links to whom the document names by now."""
         document = self.replica.document
         if document is not self._document and document is not None:
-            self._document = document
+            before, self._document = self._document, document
+            self._look_whether_member(before, document)
             members = [*document.members.values(), *document.members_after_change.values()]
             self._links.set_peers({member.directory: member.replication for member in members}, document.names)
+
+    def _look_whether_member(self, before: ClusterDocument | None, document: ClusterDocument) -> None:
+        """Say what to do where this node is a member no more: the others only tell that they do not know it."""
+        me = self.replica.me
+        if before is None or me not in before.names or me in document.names:
+            return
+        name = before.names[me]
+        was = before.members.get(name)
+        if was is None or was.directory != me:
+            was = before.members_after_change[name]
+        logger.warning("%s", no_more(name, was, document))
 
     def _now(self) -> float:
         return self._loop.time()

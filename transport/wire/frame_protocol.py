@@ -141,6 +141,8 @@ class FrameProtocol(CarriedProtocol[Frame]):
             return frame
         if isinstance(frame, Ping):
             self._answer = encode(Pong(frame.token))
+            if not self.is_open:
+                self.states.signed = True
         elif isinstance(frame, Pong) and frame.token and frame.token == self.states.awaits_pong:
             self.states.awaits_pong = 0
             return frame

@@ -24,6 +24,16 @@ STUCK_LOOKS = 8
 """Looks in an interval at whether a peer that does not keep up takes anything."""
 HANDSHAKE_TIMEOUT = 10.0
 """Seconds that a client gives the broker to answer HELLO."""
+SIGNS_MISSED = 4
+"""Signs, one behind the other, without which a broker is gone that has said that it is there and cannot answer HELLO yet.
+
+WELCOME says what is stored, so it waits until that is confirmed. At a leader of a cluster that can take as long as it waits for a member
+that is silent, and no other broker would answer sooner.
+"""
+SIGN_SECONDS = 0.5
+"""Between two of them, for a client that has others to ask. The first comes before its patience for a first word is over."""
+LONE_SIGN_SECONDS = HANDSHAKE_TIMEOUT / SIGNS_MISSED
+"""Between two of them, for a client that has nobody else to ask."""
 ENTRANCE_TIMEOUT = 5.0
 """Seconds that a broker gives a client to show who it is, from when it was accepted: TLS, HELLO and what authentication says."""
 
@@ -87,6 +97,7 @@ class Liveness:
     def agree(self, heartbeat: float, silence: float | None = None, *, serves: bool = False) -> None:
         """The heartbeat. The side that ``serves`` says something in each half of a ``silence``, and is gone without in all of it."""
         self.interval = heartbeat
+        self.sign = self.patience = math.inf
         if silence is None:
             return
         if serves:

@@ -32,6 +32,8 @@ NOT_LEADER = "not-leader"
 """ERROR's code of a broker that does not lead its cluster."""
 SILENT = "silent_ms"
 """WELCOME's option of a broker that says something at least every half of so many milliseconds, and is to be taken for gone without."""
+SIGN = "sign_ms"
+"""HELLO's option of a client that wants PING in each so many milliseconds, once it has shown who it is, until it is answered."""
 ANY_NODE = "any_node"
 """HELLO's option of an administrator whom any broker of a cluster is to let in, whether it leads or not."""
 

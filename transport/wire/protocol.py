@@ -42,7 +42,8 @@ class State(Enum):
     CLOSED = "closed"
 
 
-ALWAYS: frozenset[type[wire.Frame]] = frozenset({wire.Ping, wire.Pong, wire.Error})
+SIGNS: frozenset[type[wire.Frame]] = frozenset({wire.Ping, wire.Pong})
+ALWAYS: frozenset[type[wire.Frame]] = SIGNS | {wire.Error}
 
 FROM_CLIENT: dict[str, frozenset[type[wire.Frame]]] = {
     "sender": frozenset({wire.Send, wire.Why, wire.Tally}),
@@ -94,17 +95,20 @@ class Protocol:
         takes_sends: whether the peer may send batches now.
         awaits_pong: the token of the PING whose PONG is to be told of; 0 for none.
         leader: of a broker that does not lead: where its clients find the one that does.
+        signed: of a client: whether the broker has said that it is there, and that the answer to HELLO takes its time.
     """
 
     __slots__ = (
         "_allowed",
         "_auths",
+        "_before_welcome",
         "awaits_pong",
         "granted",
         "leader",
         "role",
         "roles",
         "side",
+        "signed",
         "state",
         "takes_sends",
     )
@@ -120,6 +124,9 @@ class Protocol:
         self._auths = 0
         self.awaits_pong = 0
         self.leader = ""
+        self.signed = False
+        # What the peer may say once it has proved itself.
+        self._before_welcome: frozenset[type[wire.Frame]] = frozenset()
         self._allowed: frozenset[type[wire.Frame]] = frozenset({wire.Hello}) if side is Side.BROKER else frozenset()
 
     def receive(self, raw: RawFrame) -> wire.Frame:
@@ -153,7 +160,8 @@ class Protocol:
     def said_hello(self, hello: wire.Hello) -> None:
         """The client's shell has sent HELLO. Where it names a mechanism, WELCOME is taken only from a broker that has said its part."""
         self.role = hello.role
-        self._opening(hello, frozenset({wire.Welcome, wire.Error}))
+        answers = frozenset({wire.Welcome, wire.Error})
+        self._opening(hello, answers if hello.options.get(wire.SIGN) is None else answers | SIGNS)
 
     def said_welcome(self) -> None:
         """The broker's shell has sent WELCOME."""
@@ -165,7 +173,7 @@ class Protocol:
         elif isinstance(frame, wire.Auth):
             self._auths -= 1
             if not self._auths:
-                self._allowed = ALWAYS if self.side is Side.BROKER else frozenset({wire.Welcome, wire.Error})
+                self._allowed = self._before_welcome
         elif isinstance(frame, wire.Welcome):
             self._opened()
         elif isinstance(frame, wire.Error) and frame.close:
@@ -195,6 +203,7 @@ class Protocol:
         self.state = State.OPENING
         proves = hello.options.get(MECHANISM) is not None
         self._auths = AUTHS_EACH if proves else 0
+        self._before_welcome = allowed
         self._allowed = frozenset({wire.Auth, wire.Error}) if proves else allowed
 
     def _opened(self) -> None:

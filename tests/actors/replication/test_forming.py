@@ -131,7 +131,9 @@ def test_a_node_that_is_not_named_waits_to_be_added() -> None:
     assert f"`penstock cluster add d={here('d').member.replication}`" in step.why
     step = forming(here("d", CLUSTER)).read(3, formed())
     assert isinstance(step, Wait)
-    assert "no member of its cluster any more" in step.why
+    assert (
+        "no member of its cluster any more: its process can be stopped. To have it back, have it added by" in step.why
+    )
 
 
 def test_a_directory_of_another_cluster_or_another_member_is_never_one() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ class Scripted:
     """A replica that wants what it is told to, whatever is said to it; it notes what that was."""
 
     role = "leader"
+    me = "a" * 32
 
     def __init__(self) -> None:
         self.heard: list[tuple[Any, ...]] = []
@@ -386,6 +388,38 @@ def test_links_follow_the_document_and_who_it_names_has_a_name() -> None:
         assert [bench.node.name_of(each * 32) for each in "ab"] == ["a", "b" * 32]
 
     run(body)
+
+
+def told_without(document: ClusterDocument, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What a node of `DOCUMENT` logs that hears of another one, twice."""
+
+    async def body() -> None:
+        bench = Bench()
+        for each in (DOCUMENT, document, replace(document, epoch=9)):
+            bench.replica.document = each
+            bench.node.appended()
+
+    run(body)
+    return [line for line in caplog.messages if "no member" in line]
+
+
+def test_a_node_that_was_removed_says_once_that_it_can_be_stopped_and_how_it_can_come_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    other = {"b": Member("b" * 32, "h:4", "h:5", "h:6")}
+    [line] = told_without(replace(DOCUMENT, leader="b", members=other), caplog)
+    assert "was removed: its process can be stopped" in line
+    assert "`penstock cluster add a=h:3`" in line
+
+
+def test_a_node_whose_member_lives_elsewhere_says_once_that_it_can_be_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    moved = {"a": Member("b" * 32, "h:4", "h:5", "h:6")}
+    [line] = told_without(replace(DOCUMENT, members=moved), caplog)
+    assert "the member 'a' lives in another one now, at h:6: the process of this one can be stopped" in line
+
+
+def test_a_node_that_stays_a_member_says_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    assert told_without(replace(DOCUMENT, epoch=8), caplog) == []
 
 
 def test_a_defect_at_the_register_is_logged_and_harms_nothing_else(caplog: pytest.LogCaptureFixture) -> None:

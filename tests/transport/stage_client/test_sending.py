@@ -30,7 +30,7 @@ def test_hello_names_the_stage_and_welcome_says_whether_anything_is_to_be_sent(p
     assert client.open() is True
     hello = hellos[0]
     assert (hello.role, hello.queue) == ("sender", "orders")
-    assert hello.options == {"writer": "w", "version": 3, "stage": "0-1", "token": TOKEN}
+    assert hello.options == {"writer": "w", "version": 3, "stage": "0-1", "token": TOKEN, "sign_ms": 2500}
     assert play(lambda peer: welcome(peer, committed=True)).open() is False
 
 
