@@ -37,7 +37,10 @@ class ShippedRecord(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of the payload."""
-        return sum(memoryview(part).nbytes for part in self.payload)
+        size = 0
+        for part in self.payload:
+            size += part.nbytes if type(part) is memoryview else len(part)
+        return size
 
     def whole(self) -> memoryview:
         """The payload in one buffer, which is copied only where it is in several."""
