@@ -54,6 +54,16 @@ class LogTail:
             self._bytes -= gone
             self.first += 1
 
+    def piece(self, lsn: int, most: int) -> list[ShippedRecord]:
+        """Those from ``lsn`` on, one at least if it is there, and more up to ``most`` bytes."""
+        found: list[ShippedRecord] = []
+        while most > 0 and (entry := self._records.get(lsn)) is not None:
+            record, size = entry
+            found.append(record)
+            most -= size - RECORD_COST
+            lsn += 1
+        return found
+
     def get(self, lsn: int) -> ShippedRecord | None:
         """A record, if it is there."""
         found = self._records.get(lsn)

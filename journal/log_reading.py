@@ -96,12 +96,7 @@ class LogReading:
         self._check_held(lsn)
         if lsn == self.next_lsn:
             raise JournalUsageError(f"there is no record {lsn} yet")
-        records: list[ShippedRecord] = []
-        size = 0
-        while size < most and (record := self._tail.get(lsn + len(records))) is not None:
-            records.append(record)
-            size += record.size
-        if records:
+        if records := self._tail.piece(lsn, most):
             return LogPiece(records)
         catalog = self._catalog
         segment = next(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from journal.durable import size_of
 from journal.errors import FormatError
 from journal.files import Buffer
 from journal.items import ITEMS_PREFIX_BYTES, unpack_items_prefix
@@ -38,7 +37,10 @@ class ShippedRecord(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of the payload."""
-        return sum(map(size_of, self.payload))
+        size = 0
+        for part in self.payload:
+            size += part.nbytes if type(part) is memoryview else len(part)
+        return size
 
     def whole(self) -> memoryview:
         """The payload in one buffer, which is copied only where it is in several."""

@@ -17,7 +17,7 @@ from actors.replication.limits import (
     SILENT_SECONDS,
     Limits,
 )
-from actors.replication.modes import Rule, committed, confirmed, enough
+from actors.replication.modes import Rule, as_committed, committed, confirmed, enough
 from actors.replication.positions import ReplicaLog
 from actors.replication.shipping import APART, FILLING, STREAMING, Shipping
 from actors.replication.vocabulary import (
@@ -57,6 +57,7 @@ class Leader:
     """
 
     __slots__ = (
+        "_as_committed",
         "_began",
         "_connected",
         "_first",
@@ -99,6 +100,7 @@ class Leader:
         self._limits = limits
         self._began = now
         self._rules: tuple[Rule, ...] = ()
+        self._as_committed = False  # whether what is committed is what may be confirmed
         self._shipping: dict[str, Shipping] = {}
         self._ticked = now
         self._recent = (log.committed, log.committed)  # committed at the last two beats
@@ -118,6 +120,7 @@ class Leader:
     def ruled(self, now: float, rules: Iterable[Rule], peers: Iterable[str]) -> Effects:
         """Which documents may hold, and to whom it ships: all that they name but itself."""
         self._rules = tuple(rules)
+        self._as_committed = as_committed(self._rules)
         wanted = set(peers) - {self.me}
         effects: Effects = []
         for peer in sorted(self._shipping.keys() - wanted):
@@ -212,7 +215,10 @@ class Leader:
             return shipping.following(now, message, self.committed)
         if not shipping.answered(now, message.lsn, message.sent, self.log.end):
             return []
-        effects = self._advance() + shipping.fill(now, self.committed)
+        # What half + 1 have already the answer of another one does not change.
+        news = message.lsn > self.committed or not self._as_committed
+        effects = self._advance() if news else []
+        effects += shipping.fill(now, self.committed)
         return effects + self.make_way() if self.makes_way else effects
 
     def _advance(self) -> Effects:
@@ -232,7 +238,8 @@ class Leader:
         elif self.log.committed < min(self.committed, self.log.durable):
             effects.append(Commit(min(self.committed, self.log.durable)))
         if self.opened:
-            lsn = confirmed(self._rules, ends, self.me)
+            if not self._as_committed:
+                lsn = confirmed(self._rules, ends, self.me)
             if lsn > self.confirmed and self._of_present(lsn):
                 self.confirmed = lsn
                 effects.append(Confirm(lsn))
@@ -269,10 +276,8 @@ class Leader:
         return effects + (self._hand_over(now) or self.make_way())
 
     def next_tick(self) -> float:
-        """When `tick` is due."""
-        return min(
-            (self._ticked + BEAT_SECONDS, *(shipping.said + BEAT_SECONDS for shipping in self._shipping.values()))
-        )
+        """When `tick` is due; it never comes to be earlier than it was."""
+        return min([self._ticked, *[shipping.said for shipping in self._shipping.values()]]) + BEAT_SECONDS
 
     def _keep(self) -> Effects:
         kept = min((self.committed, *(shipping.stored for shipping in self._shipping.values())))

@@ -156,6 +156,8 @@ class Membership:
 
     def tick(self, now: float, leader: Leader) -> Effects:
         """What is to be done now. The rules may be others behind it."""
+        if self._state == IDLE and self._wanted is None and now - self._looked < BEAT_SECONDS:
+            return []  # as mostly: it is asked with each message
         if self.superseded is not None:
             return []
         if self._state == IDLE and leader.opened and (self._wanted or now - self._looked >= BEAT_SECONDS):

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from actors.replication.document import ALL, ASYNC, ONE, ClusterDocument
+from actors.replication.document import ALL, ASYNC, MAJORITY, ONE, ClusterDocument
 
 
 class Rule(NamedTuple):
@@ -61,17 +61,28 @@ def half_plus_one(count: int) -> int:
 
 def stored_by(count: int, nodes: Iterable[str], ends: Mapping[str, int]) -> int:
     """The lsn below which ``count`` of the nodes have everything; each of ``ends`` is one more than a node's last."""
-    return sorted((ends.get(node, 0) for node in nodes), reverse=True)[count - 1]
+    return sorted([ends.get(node, 0) for node in nodes])[-count]
 
 
 def committed(rules: Iterable[Rule], ends: Mapping[str, int]) -> int:
     """The lsn below which half + 1 have everything, by each of the rules."""
-    return min(stored_by(half_plus_one(len(quorum)), quorum, ends) for rule in rules for quorum in rule.quorums)
+    found = []
+    for rule in rules:
+        for quorum in rule.quorums:
+            # As `stored_by`; it is asked with each answer of a follower.
+            each = sorted([ends.get(node, 0) for node in quorum])
+            found.append(each[-half_plus_one(len(each))])
+    return min(found)
 
 
 def confirmed(rules: Iterable[Rule], ends: Mapping[str, int], leader: str) -> int:
     """The lsn below which everything may be confirmed, by each of the rules."""
-    return min(_confirmed(rule, ends, leader) for rule in rules)
+    return min([_confirmed(rule, ends, leader) for rule in rules])
+
+
+def as_committed(rules: Iterable[Rule]) -> bool:
+    """Whether what is committed may be confirmed, and nothing else: so says each of the rules."""
+    return all(rule.mode == MAJORITY for rule in rules)
 
 
 def _confirmed(rule: Rule, ends: Mapping[str, int], leader: str) -> int:

@@ -186,6 +186,8 @@ class Replica:
             return []
         if self.leader is not None:
             return self._after(now, self._led(now, self.leader, sender, message))
+        if type(message) is Replicate:  # as mostly
+            return self._after(now, self._shipped_to(now, sender, message))
         return self._after(now, self._followed(now, sender, message))
 
     def _led(self, now: float, leader: Leader, sender: str, message: Message) -> Effects:
@@ -220,10 +222,21 @@ class Replica:
                 effects = self.follower.received(now, sender, message)
                 if isinstance(message, Missing):
                     effects += takeover.missed(now, sender, message)
-                elif not self.follower.misses(now):
-                    takeover.found()
+                else:
+                    self._look_for_leader(now)
                 takeover.superseded(now, self.follower.accepted)
                 return effects
+
+    def _shipped_to(self, now: float, sender: str, message: Replicate) -> Effects:
+        """What nearly all messages to a follower are."""
+        effects = self.follower.received(now, sender, message)
+        self._look_for_leader(now)
+        self.takeover.superseded(now, self.follower.accepted)
+        return effects
+
+    def _look_for_leader(self, now: float) -> None:
+        if not self.follower.misses(now):
+            self.takeover.found()
 
     # What the disk says
 
@@ -251,7 +264,8 @@ class Replica:
 
     def shipped(self, now: float, peer: str, lsn: int, stop: int, nbytes: int) -> Effects:
         """A `Ship` was carried out; ``stop == lsn`` where the log no longer held the records."""
-        return [] if self.leader is None else self._after(now, self.leader.shipped(now, peer, lsn, stop, nbytes))
+        # Nothing follows from that for anybody else.
+        return [] if self.leader is None else self.leader.shipped(now, peer, lsn, stop, nbytes)
 
     def taking(self, now: float) -> None:
         """A piece of a transfer has come."""
@@ -392,7 +406,8 @@ class Replica:
         if leader is None or membership is None:
             return effects
         if not leader.over:
-            effects = effects + membership.tick(now, leader)
+            if more := membership.tick(now, leader):
+                effects = effects + more
             if membership.superseded is not None:
                 effects = effects + leader.step_down(membership.superseded)
         if leader.over:

@@ -40,6 +40,8 @@ RECEIVE_BYTES: Final = 256 * 1024
 JOINED_BYTES: Final = 2 * 1024 * 1024
 """A message of so many bytes is joined to one piece as its frames come: what a leader ships at a time from memory. A larger one stays in
 pieces."""
+SMALL_BYTES: Final = 4_096
+"""A message of so few bytes goes in one buffer with its frame's header."""
 HOLD_INTERPRETER: Final = 0
 """Given to crc32c: of a frame it takes microseconds, to get the interpreter back from a busy thread can take milliseconds."""
 
@@ -98,7 +100,17 @@ class FrameWriter:
 
     def whole(self, lane: int, kind: int, parts: Sequence[Buffer], size: int) -> list[Buffer]:
         """The one frame of a message of ``size`` bytes, ``FRAME_BYTES`` at most."""
-        return self._frame(lane, WHOLE, kind, parts, size)
+        number = self._number
+        self._number = (number + 1) % NUMBERS
+        checked = _CHECKED.pack(number, size, lane, WHOLE, kind, 0)
+        if size <= SMALL_BYTES:
+            # Buffers of their own cost more than the copy.
+            checked = b"".join((checked, *parts))
+            return [_CRC.pack(crc32c(checked, self._seed, HOLD_INTERPRETER)) + checked]
+        crc = crc32c(checked, self._seed, HOLD_INTERPRETER)
+        for part in parts:
+            crc = crc32c(part, crc, HOLD_INTERPRETER)
+        return [_CRC.pack(crc) + checked, *parts]
 
     def cut(self, lane: int, kind: int, parts: Sequence[Buffer], size: int) -> Iterator[list[Buffer]]:
         """The frames of a message, one after another; each gets its number when it is taken. Nothing of ``parts`` is copied."""

@@ -132,7 +132,7 @@ class Link(Connectable):
         self._hand = HandshakeReader()
         self._small = memoryview(bytearray(MAX_BODY_BYTES))
         self._reader: FrameReader | None = None
-        self._outgoing: Outgoing | None = None
+        self._outgoing: Outgoing | None = None  # while it is open
         self._timer: asyncio.TimerHandle | None = None
         self._bytes_in = self._bytes_out = 0
         self._closing = self._over = False
@@ -232,16 +232,16 @@ class Link(Connectable):
 
     def send(self, message: Encoded) -> None:
         """Send a small message, if it stands."""
-        if self.is_open and self._outgoing is not None:
+        if self._outgoing is not None:
             self._outgoing.prompt(message)
 
     def ship(self, message: Encoded, shipped: Any) -> bool:
         """Send a message with records, as of `Outgoing.ship`."""
-        return self.is_open and self._outgoing is not None and self._outgoing.ship(message, shipped)
+        return self._outgoing is not None and self._outgoing.ship(message, shipped)
 
     def transfer(self, message: Encoded) -> None:
         """Send a piece of a transfer, as of `Outgoing.transfer`."""
-        if self.is_open and self._outgoing is not None:
+        if self._outgoing is not None:
             self._outgoing.transfer(message)
 
     def look(self, now: float, late: float) -> None:

@@ -25,6 +25,8 @@ from transport.errors import LocalProtocolError, RemoteProtocolError
 
 MAX_LSN: Final = (1 << 63) - 1
 MAX_REASON_BYTES: Final = 300
+SHARED_BYTES: Final = 2 * 1024 * 1024
+"""Records of so many bytes are kept, packed, for the next who is sent the same: what is shipped at a time from memory."""
 MAX_STATE_PIECE_BYTES: Final = 2 * 1024 * 1024
 """Of a checkpoint's state, in one message."""
 
@@ -75,10 +77,12 @@ class LinkCodec:
         make: makes the records of what has come.
     """
 
-    __slots__ = ("_make",)
+    __slots__ = ("_make", "_packed", "_records")
 
     def __init__(self, make: MakeRecord = Record) -> None:
         self._make = make
+        self._records: Sequence[Any] = ()  # those of the last message that was sent, if they are few:
+        self._packed: tuple[list[Buffer], int] = [], 0  # others are sent the same
 
     def encode(self, message: Any) -> Encoded:
         """A message as bytes.
@@ -86,10 +90,12 @@ class LinkCodec:
         Raises:
             LocalProtocolError: it is none, or has more records or bytes than one can have.
         """
-        encode = _ENCODE.get(type(message))
-        if encode is None:
-            raise LocalProtocolError(f"{type(message).__name__} is no message of a link")
         try:
+            if type(message) is say.Replicate:  # as mostly
+                return self._replicate(message)
+            encode = _ENCODE.get(type(message))
+            if encode is None:
+                raise LocalProtocolError(f"{type(message).__name__} is no message of a link")
             return encode(message)
         except struct.error as error:
             raise LocalProtocolError(f"{type(message).__name__} cannot be sent: {error}") from None
@@ -111,6 +117,20 @@ class LinkCodec:
                 f"a message of kind {kind} has {sum(map(len, pieces))} bytes, which are too few or too many"
             ) from None
 
+    def _replicate(self, message: say.Replicate) -> Encoded:
+        """Records are packed once for all that are sent the same."""
+        epoch, previous, committed, sent, records = message
+        head = _REPLICATE.pack(epoch, *previous, committed, sent, len(records))
+        if not records:
+            return _prompt(_REPLICATED, head)
+        if records is self._records:
+            parts, size = self._packed
+        else:
+            parts, size = packed = pack_records(records)
+            if size <= SHARED_BYTES:
+                self._records, self._packed = records, packed
+        return Encoded(BULK, _REPLICATED, (head + parts[0], *parts[1:]), _REPLICATE.size + size)
+
 
 # Encoding
 
@@ -122,13 +142,8 @@ def _prompt(kind: int, body: bytes) -> Encoded:
 def _with_records(kind: int, head: bytes, records: Sequence[Any], lane: int = BULK) -> Encoded:
     if not records and lane == BULK:
         return _prompt(kind, head)
-    parts, size = pack_records(records, head)
-    return Encoded(lane, kind, parts, size)
-
-
-def _replicate(message: say.Replicate) -> Encoded:
-    epoch, previous, committed, sent, records = message
-    return _with_records(_REPLICATED, _REPLICATE.pack(epoch, *previous, committed, sent, len(records)), records)
+    parts, size = pack_records(records)
+    return Encoded(lane, kind, (head + parts[0], *parts[1:]), len(head) + size)
 
 
 def _fetched(message: say.Fetched) -> Encoded:
@@ -167,7 +182,6 @@ _ENCODE: Final[dict[type, Callable[[Any], Encoded]]] = {
     Alive: lambda _: _prompt(_ALIVE, b""),
     say.Follow: lambda m: _prompt(_FOLLOW, _ONE.pack(*m)),
     say.Following: lambda m: _prompt(_FOLLOWING, _ONE.pack(m.epoch) + _summary(m.log)),
-    say.Replicate: _replicate,
     say.Stored: lambda m: _prompt(_STORES, _STORED.pack(*m)),
     say.Refused: lambda m: _prompt(_REFUSED, _ONE.pack(*m)),
     say.Seal: lambda m: _prompt(_SEAL, _ONE.pack(*m)),

@@ -145,6 +145,7 @@ class Node:
         self._ended = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
+        self._timed: object = None  # what the timer was set for: a lead, or None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stepped_down = asyncio.Event()
         self._document: ClusterDocument | None = None
@@ -243,21 +244,21 @@ class Node:
                 for effect in calls.popleft()():
                     _CARRY_OUT[type(effect)](self, effect)
             if not self._ended:
-                self._follow_document()
+                document = self.replica.document
+                if document is not self._document and document is not None:
+                    self._follow(document)
                 self._set_timer()
         except Exception as error:  # noqa: BLE001 - whatever it is, the node must not go on as if it had been done
             self._fail(error)
         finally:
             self._running = False
 
-    def _follow_document(self) -> None:
+    def _follow(self, document: ClusterDocument) -> None:
         """Have links to whom the document names by now."""
-        document = self.replica.document
-        if document is not self._document and document is not None:
-            before, self._document = self._document, document
-            self._look_whether_member(before, document)
-            members = [*document.members.values(), *document.members_after_change.values()]
-            self._links.set_peers({member.directory: member.replication for member in members}, document.names)
+        before, self._document = self._document, document
+        self._look_whether_member(before, document)
+        members = [*document.members.values(), *document.members_after_change.values()]
+        self._links.set_peers({member.directory: member.replication for member in members}, document.names)
 
     def _look_whether_member(self, before: ClusterDocument | None, document: ClusterDocument) -> None:
         """Say what to do where this node is a member no more: the others only tell that they do not know it."""
@@ -274,6 +275,10 @@ class Node:
         return self._loop.time()
 
     def _set_timer(self) -> None:
+        leader = self.replica.leader
+        if self._timer is not None and leader is not None and leader is self._timed:
+            return  # nothing of a lead is due earlier than it was: one that fires too early looks again
+        self._timed = leader
         due = self.replica.next_tick(self._now()) + LATE_SECONDS
         if self._timer is not None:
             # One that is earlier looks again; most are moved on with each message, and are not worth a timer each.

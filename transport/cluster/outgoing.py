@@ -126,11 +126,11 @@ class Outgoing:
 
     def ship(self, message: Encoded, shipped: Callable[[], None]) -> bool:
         """Send a message with records; whether it is sent. If not, ``shipped`` is called when it is, unless the connection ends before."""
-        lane, kind, parts, size = message
+        size = message.size
         if self._over:
             return False
         if not self._bulk and size <= FRAME_BYTES and self.waiting < self._queue_bytes:
-            self._write(self._writer.whole(lane, kind, parts, size))
+            self._write(self._writer.whole(*message))
             return True
         if len(self._bulk) >= MAX_SHIPMENTS:
             self._stuck(UnreadError(f"{MAX_SHIPMENTS} messages with records wait for a node that takes none"))

@@ -39,13 +39,15 @@ MakeRecord: TypeAlias = Callable[[int, int, int, int, tuple[Buffer, ...]], Any]
 """Makes a record of: lsn, epoch, kind, flags, payload."""
 
 
-def pack_records(records: Iterable[Any], head: bytes) -> tuple[list[Buffer], int]:
-    """``head`` and the table in one buffer, then the payloads' buffers; and how many bytes that are. Many small ones are joined.
+def pack_records(records: Iterable[Any]) -> tuple[list[bytes | Any], int]:
+    """The table, then the payloads' buffers; and how many bytes that are. Many small ones are joined.
+
+    The first of them is bytes: something is put before it with little ado.
 
     Raises:
         LocalProtocolError: there are too many of them, or one is too large, or is none.
     """
-    rows: list[Buffer] = [head]
+    rows: list[Buffer] = []
     parts: list[Buffer] = []
     size = 0
     pack = ROW.pack
@@ -62,9 +64,9 @@ def pack_records(records: Iterable[Any], head: bytes) -> tuple[list[Buffer], int
             size += length
     except (struct.error, TypeError, ValueError) as error:
         raise LocalProtocolError(f"a record that cannot be sent: {error}") from None
-    if len(rows) > MAX_RECORDS + 1 or size > MAX_PAYLOAD_BYTES:
+    if len(rows) > MAX_RECORDS or size > MAX_PAYLOAD_BYTES:
         raise LocalProtocolError(
-            f"a message of {len(rows) - 1} records and {size} bytes: {MAX_RECORDS} and {MAX_PAYLOAD_BYTES} are the most"
+            f"a message of {len(rows)} records and {size} bytes: {MAX_RECORDS} and {MAX_PAYLOAD_BYTES} are the most"
         )
     size += sum(map(len, rows))
     if len(parts) > FEW_PARTS and size < len(parts) * SMALL_PART_BYTES:

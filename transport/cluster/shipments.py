@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from actors.replication import vocabulary as say
 from actors.storage.node_shipping import RecordsGoneError
@@ -89,6 +89,31 @@ class _Stock:
         return taken
 
 
+class _Read(NamedTuple):
+    """What was read last from memory: whoever else wants the same is sent the same list, which nobody changes.
+
+    Attributes:
+        lsn: of the first;
+        most: and up to how many records;
+        nbytes: and bytes: what was asked for.
+        end: of the log, then.
+        log: what was read (`ShippedLog.same_log`).
+        records: what was found;
+        size: of so many bytes.
+    """
+
+    lsn: int
+    most: int
+    nbytes: int
+    end: int
+    log: object
+    records: Sequence[ShippedRecord]
+    size: int
+
+
+_NOTHING: Final = _Read(0, 0, 0, 0, None, (), 0)
+
+
 class Shipments:
     """Of one node.
 
@@ -112,6 +137,7 @@ class Shipments:
         self._begin = begin
         self._told = shipped
         self._stocks: dict[str, _Stock] = {}
+        self._last = _NOTHING
 
     def lost(self, peer: str) -> None:
         """There is no connection to a peer any more."""
@@ -120,23 +146,31 @@ class Shipments:
     def forget(self) -> None:
         """Nobody is shipped any more what it has asked for until now: another one leads, or this node ends."""
         self._stocks.clear()
+        self._last = _NOTHING
 
     def ship(self, effect: say.Ship) -> None:
         """Ship what is said there, of it as much as there is."""
-        stock = self._stocks.get(effect.to)
-        if stock is not None and stock.next == effect.lsn and stock.log is self._log.same_log():
-            if stock.empty:
-                stock.wanted = effect
-            else:
-                self._ship_of(stock, effect)
-            return
-        self._stocks.pop(effect.to, None)
-        try:
-            records = self._log.records(effect.lsn, effect.nbytes)
-            if records.in_memory:
-                self._ship(effect, records.read()[: effect.records])
+        if self._stocks:
+            stock = self._stocks.get(effect.to)
+            if stock is not None and stock.next == effect.lsn and stock.log is self._log.same_log():
+                if stock.empty:
+                    stock.wanted = effect
+                else:
+                    self._ship_of(stock, effect)
                 return
-            records = self._log.records(effect.lsn, READ_BYTES)
+            self._stocks.pop(effect.to, None)
+        _, _, lsn, most, nbytes = effect
+        last, end, log = self._last, self._log.end(), self._log.same_log()
+        if last.lsn == lsn and last.end == end and last.most == most and last.nbytes == nbytes and last.log is log:
+            self._send(effect, last.records, last.size)
+            return
+        try:
+            records = self._log.records(lsn, nbytes)
+            if records.in_memory:
+                found = records.read()
+                self._ship(effect, found if len(found) <= most else found[:most], (end, log))
+                return
+            records = self._log.records(lsn, READ_BYTES)
         except RecordsGoneError:
             self._ship(effect, ())
             return
@@ -191,13 +225,25 @@ class Shipments:
         if effect is not None:
             self._ship_of(stock, effect)
 
-    def _ship(self, effect: say.Ship, records: Sequence[ShippedRecord]) -> None:
-        message = effect.message._replace(records=records)
+    def _ship(self, effect: say.Ship, records: Sequence[ShippedRecord], of: tuple[int, object] | None = None) -> None:
+        """Ship these; ``of`` is the log, its end and which it is, where they were read from memory, so that they are there for others."""
+        size = 0
+        for record in records:
+            size += record.size
+        if of is not None:
+            # One that is larger than what is shipped at a time is not held longer than it is under way.
+            few = size <= READ_BYTES
+            self._last = _Read(effect.lsn, effect.records, effect.nbytes, *of, records, size) if few else _NOTHING
+        self._send(effect, records, size)
+
+    def _send(self, effect: say.Ship, records: Sequence[ShippedRecord], nbytes: int) -> None:
+        to, message, lsn, _, _ = effect
         if isinstance(message, say.Fetched):
-            self._links.send(effect.to, message)
+            self._links.send(to, say.Fetched(message.epoch, message.lsn, records))
             return
-        to, lsn = effect.to, effect.lsn
-        stop, nbytes = lsn + len(records), sum(record.size for record in records)
+        epoch, previous, committed, sent, _ = message
+        message = say.Replicate(epoch, previous, committed, sent, records)
+        stop = lsn + len(records)
 
         def shipped() -> None:
             self._told(to, lsn, stop, nbytes)

@@ -31,7 +31,7 @@ from transport.cluster.frames import (
     Whole,
     frames_of,
 )
-from transport.cluster.link_codec import MAX_STATE_PIECE_BYTES, Alive, LinkCodec
+from transport.cluster.link_codec import MAX_STATE_PIECE_BYTES, SHARED_BYTES, Alive, LinkCodec
 from transport.cluster.records import MAX_RECORDS, ROW, Record
 from transport.errors import LocalProtocolError, RemoteProtocolError
 
@@ -243,6 +243,24 @@ def test_records_are_made_as_the_journal_has_them() -> None:
 def test_many_small_payloads_are_joined_and_few_or_large_ones_are_not() -> None:
     for count, size, parts in ((200, 10, 1), (5, 10, 11), (200, 5_000, 401)):
         assert len(CODEC.encode(large(*[size] * count)).parts) == parts
+
+
+def test_records_are_packed_once_for_all_who_are_sent_them_and_others_are_not_taken_for_them() -> None:
+    codec = LinkCodec(Record)
+    message = large(5_000, 6_000)
+    first, again = codec.encode(message), codec.encode(message._replace(committed=message.committed + 1))
+    assert all(one is other for one, other in zip(first.parts[1:], again.parts[1:], strict=True))
+    assert first.parts[0] != again.parts[0]
+    for other in (message._replace(records=list(message.records[:1])), large(6_000, 5_000), large(7, 8)):
+        assert b"".join(codec.encode(other).parts) == body_of(other)
+    assert b"".join(codec.encode(message).parts) == b"".join(first.parts)
+
+
+def test_records_that_are_larger_than_what_is_shipped_at_a_time_are_not_held() -> None:
+    codec = LinkCodec(Record)
+    records = [Record(10, 3, 1, 0, (bytes(SHARED_BYTES),))]
+    codec.encode(say.Replicate(3, Position(3, 9), 7, 1.5, records))
+    assert not codec._records
 
 
 def test_the_largest_record_of_the_journal_can_be_sent() -> None:

@@ -29,6 +29,9 @@ MANY = 512
 LIMITS = {
     "one record, shipped": 430,
     "one record, heard": 540,
+    "one record, shipped to another one": 280,
+    "a small one, shipped": 410,
+    "a small one, heard": 540,
     "each of many records, shipped": 95,
     "each of many records, heard": 62,
     "a frame of a large record, shipped": 306,
@@ -133,10 +136,13 @@ class Ends:
             link.buffer_updated(taken)
             data = data[taken:]
 
-    def shipped(self, message: Any, of: int = 1) -> tuple[float, float]:
+    def shipped(self, message: Any, of: int = 1, *, again: bool = False) -> tuple[float, float]:
+        """To the first who is sent the records; ``again``: to another one."""
+        messages = [message if again else message._replace(records=list(message.records)) for _ in range(TIMES)]
+        self.codec.encode(message)
         with Count() as sending:
-            for _ in range(TIMES):
-                assert self.one.ship(self.codec.encode(message), lambda: None)
+            for each in messages:
+                assert self.one.ship(self.codec.encode(each), lambda: None)
         return sending.instructions / TIMES / of, self._heard(self.wires[0], self.other) / of
 
     def sent(self, message: Any) -> tuple[float, float]:
@@ -173,6 +179,8 @@ def test_no_message_of_a_link_has_become_dearer() -> None:
             ("a frame of a large record", replicate(1, 1 << 20), 17),
         ):
             found[f"{what}, shipped"], found[f"{what}, heard"] = ends.shipped(message, of)
+        found["one record, shipped to another one"], _ = ends.shipped(replicate(1, 4096), again=True)
+        found["a small one, shipped"], found["a small one, heard"] = ends.shipped(replicate(1, 300))
         found["an answer, sent"], found["an answer, heard"] = ends.sent(say.Stored(3, 10, 1.5))
         for link in (ends.one, ends.other):
             link._owner.ended = lambda *_: None  # type: ignore[method-assign]

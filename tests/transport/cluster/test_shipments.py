@@ -40,6 +40,7 @@ class Log:
 
     def __init__(self, end: int, memory: int) -> None:
         self.last, self.memory = end, memory
+        self.asked: list[int] = []
         self.reads: list[int] = []
         self.go = threading.Event()
         self.go.set()
@@ -50,6 +51,7 @@ class Log:
         if lsn < 5:
             raise RecordsGoneError("gone")
         assert lsn < self.last, "there is no such record"
+        self.asked.append(lsn)
         in_memory = lsn >= self.memory
         stop = min(lsn + most // RECORD_BYTES, self.last if in_memory else self.memory)
         return Piece(self, lsn, stop, in_memory=in_memory)
@@ -66,6 +68,7 @@ class Links:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, list[int]]] = []
+        self.lists: list[Any] = []
         self.later: list[Callable[[], None]] = []
         self.came = asyncio.Event()
 
@@ -74,6 +77,7 @@ class Links:
 
     def ship(self, peer: str, message: Any, shipped: Callable[[], None]) -> bool:
         self.sent.append((peer, [each.lsn for each in message.records]))
+        self.lists.append(message.records)
         self.later.append(shipped)
         self.came.set()
         return False
@@ -259,3 +263,36 @@ def test_each_of_two_peers_has_what_it_is_to_have(monkeypatch: Any) -> None:
         await bench.done()
 
     asyncio.run(body())
+
+
+def test_what_two_peers_are_sent_from_memory_is_read_once_and_is_the_same_list(monkeypatch: Any) -> None:
+    bench = Bench(monkeypatch, end=40, memory=5, piece=4)
+    for peer in "bc":
+        bench.want(39, peer=peer)
+    assert bench.links.sent == [("b", [39]), ("c", [39])]
+    assert bench.log.asked == [39]
+    assert bench.links.lists[0] is bench.links.lists[1]
+    assert [each() for each in bench.links.later] == [None, None]
+    assert bench.told == [("b", 39, 40, RECORD_BYTES), ("c", 39, 40, RECORD_BYTES)]
+
+
+def test_what_was_read_for_another_peer_is_read_anew_where_it_is_not_what_is_wanted_now(monkeypatch: Any) -> None:
+    bench = Bench(monkeypatch, end=40, memory=5, piece=100)
+    bench.want(38, peer="b")
+    bench.want(39, peer="c")  # another beginning
+    bench.want(39, records=1, peer="d")  # other limits
+    bench.log.last = 41
+    bench.want(39, records=1, peer="e")  # the log has grown
+    bench.log.same = object()
+    bench.want(39, records=1, peer="b")  # it was cut, and has others there
+    bench.shipments.stop()
+    bench.want(39, records=1, peer="b")
+    assert bench.log.asked == [38, 39, 39, 39, 39, 39]
+
+
+def test_records_that_are_larger_than_what_is_read_at_a_time_are_not_held_for_others(monkeypatch: Any) -> None:
+    bench = Bench(monkeypatch, end=40, memory=5, piece=100)
+    monkeypatch.setattr(shipments, "READ_BYTES", RECORD_BYTES - 1)
+    for peer in "bc":
+        bench.want(39, peer=peer)
+    assert bench.log.asked == [39, 39]
