@@ -142,9 +142,9 @@ class Forming:
         if self._me.cluster or self._me.end == 1:
             return ""
         return (
-            ". First stop this node, put aside what is in its directory, all but the folder etcd, and start it again: this directory holds "
-            "records, and does not say that they are of the cluster (its file `replica` is gone, or it was copied, restored or repaired, or "
-            "its broker was alone)"
+            ". First stop this node, put aside what is in its directory, all but the folder etcd, and start it again: this directory "
+            "holds records, and does not say that they are of the cluster (its file `replica` is gone, or it was copied, restored or "
+            "repaired, or its broker was alone)"
         )
 
     def _none(self) -> Step:
