@@ -28,6 +28,9 @@ MAX_ADDRESS_BYTES: Final = 300
 MAX_WRITER_BYTES: Final = 128
 MAX_EPOCH: Final = 2**32 - 1
 """A record of the journal has four bytes for it (journal/format.py)."""
+MOST_EPOCHS_AHEAD: Final = 2**24
+"""Of what a node knows: to be away for so many leaders takes years. A node that went along with a number that somebody made up would bring
+the cluster to where there is no greater one."""
 
 ASYNC: Final = "async"
 ONE: Final = "one"
@@ -306,6 +309,31 @@ def decode_document(content: bytes) -> ClusterDocument:
     return ClusterDocument(**values)
 
 
+def check_continues(document: ClusterDocument | None, cluster: str, epoch: int) -> None:
+    """Whether a document may be what has become of the one that a node knows. Nothing but this cluster's nodes changes that.
+
+    Args:
+        document: as it was read; None where there is none.
+        cluster: the id of the cluster that the node is of.
+        epoch: the greatest that the node knows.
+
+    Raises:
+        DocumentError: somebody else has put it there, or taken it away. The text says what is wrong.
+    """
+    if document is None:
+        raise DocumentError("the cluster's document is gone: somebody has deleted it. Put it back")
+    if document.cluster != cluster:
+        raise DocumentError(
+            f"the document is of the cluster {document.cluster}, and this node is of {cluster}: somebody else has put it there. Put "
+            "the right one back"
+        )
+    if document.epoch > epoch + MOST_EPOCHS_AHEAD:
+        raise DocumentError(
+            f"the document is of epoch {document.epoch}, and this node knows of {epoch}: so many have not led meanwhile. Put the right "
+            "one back"
+        )
+
+
 def check_member_name(name: object, what: str = "the name") -> str:
     """``name`` if a member can have it: letters, digits, ``.``, ``_`` and ``-``, and the first is a letter or a digit.
 
@@ -368,7 +396,11 @@ def _check_address(what: str, value: object) -> None:
     _check_text(what, value, MAX_ADDRESS_BYTES)
     assert isinstance(value, str)
     host, _, port = value.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or not 1 <= int(port[:6]) <= 65535:
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise DocumentError(f"{what} is {_shown(value)}, and an IPv6 host has to be in brackets, as in [::1]:9184")
+    if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or not 1 <= int(port) <= 65535:
         raise DocumentError(f"{what} is {_shown(value)}, and has to be host:port with a port of 1-65535")
 
 

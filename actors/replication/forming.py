@@ -129,15 +129,25 @@ class Forming:
             where = me.name if there == here else f"{me.name}={here}"
             why = (
                 f"the member {me.name!r} of the cluster has another directory than this one. If that is lost, which was at {there}, have "
-                f"it live here by `penstock cluster move {where}`; if it is there, give this node another name by --node"
+                f"it live here by `penstock cluster move {where}`; if it is there, give this node another name by --node{self._emptied()}"
             )
         else:
             add = f"have it added by {_adding(me.name, me.member)}"
             is_none = (
                 "this directory is no member of its cluster any more: its process can be stopped. To have it back,"
             )
-            why = f"{is_none if me.cluster else f'the cluster has no member {me.name!r} yet:'} {add}"
+            why = f"{is_none if me.cluster else f'the cluster has no member {me.name!r} yet:'} {add}{self._emptied()}"
         return Wait(why)
+
+    def _emptied(self) -> str:
+        """What has to be done first with a directory whose records are of nobody knows what: no member can live in it."""
+        if self._me.cluster or self._me.end == 1:
+            return ""
+        return (
+            ". First stop this node, put aside what is in its directory, all but the folder etcd, and start it again: this directory "
+            "holds records, and does not say that they are of the cluster (its file `replica` is gone, or it was copied, restored or "
+            "repaired, or its broker was alone)"
+        )
 
     def _none(self) -> Step:
         if self._copied:

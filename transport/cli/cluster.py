@@ -218,7 +218,7 @@ def status_lines(facts: Facts, width: int | None) -> list[str]:
         lines.append(
             "  messages that were confirmed before this leader may be missing: their senders are told (data-loss)"
         )
-    lines += [line for each in members for line in _kept(each)]
+    lines += [line for each in members for line in _kept(each)] + _too_few_whole(members)
     lines += [f"  {cell(each.get('name'))} has no room: {cell(full)}" for each in members if (full := each.get("full"))]
     rows = [_row(each) for each in members]
     lines += ["", written.counted(len(rows), "member"), *table(rows, MEMBERS, width), ""]
@@ -234,7 +234,18 @@ def summary(facts: Facts) -> list[str]:
         f"committed to record {_last(facts.get('committed'))} of {_last(facts.get('end'))}"
     )
     kept = [line for each in facts.get("members") or [] for line in _kept(each)]
+    kept += _too_few_whole(facts.get("members") or [])
     return [first, *(f"  {_behind(each)}" for each in others), *_held_back(facts), *kept]
+
+
+def _too_few_whole(members: list[Facts]) -> list[str]:
+    """That nobody can lead, where that is because of damage: then nobody can have a member filled anew either."""
+    counted = [each for each in members if each.get("counts")]
+    damaged = sum(bool(each.get("damage")) for each in counted)
+    if not damaged or len(counted) - damaged > len(counted) // 2:
+        return []
+    said = f"  {damaged} of {written.counted(len(counted), 'member')} have met damage, so nobody can lead"
+    return [f"{said}, and nobody can be filled anew: that is the loss of as many machines (docs/cluster-loss.md)"]
 
 
 def _held_back(facts: Facts) -> list[str]:

@@ -9,7 +9,6 @@ refused before it did anything. Else it is in doubt, and that is said (``SwapUnk
 from __future__ import annotations
 
 import asyncio
-import binascii
 import logging
 from base64 import b64decode, b64encode
 from collections.abc import Callable
@@ -251,7 +250,7 @@ class EtcdRegister:
         try:
             # What has its zero value is left out.
             content = b64decode(str(kvs[0].get("value", "")), validate=True)
-        except binascii.Error:
+        except ValueError:  # what is not ASCII is no `binascii.Error`
             raise AnswerLostError("an answer with a value that is no base64") from None
         return _number(kvs[0].get("mod_revision")), content
 
@@ -270,17 +269,22 @@ class EtcdRegister:
         self, endpoint: Address, fields: dict[str, Any], understand: Callable[[dict[str, Any]], T], seen: int
     ) -> T:
         try:
-            self._check_etcd(fields, seen)
-            return understand(fields)
+            etcd, revision = self._check_etcd(fields, seen)
+            understood = understand(fields)
         except AnswerLostError as error:
             raise AnswerLostError(f"{endpoint}: {error}") from None
+        # Only now: what is no answer of an etcd's must not have the next one that is taken for another etcd's.
+        self._etcd, self._revision = etcd, max(self._revision, revision)
+        return understood
 
-    def _check_etcd(self, fields: dict[str, Any], seen: int) -> None:
+    def _check_etcd(self, fields: dict[str, Any], seen: int) -> tuple[str, int]:
         """All answers have to be of one etcd, which counts its revisions up from what was ``seen`` before the call; others lead astray."""
         header = fields.get("header")
         if not isinstance(header, dict):
             raise AnswerLostError("an answer without a header: is this an etcd?")
-        etcd, revision = str(header.get("cluster_id")), _number(header.get("revision"))
+        etcd, revision = header.get("cluster_id"), _number(header.get("revision"))
+        if not isinstance(etcd, str) or not etcd.isascii() or not etcd.isdigit():
+            raise AnswerLostError("an answer of no etcd by name: is this an etcd?")
         if self._etcd is not None and etcd != self._etcd:
             raise AnswerLostError(f"it is of another etcd ({etcd:.20}) than what answered before ({self._etcd:.20})")
         if revision < seen:
@@ -288,7 +292,7 @@ class EtcdRegister:
                 f"its revision has gone back from {seen} to {revision}, as in an etcd that was restored: its document may be an old "
                 "one. Look at it, and start the brokers again"
             )
-        self._etcd, self._revision = etcd, max(self._revision, revision)
+        return etcd, revision
 
 
 def _is_final(answer: Answer) -> bool:

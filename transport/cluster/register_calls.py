@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from actors.replication.document import DocumentError
+from actors.replication.document import DocumentError, check_continues
 from actors.replication.register import RegisterMovedError, RegisterUnavailableError, SwapUnknownError
 
 if TYPE_CHECKING:
@@ -62,6 +62,16 @@ class RegisterCalls:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def check(self, document: ClusterDocument | None) -> None:
+        """A node that is a member is of one cluster for good. What is of another one is no answer, and nothing follows from it.
+
+        Raises:
+            DocumentError: it is.
+        """
+        known = self._replica.document
+        if known is not None:
+            check_continues(document, known.cluster, max(known.epoch, self._replica.log.promised))
+
     def _begin(self, call: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(call)
         self._tasks[task] = None
@@ -76,6 +86,7 @@ class RegisterCalls:
     async def _read(self, number: int) -> None:
         try:
             version, document = await self._register.read()
+            self.check(document)
         except (RegisterUnavailableError, DocumentError) as error:
             self._unreachable(error)
             self._tell(lambda: self._replica.register_failed(self._now(), number))

@@ -258,7 +258,9 @@ class NodeAdministration:
     async def looked(self) -> dict[str, Any]:
         """As above."""
         try:
-            await self._register.read()
+            _, document = await self._register.read()
+            if self._of.node is not None:
+                self._of.node.register_calls.check(document)
             register = "answers"
         except (RegisterError, DocumentError) as error:
             register = f"does not answer: {error}"
@@ -418,7 +420,7 @@ class NodeAdministration:
             )
         if here.end > 1 and not here.cluster:
             raise ClusterChangeError(
-                f"the directory of the node at {where} holds messages of a broker that was alone: give it an empty one"
+                f"the directory of the node at {where} holds records, and does not say that they are of this cluster: give it an empty one"
             )
         return here
 

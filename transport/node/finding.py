@@ -7,7 +7,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from actors.replication.document import DocumentError
+from actors.replication.document import DocumentError, check_continues
 from actors.replication.forming import Form, Forming, Here, Join, Leave
 from actors.replication.limits import LOOK_SECONDS
 from actors.replication.register import RegisterError
@@ -94,6 +94,9 @@ class ClusterFinder:
             version, document = await self._register.read()
             if document is None and self._plan.name == min(self._plan.first, default=""):
                 await self._meet(forming)
+            journal = self._storage.journal
+            if document is not None and journal.cluster_id in ("", document.cluster):
+                check_continues(document, document.cluster, journal.promised)
             step = forming.read(version, document)
             if isinstance(step, Form):
                 logger.warning("this node forms the cluster of %s", ", ".join(step.document.members))
@@ -102,7 +105,7 @@ class ClusterFinder:
             self._say(f"the register cannot be asked: {error}")
             return None
         except DocumentError as error:
-            self._say(f"what the register holds is no document that this program knows: {error}")
+            self._say(f"what the register holds is no document that this node can go by: {error}")
             return None
         if not isinstance(step, Join | Form | Leave):
             self._say(step.why)

@@ -17,17 +17,20 @@ from actors.replication.document import (
     MAX_EPOCH,
     MAX_MEMBERS,
     MODES,
+    MOST_EPOCHS_AHEAD,
     MOVE,
     REMOVE,
     Change,
     ClusterDocument,
     DocumentError,
     Member,
+    check_continues,
     decode_document,
     encode_document,
 )
 from actors.replication.register import NOTHING, Outcome, Versioned, outcome_of
 from journal import format as on_the_disk
+from transport.wire.address import parse_address
 
 CLUSTER = "c" * 32
 
@@ -177,6 +180,9 @@ def test_what_is_wrong_with_what_was_read_is_said(content: bytes, text: str) -> 
         (lambda: member(1, send="a"), "send is 'a', and has to be host:port"),
         (lambda: member(1, receive="a:0"), "receive is 'a:0', and has to be host:port with a port of 1-65535"),
         (lambda: member(1, replication="a:65536"), "replication is 'a:65536'"),
+        (lambda: member(1, replication="a:00009184"), "replication is 'a:00009184'"),
+        (lambda: member(1, replication="fe80::1:9184"), "an IPv6 host has to be in brackets"),
+        (lambda: member(1, replication="[]:9184"), r"replication is '\[\]:9184', and has to be host:port"),
         (lambda: member(1, http="x" * 301), "http is .*, at most 300 characters"),
         (lambda: member(1, learner=True), "a learner is not in step"),
         (lambda: member(1, in_step=1), "in_step is 1, and has to be true or false"),
@@ -197,6 +203,37 @@ def test_what_is_wrong_with_what_was_read_is_said(content: bytes, text: str) -> 
 def test_a_document_that_breaks_a_rule_cannot_be_made(make: Any, text: str) -> None:
     with pytest.raises(DocumentError, match=text):
         make()
+
+
+def test_a_document_goes_on_from_the_one_that_a_node_knows() -> None:
+    check_continues(document(epoch=3), CLUSTER, 5)
+    check_continues(document(epoch=5 + MOST_EPOCHS_AHEAD), CLUSTER, 5)
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (None, "the cluster's document is gone"),
+        (document(cluster="d" * 32), f"of the cluster {'d' * 32}, and this node is of {CLUSTER}"),
+        (document(epoch=6 + MOST_EPOCHS_AHEAD), "of epoch 16777222, and this node knows of 5"),
+        (document(epoch=MAX_EPOCH), "so many have not led meanwhile"),
+    ],
+)
+def test_a_document_that_only_somebody_else_can_have_put_there_is_told(read: ClusterDocument | None, text: str) -> None:
+    with pytest.raises(DocumentError, match=text):
+        check_continues(read, CLUSTER, 5)
+
+
+addresses_or_not = st.text("[]:a1%@ /065", max_size=14)
+
+
+@given(addresses_or_not)
+def test_where_a_document_says_that_somebody_is_can_be_dialled(address: str) -> None:
+    try:
+        member(1, replication=address)
+    except DocumentError:
+        return
+    assert parse_address(address).port
 
 
 def test_a_document_that_is_too_large_is_not_written() -> None:

@@ -94,6 +94,17 @@ def test_a_member_joins_as_the_directory_that_the_document_names(cluster: str) -
     assert forming(here("b", cluster, end=7)).read(3, document) == Join(3, document)
 
 
+@pytest.mark.parametrize("name", ["b", "d"])
+def test_a_directory_with_records_of_nobody_knows_what_is_to_be_emptied_first(name: str) -> None:
+    step = forming(here(name, directory="9" * 32, end=7)).read(3, formed())
+    assert isinstance(step, Wait)
+    assert "put aside what is in its directory, all but the folder etcd" in step.why
+    assert "its file `replica` is gone" in step.why
+    step = forming(here(name, directory="9" * 32)).read(3, formed())
+    assert isinstance(step, Wait)
+    assert "put aside" not in step.why, "it is empty"
+
+
 def test_a_wiped_directory_is_not_the_member_that_it_was() -> None:
     step = forming(here("b", directory="9" * 32)).read(3, formed())
     assert isinstance(step, Wait)

@@ -92,11 +92,14 @@ NO_ETCD = [
     http("200 OK", b"[" * 100_000),
     http("200 OK", {"header": HEADER, "kvs": [1]}),
     http("200 OK", {"header": HEADER, "kvs": [{"mod_revision": "7", "value": "*"}]}),
+    http("200 OK", {"header": HEADER, "kvs": [{"mod_revision": "7", "value": "\u00e9"}]}),
     http("200 OK", {"header": HEADER, "kvs": [{"mod_revision": 7, "value": VALUE}]}),
     http("200 OK", {"header": HEADER, "kvs": [{"mod_revision": "-7", "value": VALUE}]}),
     http("200 OK", {"header": HEADER, "kvs": [{"mod_revision": "9" * 5_000, "value": VALUE}]}),
     http("200 OK", {"header": HEADER, "succeeded": 1}),
     http("200 OK", {"header": {"cluster_id": "1"}, "succeeded": True}),
+    http("200 OK", {"header": {"revision": "7"}, "kvs": []}),
+    http("200 OK", {"header": {"cluster_id": 1, "revision": "7"}, "kvs": []}),
     http("302 Found", {}, "Location: http://127.0.0.1:1/\r\n"),
     http("503 Service Unavailable", b"try later"),
     http("500 Internal Server Error", {"error": "etcdserver: request timed out", "code": 14}),
@@ -181,6 +184,18 @@ def test_an_answer_of_another_etcd_is_not_believed() -> None:
             with pytest.raises(
                 RegisterUnavailableError, match=r"it is of another etcd .2. than what answered before .1."
             ):
+                await register.read()
+            assert await register.read() == (NOTHING, None)
+
+    run(main())
+
+
+@pytest.mark.parametrize("header", [{}, {"cluster_id": "2"}, {"revision": "9"}], ids=["the same", "other", "later"])
+def test_what_was_no_answer_of_an_etcds_has_no_later_one_taken_for_another_etcds(header: dict[str, str]) -> None:
+    async def main() -> None:
+        garbage = http("200 OK", {"header": HEADER | header, "kvs": [1]})
+        async with scripted(garbage, http("200 OK", {"header": HEADER})) as (_, register):
+            with pytest.raises(RegisterUnavailableError, match="none of an etcd's"):
                 await register.read()
             assert await register.read() == (NOTHING, None)
 

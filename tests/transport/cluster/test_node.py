@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from actors.replication import vocabulary as say
-from actors.replication.document import ClusterDocument, Member
+from actors.replication.document import MAX_EPOCH, ClusterDocument, Member
 from actors.replication.positions import Position
 from actors.replication.register import (
     RegisterMovedError,
@@ -37,6 +38,7 @@ class Scripted:
         self.heard: list[tuple[Any, ...]] = []
         self.wants: dict[str, list[Any]] = {}
         self.document: ClusterDocument | None = None
+        self.log: Any = None
         self.due = 3600.0
         self.told = asyncio.Event()
 
@@ -355,6 +357,28 @@ def test_what_a_read_comes_to_is_told(outcome: Any, told: Any) -> None:
         bench.want(say.ReadRegister(7))
         await bench.replica.until(*told)
         assert bench.replica.heard == [("synced",), told]
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [None, replace(DOCUMENT, cluster="e" * 32), replace(DOCUMENT, epoch=MAX_EPOCH)],
+    ids=["none", "another cluster's", "of an epoch far ahead"],
+)
+def test_what_is_not_this_clusters_document_is_no_answer(
+    read: ClusterDocument | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        bench = Bench(Versioned(9, read), Versioned(10, DOCUMENT))
+        bench.replica.document = DOCUMENT
+        bench.replica.log = SimpleNamespace(promised=DOCUMENT.epoch)
+        bench.want(say.ReadRegister(7))
+        await bench.replica.until("register_failed", 7)
+        assert "the register does not answer" in caplog.text
+        bench.want(say.ReadRegister(8))
+        await bench.replica.until("register_read", 8, 10, DOCUMENT)
+        assert "the register answers again" in caplog.text
 
     run(body)
 

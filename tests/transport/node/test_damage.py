@@ -19,7 +19,7 @@ from streams import Source
 from tests.transport.node.nodes import Nodes, cluster
 from tests.transport.node.test_administered import asked, member, refused
 from transport import Backoff, Receiver, Sender
-from transport.cli.cluster import status_lines
+from transport.cli.cluster import status_lines, summary
 from transport.clients.administration import Administration
 from transport.node.healing import enough_others
 
@@ -34,8 +34,8 @@ def payload(number: int) -> bytes:
 
 async def fill(nodes: Nodes, first: int = 0, count: int = MESSAGES) -> None:
     sender = Sender(nodes.send(), queue="orders", max_batch_messages=50, reconnect=Backoff(minimum=0.01, maximum=0.1))
-    summary = await Source.from_iterable(payload(number) for number in range(first, first + count)).to(sender).run()
-    assert summary.messages == count
+    sent = await Source.from_iterable(payload(number) for number in range(first, first + count)).to(sender).run()
+    assert sent.messages == count
 
 
 async def numbers(nodes: Nodes, count: int) -> list[int]:
@@ -139,6 +139,30 @@ async def damaged(nodes: Nodes, name: str) -> Path:
     path = segments(nodes.folder / name)[0]
     flip(path, 500_000)
     return path
+
+
+def test_damage_of_two_of_three_is_said_to_be_the_loss_of_two_machines(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with cluster(tmp_path, **SMALL) as nodes:
+            await fill(nodes, 0, 10)
+            leader = await nodes.leader()
+            first, second = sorted(set(nodes.running) - {leader})
+            for name in (first, second):
+                await nodes.stands(in_step(name), leader)
+                await nodes.stop(name)
+                flip(segments(tmp_path / name)[0], 20)
+                await nodes.start(name)
+                await nodes.stands(is_damaged(name), name)
+            facts = await nodes.stands(lambda facts: is_damaged(first)(facts) and is_damaged(second)(facts), second)
+            said = "2 of 3 members have met damage, so nobody can lead"
+            assert any(said in line for line in status_lines(facts, 200))
+            assert any(said in line for line in summary(facts))
+            facts["members"] = [
+                row | {"damage": row["damage"] if row["name"] == first else None} for row in facts["members"]
+            ]
+            assert not any("nobody can lead" in line for line in status_lines(facts, 200)), "two are whole"
+
+    asyncio.run(body())
 
 
 def test_a_leader_that_cannot_read_what_a_receiver_needs_leaves_and_another_one_delivers_it(tmp_path: Path) -> None:
