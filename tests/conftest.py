@@ -198,26 +198,24 @@ class _Reports(logging.Handler):
         self.messages.append(self.format(record))
 
 
-@pytest.fixture
-def loop_reports() -> Iterator[list[str]]:
-    """What asyncio logged during the test; a test that asks for it expects such reports and asserts on them itself."""
-    handler = _Reports()
-    logger = logging.getLogger("asyncio")
-    logger.addHandler(handler)
-    yield handler.messages
-    logger.removeHandler(handler)
-
-
 @pytest.fixture(autouse=True)
-def _the_loop_has_nothing_to_report(request: pytest.FixtureRequest) -> Iterator[None]:
+def _the_loop_has_nothing_to_report(request: pytest.FixtureRequest) -> Iterator[list[str]]:
     """Fails a test in which a task's exception was lost, a pending task was dropped, or a callback raised.
 
     Asyncio logs these instead of warning of them, so that pytest's filter does not see them. With PYTHONASYNCIODEBUG=1 the
     same log tells of callbacks that block the loop.
     """
-    expected = "loop_reports" in request.fixturenames
-    reports: list[str] = request.getfixturevalue("loop_reports")
-    yield
+    handler, logger = _Reports(), logging.getLogger("asyncio")
+    reports = handler.messages
+    logger.addHandler(handler)
+    yield reports
     gc.collect(1)  # a lost task reports when it is collected; the young generations hold what this test made
-    if reports and not expected:
+    logger.removeHandler(handler)
+    if reports and "loop_reports" not in request.fixturenames:
         pytest.fail("the event loop reported:\n" + "\n".join(reports), pytrace=False)
+
+
+@pytest.fixture
+def loop_reports(_the_loop_has_nothing_to_report: list[str]) -> list[str]:
+    """What asyncio logged during the test; a test that asks for it expects such reports and asserts on them itself."""
+    return _the_loop_has_nothing_to_report

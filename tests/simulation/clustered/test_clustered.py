@@ -61,7 +61,7 @@ def test_every_promise_is_kept_by_a_thousand_clusters(first: int) -> None:
 
 def test_a_disk_that_is_lost_is_replaced_by_a_transfer() -> None:
     seen: Counter[str] = Counter()
-    for seed in (7, *MUTANT_SEEDS):
+    for seed in (8, *MUTANT_SEEDS):
         assert not run_cluster_plan(with_faults(seed, lose_disk=1.0), seen).findings
         if seen["installed"]:
             return
@@ -71,9 +71,9 @@ def test_a_disk_that_is_lost_is_replaced_by_a_transfer() -> None:
 @pytest.mark.parametrize(
     ("name", "known", "faults"),
     [
-        ("own sync is enough", 2, {"kill_node": 2.0, "cut_off_node": 2.0}),
+        ("own sync is enough", 1, {"kill_node": 2.0, "cut_off_node": 2.0}),
         ("truncation left out", 2, {"kill_node": 3.0, "cut_off_node": 2.0}),
-        ("follower answers before its sync", 30, {"power_off_all": 4.0, "kill_two": 2.0, "commit_delay": 0.2}),
+        ("follower answers before its sync", 0, {"power_off_all": 4.0, "kill_two": 2.0, "commit_delay": 0.2}),
         pytest.param("checkpoint of uncommitted", 0, {"kill_node": 2.0, "cut_off_node": 2.0}, marks=pytest.mark.soak),
         pytest.param("wiped node as itself", 29, WIPING, marks=pytest.mark.soak),
         pytest.param("own seal is enough", 7, {"split": 2.0, "kill_node": 2.0, "one_way": 2.0}, marks=pytest.mark.soak),
@@ -88,7 +88,7 @@ def test_a_defect_is_found_in_a_run_that_is_good_without_it(name: str, known: in
 @pytest.mark.parametrize(
     ("name", "known", "aim"),
     [
-        ("old-epoch record counted as committed", 1, EIGHT),
+        ("old-epoch record counted as committed", 0, EIGHT),
         ("seal not durable", 1, SIDES),
         ("lost swap answer taken for refused", 1, LAG),
         pytest.param("old epoch accepted", 4, SIDES, marks=pytest.mark.soak),
