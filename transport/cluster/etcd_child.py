@@ -22,6 +22,7 @@ from typing import Final
 
 from transport.clients.backoff import Backoff
 from transport.cluster.addresses import OwnEtcd
+from transport.cluster.etcd_left import end_left
 from transport.cluster.etcd_lines import Line, LineCutter, read_line_of_etcd
 from transport.cluster.etcd_membership import Standing, has_begun, known
 from transport.cluster.etcd_settings import SETTINGS_FILE, settings_of, write_settings
@@ -40,6 +41,8 @@ STOP_SECONDS: Final = 3.0
 the others does not end by itself."""
 LAST_LINES: Final = 3
 """Of what it said at the end, which are logged with why it ended."""
+TAKEN: Final = "address already in use"
+"""What it says where it cannot listen."""
 MOST_TOLD: Final = 64
 """Lines that come again and again, and are remembered so that each is logged once."""
 READ_BYTES: Final = 16 * 1024
@@ -164,6 +167,8 @@ class EtcdChild:
 
     async def _begin(self) -> asyncio.subprocess.Process | str:
         """The process, or why there is none."""
+        for pid in await asyncio.to_thread(end_left, self._folder / SETTINGS_FILE):
+            logger.warning("an etcd of this directory ran already, as process %d; it was ended for a new one", pid)
         joins: Collection[str] = ()
         if not has_begun(self._folder):
             found, peers = await known(self._own, self._gateway)
@@ -238,6 +243,8 @@ class EtcdChild:
     def _why_it_ended(self, code: int | None) -> str:
         how = f"was ended by signal {-code}" if code is not None and code < 0 else f"has ended with status {code}"
         said = "; ".join(self._last)
+        if TAKEN in said:
+            said += " (another process has that address, which `ss -ltnp` shows: end it)"
         return f"this machine's etcd {how}{': ' + said if said else ''}"
 
     async def _stopped_within(self, seconds: float) -> bool:
