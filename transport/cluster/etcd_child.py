@@ -25,7 +25,7 @@ from transport.cluster.addresses import OwnEtcd
 from transport.cluster.etcd_left import end_left
 from transport.cluster.etcd_lines import Line, LineCutter, read_line_of_etcd
 from transport.cluster.etcd_membership import Standing, has_begun, known
-from transport.cluster.etcd_settings import SETTINGS_FILE, settings_of, write_settings
+from transport.cluster.etcd_settings import DATA_FOLDER, SETTINGS_FILE, settings_of, write_settings
 from transport.cluster.gateway import Gateway
 from transport.errors import LocalProtocolError, TransportError
 
@@ -243,6 +243,13 @@ class EtcdChild:
     def _why_it_ended(self, code: int | None) -> str:
         how = f"was ended by signal {-code}" if code is not None and code < 0 else f"has ended with status {code}"
         said = "; ".join(self._last)
+        if code == 0:
+            # So does one whose first question the others had answered too late, so that it began without them.
+            said = (
+                f"{said}{'; ' if said else ''}it ends so where the others' etcd does not take it as a member any more. Stop this broker, "
+                f"remove {self._folder / DATA_FOLDER}, have them forget it and await it anew (`etcdctl member remove`, then `member add`), "
+                "and start it again"
+            )
         if TAKEN in said:
             said += " (another process has that address, which `ss -ltnp` shows: end it)"
         return f"this machine's etcd {how}{': ' + said if said else ''}"

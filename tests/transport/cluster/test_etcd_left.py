@@ -74,17 +74,12 @@ def test_only_an_etcd_with_the_settings_of_this_directory_is_ended(tmp_path: Pat
             each.communicate(timeout=SECONDS)
 
 
-def test_where_something_else_has_the_address_the_log_says_what_shows_it(
-    tmp_path: Path, logged: logging.Logger
-) -> None:
-    words = (
-        '{"level":"fatal","msg":"discovery failed","error":"listen tcp 127.0.0.1:2380: bind: address already in use"}'
-    )
-    (tmp_path / "words").write_text(f"{words}\n")
-    program = fake(tmp_path, f"cat {tmp_path}/words; exit 1")
+def last_words(folder: Path, logged: logging.Logger, script: str) -> str:
+    """What is logged of the end of a program in the place of etcd."""
+    program = fake(folder, script)
 
     async def main() -> str:
-        child = EtcdChild(own(), tmp_path / "etcd", program=program)
+        child = EtcdChild(own(), folder / "etcd", program=program)
         async with listening(logged) as said:
             await child.start()
             try:
@@ -92,4 +87,22 @@ def test_where_something_else_has_the_address_the_log_says_what_shows_it(
             finally:
                 await child.stop()
 
-    assert "another process has that address, which `ss -ltnp` shows: end it" in asyncio.run(main())
+    return asyncio.run(main())
+
+
+def test_where_something_else_has_the_address_the_log_says_what_shows_it(
+    tmp_path: Path, logged: logging.Logger
+) -> None:
+    words = (
+        '{"level":"fatal","msg":"discovery failed","error":"listen tcp 127.0.0.1:2380: bind: address already in use"}'
+    )
+    (tmp_path / "words").write_text(f"{words}\n")
+    text = last_words(tmp_path, logged, f"cat {tmp_path}/words; exit 1")
+    assert "another process has that address, which `ss -ltnp` shows: end it" in text
+
+
+def test_of_one_that_the_others_have_removed_the_log_says_what_to_remove(
+    tmp_path: Path, logged: logging.Logger
+) -> None:
+    text = last_words(tmp_path, logged, "exit 0")
+    assert f"Stop this broker, remove {tmp_path}/etcd/data, have them forget it and await it anew" in text
