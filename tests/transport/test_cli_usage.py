@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import typer
@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from actors.errors import StorageError
 from tests.transport import forking
+from transport.cli import _administering, _options
 from transport.cli._run import explain, run
 from transport.cli.app import app
 from transport.cli.exit_codes import EXIT_STORAGE
@@ -132,11 +133,37 @@ def test_brackets_in_a_help_are_shown() -> None:
 
 
 @pytest.mark.parametrize(
+    ("verb", "said", "tried"),
+    [
+        (["send", "--queue", "q"], "127.0.0.1", "127.0.0.1:9182"),
+        (["receive", "--queue", "q"], "127.0.0.1", "127.0.0.1:9183"),
+        (["queue", "list"], "[::1]", "[::1]:9182"),
+        (["cluster", "status"], "a.example,b.example:1", "a.example:9182,b.example:1"),
+    ],
+)
+def test_a_host_alone_has_the_port_of_what_is_served_there(
+    verb: list[str], said: str, tried: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+
+    def take(_: str, given: dict[str, str], **__: bool) -> NoReturn:
+        found.append(given["address"])
+        raise typer.Exit(0)
+
+    for module in (_options, _administering):
+        monkeypatch.setattr(module, "take_access", take)
+    assert invoke(*verb, "--address", said).exit_code == 0
+    assert found == [tried]
+
+
+@pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["send"], "--queue"),
         (["send", "--queue", "two words"], "white space"),
-        (["send", "--queue", "q", "--address", "nowhere"], "host:port"),
+        (["send", "--queue", "q", "--address", "nowhere:"], "host:port"),
+        (["send", "--queue", "q", "--address", "9182"], "host:port"),
+        (["receive", "--queue", "q", "--address", "::1"], "write an IPv6 host in brackets"),
         (["send", "--queue", "q", "no-such-file"], "does not exist"),
         (["send", "--queue", "q", "/"], "is a folder"),
         (["send", "--queue", "q", "--connect-timeout", "0", "-"], "connect-timeout"),

@@ -201,8 +201,8 @@ def test_a_verb_says_what_to_do_where_a_cluster_has_no_leader(members: list[Memb
         assert listing.end() == 1
         assert "its leader is not known yet" in told
         assert "`penstock cluster status` shows which of its nodes are there" in told
-    with Program("queue", "list", "--address", "a:1,b") as listing:
-        assert "'b' is not host:port" in listing.rest(listing.stderr).decode()
+    with Program("queue", "list", "--address", "a:1,b:") as listing:
+        assert "'b:' is not host:port" in listing.rest(listing.stderr).decode()
         assert listing.end() == 2
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from transport.errors import LocalProtocolError, TransportError
-from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, MAX_PORT, Address, parse_address
+from transport.wire.address import DEFAULT_SEND_ADDRESS, MAX_PORT, RECEIVE_PORT, SEND_PORT, Address
 from transport.wire.contact_points import parse_contact_points, written
 
 CONTEXT_VARIABLE: Final = "PENSTOCK_CONTEXT"
@@ -53,9 +53,7 @@ PATHS: Final = ("password_file", "token_file", "tls_ca", "tls_certificate", "tls
 """Of these, the files."""
 ADDRESSES: Final = ("send_address", "receive_address")
 SECRETS: Final = ("password", "token")
-SEND_PORT: Final = parse_address(DEFAULT_SEND_ADDRESS).port
-"""Where an address without a port is."""
-NEXT_PORT: Final = parse_address(DEFAULT_RECEIVE_ADDRESS).port - SEND_PORT
+NEXT_PORT: Final = RECEIVE_PORT - SEND_PORT
 """Receivers are served behind the senders' port, unless something else is said."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -109,7 +107,7 @@ def both_addresses(address: str | None, receive_address: str | None) -> dict[str
     """Both, of what was said of them: a host is enough, and the receiving port follows the sending one."""
     sending = parse_contact_points(address or DEFAULT_SEND_ADDRESS, "--address", SEND_PORT)
     if receive_address is not None:
-        receiving = parse_contact_points(receive_address, "--receive-address")
+        receiving = parse_contact_points(receive_address, "--receive-address", RECEIVE_PORT)
     elif (last := max(each.port for each in sending)) + NEXT_PORT > MAX_PORT:
         raise LocalProtocolError(f"there is no port after {last}: give --receive-address")
     else:

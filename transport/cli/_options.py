@@ -16,8 +16,9 @@ from transport.cli._access import ACCESS, STDIN, take_access
 from transport.cli._run import run
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.errors import TransportError
-from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS
+from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, RECEIVE_PORT, SEND_PORT
 from transport.wire.contact_points import parse_contact_points
+from transport.wire.contact_points import written as written_points
 from transport.wire.names import check_name
 
 Parameter = tuple[Any, Any]
@@ -61,15 +62,21 @@ def seconds_of(least: float, most: float) -> Callable[[str], float]:
     return seconds
 
 
-def address(text: str | None) -> str | None:
-    """Typer callback: ``text`` when it is host:port, or several; None where it is left to a context or the default."""
-    if text is None:
-        return None
-    try:
-        parse_contact_points(text, "--address")
-    except TransportError as error:
-        raise typer.BadParameter(str(error)) from None
-    return text
+def address(port: int) -> Callable[[str | None], str | None]:
+    """Typer callback: an address, or several, each with its port, which is ``port`` where only a host was said.
+
+    None stays, and is left to a context or the default.
+    """
+
+    def checked(text: str | None) -> str | None:
+        if text is None:
+            return None
+        try:
+            return written_points(parse_contact_points(text, "--address", port))
+        except TransportError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return checked
 
 
 def name(text: str) -> str:
@@ -89,18 +96,18 @@ SendAddress = Annotated[
     str,
     typer.Option(
         "--address",
-        metavar="H:P",
+        metavar="H[:P]",
         help="The broker's sending address; of a cluster several, with commas.",
-        callback=address,
+        callback=address(SEND_PORT),
     ),
 ]
 ReceiveAddress = Annotated[
     str,
     typer.Option(
         "--address",
-        metavar="H:P",
+        metavar="H[:P]",
         help="The broker's receiving address; of a cluster several, with commas.",
-        callback=address,
+        callback=address(RECEIVE_PORT),
     ),
 ]
 QueueOption = Annotated[str, typer.Option("--queue", metavar="Q", help="The queue's name.", callback=name)]
@@ -152,9 +159,9 @@ def left_open(default: str) -> Parameter:
     role = "receiving" if default == DEFAULT_RECEIVE_ADDRESS else "sending"
     option = typer.Option(
         "--address",
-        metavar="H:P",
+        metavar="H[:P]",
         help=f"The broker's {role} address; of a cluster several, with commas.",
-        callback=address,
+        callback=address(RECEIVE_PORT if role == "receiving" else SEND_PORT),
         show_default=default,
     )
     return Annotated[str | None, option], None

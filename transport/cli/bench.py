@@ -14,6 +14,7 @@ from transport.cli._access import ACCESS, take_access
 from transport.cli._options import CONNECTING, ConnectTimeout, Parameter, address, time_option, with_parameters
 from transport.cli._run import fail, failures, on_signal, run, tell
 from transport.cli.exit_codes import EXIT_DONE, EXIT_FAILED, SIGNAL_EXIT_BASE
+from transport.wire.address import RECEIVE_PORT
 
 if TYPE_CHECKING:
     from transport.cli._bench_run import Plan
@@ -60,9 +61,9 @@ ReceiveAddress = Annotated[
     str | None,
     typer.Option(
         "--receive-address",
-        metavar="H:P",
+        metavar="H[:P]",
         help="The broker's receiving address.",
-        callback=address,
+        callback=address(RECEIVE_PORT),
         show_default="the context's, or the port after --address",
     ),
 ]

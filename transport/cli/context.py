@@ -30,7 +30,7 @@ AddAddress = Annotated[
     typer.Option(
         "--address",
         "--send-address",
-        metavar="HOST[:PORT]",
+        metavar="H[:P]",
         help="The broker's sending address.",
         show_default=DEFAULT_SEND_ADDRESS,
     ),
@@ -39,7 +39,7 @@ AddReceiveAddress = Annotated[
     str | None,
     typer.Option(
         "--receive-address",
-        metavar="H:P",
+        metavar="H[:P]",
         help="Its receiving address.",
         show_default="the same host, and the port after",
     ),

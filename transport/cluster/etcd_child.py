@@ -22,9 +22,10 @@ from typing import Final
 
 from transport.clients.backoff import Backoff
 from transport.cluster.addresses import OwnEtcd
+from transport.cluster.etcd_left import end_left
 from transport.cluster.etcd_lines import Line, LineCutter, read_line_of_etcd
 from transport.cluster.etcd_membership import Standing, has_begun, known
-from transport.cluster.etcd_settings import SETTINGS_FILE, settings_of, write_settings
+from transport.cluster.etcd_settings import DATA_FOLDER, SETTINGS_FILE, settings_of, write_settings
 from transport.cluster.gateway import Gateway
 from transport.errors import LocalProtocolError, TransportError
 
@@ -40,6 +41,8 @@ STOP_SECONDS: Final = 3.0
 the others does not end by itself."""
 LAST_LINES: Final = 3
 """Of what it said at the end, which are logged with why it ended."""
+TAKEN: Final = "address already in use"
+"""What it says where it cannot listen."""
 MOST_TOLD: Final = 64
 """Lines that come again and again, and are remembered so that each is logged once."""
 READ_BYTES: Final = 16 * 1024
@@ -164,6 +167,8 @@ class EtcdChild:
 
     async def _begin(self) -> asyncio.subprocess.Process | str:
         """The process, or why there is none."""
+        for pid in await asyncio.to_thread(end_left, self._folder / SETTINGS_FILE):
+            logger.warning("an etcd of this directory ran already, as process %d; it was ended for a new one", pid)
         joins: Collection[str] = ()
         if not has_begun(self._folder):
             found, peers = await known(self._own, self._gateway)
@@ -238,6 +243,15 @@ class EtcdChild:
     def _why_it_ended(self, code: int | None) -> str:
         how = f"was ended by signal {-code}" if code is not None and code < 0 else f"has ended with status {code}"
         said = "; ".join(self._last)
+        if code == 0:
+            # So does one whose first question the others had answered too late, so that it began without them.
+            said = (
+                f"{said}{'; ' if said else ''}it ends so where the others' etcd does not take it as a member any more. Stop this broker, "
+                f"remove {self._folder / DATA_FOLDER}, have them forget it and await it anew (`etcdctl member remove`, then `member add`), "
+                "and start it again"
+            )
+        if TAKEN in said:
+            said += " (another process has that address, which `ss -ltnp` shows: end it)"
         return f"this machine's etcd {how}{': ' + said if said else ''}"
 
     async def _stopped_within(self, seconds: float) -> bool:

@@ -9,6 +9,9 @@ from transport.errors import LocalProtocolError
 
 DEFAULT_SEND_ADDRESS = "127.0.0.1:9182"
 DEFAULT_RECEIVE_ADDRESS = "127.0.0.1:9183"
+SEND_PORT = 9182
+RECEIVE_PORT = 9183
+"""Where an address without a port is, of which a person has said the host alone."""
 MAX_PORT = 65535
 
 

@@ -77,4 +77,6 @@ def _parts(text: str) -> list[str]:
 
 
 def _with_port(text: str, port: int | None) -> str:
-    return text if port is None or (":" in text and not text.endswith("]")) else f"{text}:{port}"
+    # A number alone is a port whose host was forgotten.
+    named = text.isdecimal() or (":" in text and not text.endswith("]"))
+    return text if port is None or named else f"{text}:{port}"

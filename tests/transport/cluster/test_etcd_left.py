@@ -1,0 +1,108 @@
+"""An etcd that a former broker has left is ended by the next start, and nobody else's is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.transport.cluster import etcds
+from tests.transport.cluster.test_etcd_child import SECONDS, fake, listening, logged, own
+from transport.clients.backoff import Backoff
+from transport.cluster import etcd_child
+from transport.cluster.etcd_child import EtcdChild
+from transport.cluster.etcd_left import end_left
+from transport.cluster.etcd_settings import SETTINGS_FILE
+
+__all__ = ["logged"]
+
+SLOW = Backoff(minimum=SECONDS, maximum=SECONDS, give_up_after=None)
+
+
+def test_a_start_ends_the_etcd_of_its_directory_that_runs_still_and_goes_on_with_what_that_had(
+    tmp_path: Path, logged: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Had it not, its own could not listen: the next try would be too late for this test."""
+    monkeypatch.setattr(etcd_child, "BACKOFF", SLOW)
+    running = etcds.RunningEtcd(etcds.machines("a")["a"], tmp_path / "etcd")
+    try:
+        running.wait_until_ready()
+
+        async def main() -> None:
+            child = EtcdChild(running.own, tmp_path / "etcd", program=etcds.program())
+            async with listening(logged) as said:
+                await child.start()
+                try:
+                    await said.until("serving client traffic")
+                finally:
+                    await child.stop()
+            assert child.starts == 1
+
+        asyncio.run(main())
+        assert running.process.wait(SECONDS) == -signal.SIGKILL
+    finally:
+        running.kill()
+
+
+def test_only_an_etcd_with_the_settings_of_this_directory_is_ended(tmp_path: Path) -> None:
+    """Of another directory, or a program that only names the file: both are somebody else's."""
+    mine, others = tmp_path / "mine" / SETTINGS_FILE, tmp_path / "others" / SETTINGS_FILE
+    for each in (mine, others):
+        each.parent.mkdir()
+        each.touch()
+
+    def started(name: str, settings: str) -> subprocess.Popen[bytes]:
+        words = [name, "-c", "read line", "etcd", "--config-file", settings]
+        return subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, cwd=tmp_path)
+
+    left = started("etcd", f"mine/{SETTINGS_FILE}")
+    strangers = [started("etcd", str(others)), started("less", str(mine)), started("etcd", "mine/gone")]
+    try:
+        assert end_left(mine) == [left.pid]
+        assert left.wait(SECONDS) == -signal.SIGKILL
+        assert end_left(mine) == []
+        for each in strangers:
+            each.communicate(b"go on\n", SECONDS)
+            assert each.returncode == 0
+    finally:
+        for each in (left, *strangers):
+            each.kill()
+            each.communicate(timeout=SECONDS)
+
+
+def last_words(folder: Path, logged: logging.Logger, script: str) -> str:
+    """What is logged of the end of a program in the place of etcd."""
+    program = fake(folder, script)
+
+    async def main() -> str:
+        child = EtcdChild(own(), folder / "etcd", program=program)
+        async with listening(logged) as said:
+            await child.start()
+            try:
+                return await said.until("is tried again")
+            finally:
+                await child.stop()
+
+    return asyncio.run(main())
+
+
+def test_where_something_else_has_the_address_the_log_says_what_shows_it(
+    tmp_path: Path, logged: logging.Logger
+) -> None:
+    words = (
+        '{"level":"fatal","msg":"discovery failed","error":"listen tcp 127.0.0.1:2380: bind: address already in use"}'
+    )
+    (tmp_path / "words").write_text(f"{words}\n")
+    text = last_words(tmp_path, logged, f"cat {tmp_path}/words; exit 1")
+    assert "another process has that address, which `ss -ltnp` shows: end it" in text
+
+
+def test_of_one_that_the_others_have_removed_the_log_says_what_to_remove(
+    tmp_path: Path, logged: logging.Logger
+) -> None:
+    text = last_words(tmp_path, logged, "exit 0")
+    assert f"Stop this broker, remove {tmp_path}/etcd/data, have them forget it and await it anew" in text

@@ -1,0 +1,72 @@
+"""Ends an etcd of this directory that a former broker has left.
+
+The kernel ends it with its broker, but it does not where a program is run with rights of its own (file capabilities), or where somebody has
+started one by hand with the broker's settings. It has the addresses, and the lock of the data. What it has answered is on its disk, so
+nothing is lost by its end. That it is of this directory is certain by the file of its settings, and no other broker has the directory.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+END_SECONDS: Final = 5.0
+"""For a process that is killed to be gone; it may wait for its disk."""
+PROCESSES: Final = Path("/proc")
+OPTION: Final = b"--config-file"
+
+
+def end_left(settings: Path) -> list[int]:
+    """End each etcd that was started with these settings, and wait until it is gone, for ``END_SECONDS``; it blocks for as long.
+
+    Returns:
+        The processes that were ended.
+    """
+    return [pid for pid in _found(settings) if _ended(pid, settings)]
+
+
+def _found(settings: Path) -> Iterator[int]:
+    with suppress(OSError):
+        for name in os.listdir(PROCESSES):
+            if name.isdecimal() and int(name) != os.getpid() and _is_with(int(name), settings):
+                yield int(name)
+
+
+def _is_with(pid: int, settings: Path) -> bool:
+    """Whether it is an etcd with these settings; of others' processes it is not known, and then it is not."""
+    try:
+        words = (PROCESSES / str(pid) / "cmdline").read_bytes().split(b"\0")
+        folder = Path(os.readlink(PROCESSES / str(pid) / "cwd"))
+    except OSError:
+        return False
+    # Not the interpreter that is about to become one, nor a tool that only names the file.
+    if os.path.basename(words[0]) != b"etcd" or OPTION not in words[:-1]:
+        return False
+    named = folder / os.fsdecode(words[words.index(OPTION) + 1])
+    try:
+        return named.samefile(settings)
+    except OSError:
+        return False
+
+
+def _ended(pid: int, settings: Path) -> bool:
+    try:
+        opened = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        # By now the number cannot be another process's.
+        if not _is_with(pid, settings):
+            return False
+        signal.pidfd_send_signal(opened, signal.SIGKILL)
+        select.select([opened], [], [], END_SECONDS)
+    except OSError:
+        return False
+    finally:
+        os.close(opened)
+    return True
