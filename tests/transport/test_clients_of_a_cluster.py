@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from streams import Sink, Source
+from tests.standing_still import stand_still
 from tests.transport.cluster_members import Member
 from tests.transport.programs import Program
 from tests.transport.scripted_peers import unused_address
@@ -127,7 +127,7 @@ def test_a_leader_that_stands_still_is_left_long_before_its_heartbeat_would_tell
     async def main() -> None:
         sending = Sending(f"{first.send},{second.send},{third.send}", client_id="till")
         await until(lambda: len(sending.confirmed) > 20)
-        first.process.send_signal(signal.SIGSTOP)
+        stand_still(first.process.pid)
         stopped, before = time.monotonic(), len(sending.confirmed)
         # It has no directory of the first: what it is asked about is how soon it is found.
         await asyncio.to_thread(second.lead, "-")

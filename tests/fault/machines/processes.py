@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.fault.machines import namespaces
+from tests.standing_still import wait_until_still
 
 FIRST_LINES: Final = 50
 """Lines of each process that are kept from its start."""
@@ -125,8 +126,7 @@ class Process:
     def pause(self) -> None:
         """SIGSTOP; returns when all its threads stand still."""
         self.signal(signal.SIGSTOP)
-        with suppress(ChildProcessError):
-            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        wait_until_still(self.pid)
 
     def resume(self) -> None:
         """SIGCONT."""

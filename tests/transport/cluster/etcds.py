@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.free_ports import free_ports
+from tests.standing_still import stand_still
 from transport.cluster.addresses import EtcdAddress, OwnEtcd, parse_cluster
 from transport.cluster.etcd_child import tied
 from transport.cluster.etcd_settings import SETTINGS_FILE, settings_of, write_settings
@@ -108,7 +109,7 @@ class RunningEtcd:
 
     def stop(self) -> None:
         """Have it stand still."""
-        self.process.send_signal(signal.SIGSTOP)
+        stand_still(self.process.pid)
         self._stopped = True
 
     def go_on(self) -> None:

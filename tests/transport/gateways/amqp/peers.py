@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
+from tests.standing_still import stand_still
 from tests.transport.gateways.amqp.conftest import AmqpBroker
 from transport.cli.app import app
 
@@ -32,7 +33,7 @@ USER, PASSWORD = "ann", "correct horse"
 @contextmanager
 def frozen(broker: AmqpBroker) -> Iterator[None]:
     """The broker does nothing, and its connections stand."""
-    broker.process.send_signal(signal.SIGSTOP)
+    stand_still(broker.process.pid)
     try:
         yield
     finally:

@@ -15,6 +15,7 @@ from threading import Event, Thread
 
 import pytest
 
+from tests.standing_still import stand_still
 from tests.transport.gateways.amqp.conftest import AmqpBroker
 from tests.transport.gateways.amqp.peers import MOST_SILENT_SECONDS
 from tests.transport.gateways.amqp.raw_amqp import SECONDS, RawClient, published
@@ -120,7 +121,7 @@ def test_what_a_client_held_that_is_frozen_comes_back_and_it_is_told_when_it_goe
     with holding(broker.port, queue, 1) as (process, own):
         another_has_it(watcher, queue, own)
         since = time.monotonic()
-        os.kill(process.pid, signal.SIGSTOP)
+        stand_still(process.pid)
         comes_back(watcher, own)
         assert time.monotonic() - since < MOST_SILENT_SECONDS
         os.kill(process.pid, signal.SIGCONT)
