@@ -39,17 +39,16 @@ def _found(settings: Path) -> Iterator[int]:
 
 def _is_with(pid: int, settings: Path) -> bool:
     """Whether it is an etcd with these settings; of others' processes it is not known, and then it is not."""
+    process = PROCESSES / str(pid)
     try:
-        words = (PROCESSES / str(pid) / "cmdline").read_bytes().split(b"\0")
-        folder = Path(os.readlink(PROCESSES / str(pid) / "cwd"))
-    except OSError:
-        return False
-    # Not the interpreter that is about to become one, nor a tool that only names the file.
-    if os.path.basename(words[0]) != b"etcd" or OPTION not in words[:-1]:
-        return False
-    named = folder / os.fsdecode(words[words.index(OPTION) + 1])
-    try:
-        return named.samefile(settings)
+        words = (process / "cmdline").read_bytes().split(b"\0")
+        # Not the interpreter that is about to become one, nor a tool that only names the file.
+        if os.path.basename(words[0]) != b"etcd" or OPTION not in words[:-1]:
+            return False
+        named = os.fsdecode(words[words.index(OPTION) + 1])
+        # As that process finds it: within a container the same path is another file.
+        begins = process / ("root" if named.startswith("/") else "cwd")
+        return (begins / named.lstrip("/")).samefile(settings)
     except OSError:
         return False
 
