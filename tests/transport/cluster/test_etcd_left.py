@@ -17,6 +17,7 @@ from transport.cluster import etcd_child, etcd_left
 from transport.cluster.etcd_child import EtcdChild
 from transport.cluster.etcd_left import end_left
 from transport.cluster.etcd_settings import SETTINGS_FILE
+from transport.errors import LocalProtocolError
 
 __all__ = ["logged"]
 
@@ -46,6 +47,30 @@ def test_a_start_ends_the_etcd_of_its_directory_that_runs_still_and_goes_on_with
         assert running.process.wait(SECONDS) == -signal.SIGKILL
     finally:
         running.kill()
+
+
+def test_a_second_broker_with_the_same_directory_leaves_the_etcd_of_the_first_alone(
+    tmp_path: Path, logged: logging.Logger
+) -> None:
+    """The journal's lock keeps it out, but not where that is damaged."""
+    program = fake(tmp_path, "echo begun; exec tail -f /dev/null")
+
+    async def main() -> None:
+        first, second = (EtcdChild(own(), tmp_path / "etcd", program=program) for _ in range(2))
+        async with listening(logged) as said:
+            await first.start()
+            await said.until("begun")
+            with pytest.raises(LocalProtocolError, match="another broker runs the etcd in"):
+                await second.start()
+            await second.stop()
+            assert second.starts == 0
+            await first.stop()
+            assert first.starts == 1
+            third = EtcdChild(own(), tmp_path / "etcd", program=program)
+            await third.start()
+            await third.stop()
+
+    asyncio.run(main())
 
 
 def test_only_an_etcd_with_the_settings_of_this_directory_is_ended(tmp_path: Path) -> None:
