@@ -53,6 +53,20 @@ def test_a_time_that_is_past_is_at_once() -> None:
         assert runner.run(called())
 
 
+@pytest.mark.parametrize("when", [float("inf"), 1e300])
+def test_a_time_that_never_comes_may_be_waited_for(when: float) -> None:
+    async def waited() -> bool:
+        loop = asyncio.get_running_loop()
+        timer = loop.call_at(when, pytest.fail)
+        async with asyncio.timeout_at(when):
+            await asyncio.sleep(0)
+        timer.cancel()
+        return True
+
+    with asyncio.Runner(loop_factory=exact_loop.ExactLoop) as runner:
+        assert runner.run(waited())
+
+
 def test_a_timer_that_is_cancelled_calls_nobody() -> None:
     async def called() -> list[str]:
         loop = asyncio.get_running_loop()

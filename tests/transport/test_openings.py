@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import closing
 from functools import partial
 from typing import Any
 
 import pytest
 
 from streams.testkit import run_in_virtual_time, settle
+from tests.decoding import FrameDecoder
 from tests.transport.connection_bench import Bench
 from tests.transport.scripted_peers import Peer, Play
+from transport.broker.broker_connection import ATTACH_SECONDS
 from transport.broker.sending_ports import SendingPort
-from transport.clients.blocking_connection import BlockingConnection
+from transport.clients.backoff import Backoff
+from transport.clients.blocking_connection import SIGNED_TIMEOUT, BlockingConnection
 from transport.clients.contacts import FIRST_PATIENCE, Contacts
 from transport.clients.opening import NOT_LET_IN, NOTHING_SAID, Opening
+from transport.clients.transaction_client import TransactionClient
 from transport.errors import FellSilentError, PeerTimeoutError
 from transport.wire.address import parse_address
+from transport.wire.codec import decode, encode
+from transport.wire.frames import MAX_FRAME_BYTES
 from transport.wire.liveness import (
     DEFAULT_HEARTBEAT,
+    ENTRANCE_TIMEOUT,
     HANDSHAKE_TIMEOUT,
     LONE_SIGN_SECONDS,
     SIGN_SECONDS,
@@ -41,11 +49,17 @@ A_MOMENT = 0.01
 class Waiting(Bench):
     """A client's end that has said HELLO to one of its contact points."""
 
-    def __init__(self, contacts: str, gives_up_after: float = float("inf")) -> None:
+    def __init__(self, contacts: str, gives_up_after: float = float("inf"), silent: int = 0) -> None:
         super().__init__(side=Side.CLIENT)
         carried = self.connection._protocol
-        self.opening = Opening(carried.states, Contacts(contacts), self.began + gives_up_after, self.loop)  # type: ignore[attr-defined]
+        sought = Contacts(contacts)
+        for _ in range(silent):
+            sought.silent()
+        self.opening = Opening(carried.states, sought, self.began + gives_up_after, self.loop)  # type: ignore[attr-defined]
         self.connect()
+        self.connection.more_time(
+            -A_MOMENT / 100
+        )  # its time began before this; the clock of a test stands still in between
         self.opening.begin(self.connection)
         self.connection.send(Hello(1, "sender", "q", "c", {"sign_ms": round(self.opening.sign * 1000)}))
 
@@ -115,6 +129,22 @@ def test_a_client_that_hears_nothing_leaves_soon_where_there_are_others_and_late
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize("silent", [1, 2, 4, 9])
+def test_signs_count_also_where_a_broker_has_been_silent_before_and_has_long_for_its_first_word(silent: int) -> None:
+    async def main() -> None:
+        bench = Waiting(SEVERAL, silent=silent)
+        await bench.signed(LONG)
+        assert not bench.transport.closing
+        bench.lose()
+        bench.opening.end()
+        bench = Waiting(SEVERAL, silent=silent)
+        await bench.left()
+        patience = min(HANDSHAKE_TIMEOUT, FIRST_PATIENCE * 2**silent)
+        assert patience <= bench.elapsed < patience + 2 * A_MOMENT
+
+    run_in_virtual_time(main())
+
+
 def test_signs_do_not_make_a_client_wait_longer_than_it_seeks_a_broker() -> None:
     async def main() -> None:
         bench = Waiting(SEVERAL, gives_up_after=2 * HANDSHAKE_TIMEOUT)
@@ -172,19 +202,63 @@ def test_a_broker_that_cannot_answer_yet_gives_signs_to_who_has_asked_for_them(
 
 
 def test_who_asks_for_signs_and_answers_none_for_long_is_given_up(
-    run: Any, serve: Any, peers: Any, jump: Any, held: list[partial[None]]
+    run: Any, serve: Any, jump: Any, until: Any, held: list[partial[None]]
+) -> None:
+    async def main() -> None:
+        async with serve() as broker:
+            host, port = parse_address(broker.send_address)
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(b"".join(encode(Hello(1, "sender", "orders", "c", {"sign_ms": 100}))))
+            await until(lambda: held)
+            decoder = FrameDecoder(MAX_FRAME_BYTES)
+            frames = [decode(raw) for raw in decoder.receive_data(await reader.read(MAX_FRAME_BYTES))]
+            assert frames == [Ping(0)]
+            jump(DEFAULT_HEARTBEAT * SILENT_INTERVALS)
+            while data := await reader.read(MAX_FRAME_BYTES):
+                frames += [decode(raw) for raw in decoder.receive_data(data)]
+            writer.close()
+            last = frames[-1]
+            assert isinstance(last, Error)
+            assert (last.code, "answered no sign" in last.text) == ("timeout", True)
+
+    run(main)
+
+
+def test_who_asks_for_signs_in_a_day_and_says_nothing_more_has_as_long_as_anybody(
+    run: Any, serve: Any, peers: Any, jump: Any, until: Any, held: list[partial[None]]
 ) -> None:
     async def main() -> None:
         async with serve() as broker, peers() as opened:
             peer = await opened.connect(broker.send_address)
+            peer.send(Hello(1, "sender", "orders", "c", {"sign_ms": 2**62}))
+            await until(lambda: held)
+            jump(ENTRANCE_TIMEOUT + ATTACH_SECONDS)
+            assert (await peer.refusal()).code == "timeout"
+
+    run(main)
+
+
+def test_who_answers_signs_is_waited_with_also_where_the_loop_is_late_for_each_of_them(
+    run: Any, serve: Any, peers: Any, jump: Any, until: Any, held: list[partial[None]]
+) -> None:
+    """All that it is late together is more than a client has for the handshake."""
+    late, times = DEFAULT_HEARTBEAT * 1.2, SILENT_INTERVALS
+
+    async def main() -> None:
+        async with serve() as broker, peers() as opened:
+            peer = await opened.connect(broker.send_address)
             peer.send(Hello(1, "sender", "orders", "c", {"sign_ms": 100}))
+            for _ in range(times):
+                for _ in range(2):  # before the second the first was answered
+                    assert await peer.raw() == Ping(0)
+                jump(late)
             assert await peer.raw() == Ping(0)
-            jump(DEFAULT_HEARTBEAT * SILENT_INTERVALS)
+            await until(lambda: len(held) == 2)
+            for each in held:
+                each()
             while isinstance(frame := await peer.raw(), Ping):
                 pass
-            assert isinstance(frame, Error)
-            assert frame.code == "timeout"
-            assert held
+            assert isinstance(frame, Welcome)
 
     run(main)
 
@@ -247,7 +321,8 @@ def test_a_blocking_client_leaves_a_broker_that_gives_no_more_signs(play: Play) 
     assert time.monotonic() - began < HANDSHAKE_TIMEOUT
 
 
-def test_a_blocking_client_does_not_wait_for_ever(play: Play) -> None:
+@pytest.mark.parametrize("seeks", [0.5, 20.0, None])
+def test_a_blocking_client_does_not_wait_longer_than_it_seeks_a_broker(play: Play, seeks: float | None) -> None:
     clock = Clock()
 
     def never_answers(peer: Peer) -> None:
@@ -261,7 +336,9 @@ def test_a_blocking_client_does_not_wait_for_ever(play: Play) -> None:
             clock.now += 1.0
 
     broker = play(never_answers)
-    hello = Hello(1, "sender", "q", "c", {})
-    with pytest.raises(PeerTimeoutError, match="did not answer in time"):
-        BlockingConnection(parse_address(broker.address), hello, clock, patience=FIRST_PATIENCE)
-    assert clock.now < 1000.0 + 100
+    retry = Backoff(minimum=0.01, maximum=0.01, give_up_after=seeks)
+    client = TransactionClient(broker.address, writer="w", version=1, retry=retry, clock=clock)
+    with closing(client), pytest.raises(PeerTimeoutError, match="did not answer in time"):
+        client._connect(parse_address(broker.address))
+    most = max(HANDSHAKE_TIMEOUT, min(SIGNED_TIMEOUT, seeks or SIGNED_TIMEOUT))
+    assert most <= clock.now - 1000.0 <= most + 2.0

@@ -234,7 +234,7 @@ class BrokerConnection(Client):
             # The client has said what it has to: until WELCOME it is for the broker to be quick.
             self.connection.more_time(ATTACH_SECONDS)
             if (seconds := _seconds_of_a_sign(hello.options)) is not None:
-                self._signs = self._loop.call_later(seconds, self._give_sign, seconds)
+                self._sign_in(seconds)
         operations = self._door(principal)
         self.operations = operations
         hello, _ = with_queue(hello)
@@ -249,16 +249,21 @@ class BrokerConnection(Client):
         self._port = PORTS[hello.role](operations, self, hello)
         self.actor = self._port.actor
 
-    def _give_sign(self, seconds: float) -> None:
+    def _sign_in(self, seconds: float) -> None:
+        self._signs = self._loop.call_later(seconds, self._give_sign, seconds, self._loop.time())
+
+    def _give_sign(self, seconds: float, since: float) -> None:
         """WELCOME waits, for what it says is not durable yet; the client waits for it as long as it hears of this side."""
         connection = self.connection
         assert connection is not None, "its end ends this too"
-        if self._loop.time() - connection.heard >= DEFAULT_HEARTBEAT * SILENT_INTERVALS:
+        now = self._loop.time()
+        if now - connection.heard >= DEFAULT_HEARTBEAT * SILENT_INTERVALS:
             connection.fail(PeerTimeoutError("it has answered no sign, and was not let in yet"))
             return
         self.send(wire.Ping(0))
-        connection.more_time(seconds)
-        self._signs = self._loop.call_later(seconds, self._give_sign, seconds)
+        # As much as has passed: each timer of a busy loop is late, and what they are late together is not the client's doing.
+        connection.more_time(now - since)
+        self._sign_in(seconds)
 
     def _end_signs(self) -> None:
         if self._signs is not None:

@@ -54,7 +54,7 @@ MAX_HEARD_BYTES = 1024 * 1024
 CATCH_UP_TIMEOUT = 1.0
 """Seconds for which what has come is taken without waiting; what still comes then waits its turn."""
 SIGNED_TIMEOUT = 60.0
-"""Seconds for the answer to HELLO of a broker that says meanwhile that it is there: as long as others are sought by default."""
+"""Seconds for the answer to HELLO of a broker that says meanwhile that it is there: as long as others are sought by default, at most."""
 MAX_HEARTBEATS = 10_000
 """Heartbeats taken while one frame is waited for: in the longest wait a broker's own are some dozens."""
 MAX_PARTS = 512
@@ -77,6 +77,7 @@ class BlockingConnection:
         clock: monotonic seconds.
         credentials: how this side proves itself, and knows the broker.
         patience: seconds for the connection, and again for the broker's first word on it; there may be others to ask.
+        signed: seconds for its answer to HELLO where it says meanwhile that it is there; what any broker has, where that is more.
 
     Raises:
         OSError: no connection.
@@ -90,6 +91,7 @@ class BlockingConnection:
         clock: Callable[[], float],
         credentials: Credentials = NO_CREDENTIALS,
         patience: float = CONNECT_TIMEOUT,
+        signed: float = SIGNED_TIMEOUT,
     ) -> None:
         self._clock = clock
         self._patience = patience
@@ -100,6 +102,7 @@ class BlockingConnection:
         self._heartbeats = 0
         self._heard = 0
         self._sign = LONE_SIGN_SECONDS if patience >= CONNECT_TIMEOUT else SIGN_SECONDS
+        self._more_if_signed = max(0.0, signed - HANDSHAKE_TIMEOUT)
         self._more = 0.0  # beyond what any broker has for its answer, as long as this one says that it is there
         self._tls: TlsSocket | None = None
         self._socket = self._connected(address, credentials)
@@ -274,7 +277,7 @@ class BlockingConnection:
                     if self._protocol.state is State.OPENING:
                         # It cannot answer HELLO yet: it is waited for as long as it gives signs.
                         self._liveness.patience = SIGNS_MISSED * self._sign
-                        self._more = SIGNED_TIMEOUT - HANDSHAKE_TIMEOUT
+                        self._more = self._more_if_signed
                 elif not isinstance(frame, Pong):
                     self._frames.append(frame)
                     continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Generic, Self, TypeVar
 
 from transport.clients.authentication import Credentials
 from transport.clients.backoff import Backoff, is_transient
-from transport.clients.blocking_connection import BlockingConnection
+from transport.clients.blocking_connection import SIGNED_TIMEOUT, BlockingConnection
 from transport.clients.contacts import LEAST_STANDING, MAX_ELECTION_PAUSE, Contacts
 from transport.errors import (
     ELSEWHERE_CODES,
@@ -53,6 +54,7 @@ class BlockingLink(Generic[C]):
     Attributes:
         tells: whether a warning says that nobody answers. It does so once, until somebody has answered.
         attempt_seconds: for the attempt to connect that is under way, and again for its first word.
+        signed_seconds: for an answer of a broker that says meanwhile that it is there: no longer than one is sought.
 
     Raises:
         LocalProtocolError: no address, or one that is none.
@@ -70,6 +72,7 @@ class BlockingLink(Generic[C]):
         self._contacts = Contacts(addresses, what)
         self.what = what
         self.retry = retry
+        self.signed_seconds = min(SIGNED_TIMEOUT, math.inf if retry.give_up_after is None else retry.give_up_after)
         self.clock = clock
         self.chance = chance
         self.tells = True

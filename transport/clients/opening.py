@@ -53,7 +53,7 @@ class Opening:
         self.sign = LONE_SIGN_SECONDS if self._patience is None else SIGN_SECONDS
         self._liveness = Liveness(DEFAULT_HEARTBEAT, loop.time())
         self._liveness.agree(DEFAULT_HEARTBEAT, SIGNS_MISSED * self.sign)
-        self._looked = 0.0
+        self._began = self._looked = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -63,11 +63,10 @@ class Opening:
 
     def begin(self, connection: Connection[Any]) -> None:
         """The connection stands."""
-        self._looked = self._loop.time()
+        self._began = self._looked = self._loop.time()
         # As much as any broker has for its answer, at least.
         self._until = max(self._until, self._looked + HANDSHAKE_TIMEOUT)
-        first = self.sign if self._patience is None else self._patience
-        self._timer = self._loop.call_later(first, self._look, connection)
+        self._look_soon(connection)
 
     def end(self) -> None:
         """The client is let in, or the connection is over."""
@@ -77,7 +76,7 @@ class Opening:
 
     def _look(self, connection: Connection[Any]) -> None:
         now, liveness = self._loop.time(), self._liveness
-        if self._patience is not None and not connection.bytes_in:
+        if self._patience is not None and not connection.bytes_in and now >= self._began + self._patience:
             connection.abort(PeerTimeoutError(NOTHING_SAID))
             return
         if self.signed:
@@ -90,4 +89,11 @@ class Opening:
                 return
             connection.more_time(now - self._looked)
         self._looked = now
-        self._timer = self._loop.call_later(self.sign, self._look, connection)
+        self._look_soon(connection)
+
+    def _look_soon(self, connection: Connection[Any]) -> None:
+        """Each sign has the handshake's time be longer: the first look comes before that is over, however long the patience is."""
+        due = self._looked + self.sign
+        if self._patience is not None and not connection.bytes_in:
+            due = min(due, self._began + self._patience)
+        self._timer = self._loop.call_at(due, self._look, connection)

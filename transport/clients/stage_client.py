@@ -16,7 +16,7 @@ from actors.batch import MessageBatch
 from actors.queue.vocabulary.stages import EnlistedStage
 from transport.clients.authentication import NO_CREDENTIALS, Credentials
 from transport.clients.backoff import CONNECT_TIMEOUT, Backoff
-from transport.clients.blocking_connection import CATCH_UP_TIMEOUT, BlockingConnection
+from transport.clients.blocking_connection import CATCH_UP_TIMEOUT, SIGNED_TIMEOUT, BlockingConnection
 from transport.clients.blocking_link import DEFAULT_RETRY, BlockingClient, Patience
 from transport.clients.sender_session import SenderSession
 from transport.errors import (
@@ -65,7 +65,7 @@ class StageConnection(BlockingConnection):
         session: what is to be sent, and what is not confirmed.
         confirmed: told when something is confirmed, at once, for what follows it may be the connection's end.
         credentials: how this side proves itself, and knows the broker.
-        patience: as of a `BlockingConnection`.
+        patience, signed: as of a `BlockingConnection`.
     """
 
     committed: bool
@@ -80,6 +80,7 @@ class StageConnection(BlockingConnection):
         confirmed: Callable[[], None],
         credentials: Credentials = NO_CREDENTIALS,
         patience: float = CONNECT_TIMEOUT,
+        signed: float = SIGNED_TIMEOUT,
     ) -> None:
         self._what = hello.queue or str(hello.options.get("exchange"))
         self._session = session
@@ -89,7 +90,7 @@ class StageConnection(BlockingConnection):
         self._tell_confirmed = confirmed
         self._granted = CumulativeDemand()
         self.heard = 0
-        super().__init__(address, hello, clock, credentials, patience)
+        super().__init__(address, hello, clock, credentials, patience, signed)
 
     def push(self, most_unconfirmed: int) -> bool:
         """Send what demand and the bound on what is unconfirmed let through; returns whether that was anything."""
@@ -361,6 +362,7 @@ class StageClient(BlockingClient[StageConnection]):
                 self._confirmed,
                 self._credentials,
                 self._link.attempt_seconds,
+                self._link.signed_seconds,
             )
         except BrokerError as error:
             if self._queue is not None:

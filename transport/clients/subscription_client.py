@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from transport.clients.authentication import NO_CREDENTIALS, Credentials
 from transport.clients.backoff import CONNECT_TIMEOUT, Backoff
-from transport.clients.blocking_connection import BlockingConnection, refusal
+from transport.clients.blocking_connection import SIGNED_TIMEOUT, BlockingConnection, refusal
 from transport.clients.blocking_link import DEFAULT_RETRY, BlockingClient, Patience
 from transport.errors import BrokerError, LocalProtocolError, OldBrokerError, RemoteProtocolError, TransportError
 from transport.security.access import Access
@@ -102,9 +102,10 @@ class SubscriptionConnection(BlockingConnection):
         clock: Callable[[], float],
         credentials: Credentials = NO_CREDENTIALS,
         patience: float = CONNECT_TIMEOUT,
+        signed: float = SIGNED_TIMEOUT,
     ) -> None:
         self._demand = GrantedDemand()
-        super().__init__(address, hello, clock, credentials, patience)
+        super().__init__(address, hello, clock, credentials, patience, signed)
 
     def fetch(self, request: int, start: int, stop: int, *, gaps: bool = False) -> Iterator[Fetched]:
         """Every message of start <= p < stop; anything less is an error, unless there may be ``gaps``."""
@@ -320,7 +321,12 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
         while True:
             try:
                 connection = SubscriptionConnection(
-                    address, hello, self._clock, self._credentials, self._link.attempt_seconds
+                    address,
+                    hello,
+                    self._clock,
+                    self._credentials,
+                    self._link.attempt_seconds,
+                    self._link.signed_seconds,
                 )
                 break
             except BrokerError as error:

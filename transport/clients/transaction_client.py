@@ -108,4 +108,7 @@ class TransactionClient(BlockingClient[BlockingConnection]):
 
     def _connect(self, address: Address) -> BlockingConnection:
         hello = Hello(VERSION, ROLE, None, None, self._options)
-        return BlockingConnection(address, hello, self._clock, self._credentials, self._link.attempt_seconds)
+        link = self._link
+        return BlockingConnection(
+            address, hello, self._clock, self._credentials, link.attempt_seconds, link.signed_seconds
+        )

@@ -22,10 +22,10 @@ from typing import Final
 
 from transport.clients.backoff import Backoff
 from transport.cluster.addresses import OwnEtcd
-from transport.cluster.etcd_left import end_left
+from transport.cluster.etcd_left import end_left, hold
 from transport.cluster.etcd_lines import Line, LineCutter, read_line_of_etcd
 from transport.cluster.etcd_membership import Standing, has_begun, known
-from transport.cluster.etcd_settings import DATA_FOLDER, SETTINGS_FILE, settings_of, write_settings
+from transport.cluster.etcd_settings import DATA_FOLDER, FOLDER_MODE, SETTINGS_FILE, settings_of, write_settings
 from transport.cluster.gateway import Gateway
 from transport.errors import LocalProtocolError, TransportError
 
@@ -118,6 +118,7 @@ class EtcdChild:
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
+        self._held: int | None = None  # the file that is locked
         self._last: deque[str] = deque(maxlen=LAST_LINES)
         self._told: deque[str] = deque(maxlen=MOST_TOLD)
         self.starts = 0
@@ -133,9 +134,16 @@ class EtcdChild:
 
         Raises:
             OSError: its folder cannot be written, or no process be started.
+            LocalProtocolError: another broker runs it.
         """
         assert self._task is None, "it is started once"
-        began = await self._begin()
+        self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        self._held = hold(self._folder)
+        try:
+            began = await self._begin()
+        except BaseException:
+            self._let_go()
+            raise
         self._task = asyncio.get_running_loop().create_task(self._look_after(began), name="etcd")
 
     async def stop(self) -> None:
@@ -143,6 +151,12 @@ class EtcdChild:
         self._stopping.set()
         if self._task is not None:
             await self._task
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
     async def _look_after(self, began: asyncio.subprocess.Process | str) -> None:
         """Start it again and again, with growing waits."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from contextvars import Context
 
 MS_PER_SECOND = 1_000
+FAR = 1e9
+"""Seconds on the clock: a time behind it, infinity too, is not counted in milliseconds."""
 
 
 class ExactLoop(uvloop.Loop):  # type: ignore[misc]  # it may be absent, and has no types then
@@ -30,6 +32,8 @@ class ExactLoop(uvloop.Loop):  # type: ignore[misc]  # it may be absent, and has
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call at a time of this clock, or up to a millisecond later."""
+        if not when < FAR:
+            return cast("asyncio.TimerHandle", super().call_at(when, callback, *args, context=context))
         # Counted in uvloop's milliseconds from its own now, so that the one in which it is called begins at the time or behind it.
         milliseconds = ceil(when * MS_PER_SECOND) - round(super().time() * MS_PER_SECOND)
         return cast(

@@ -13,10 +13,11 @@ import pytest
 from tests.transport.cluster import etcds
 from tests.transport.cluster.test_etcd_child import SECONDS, fake, listening, logged, own
 from transport.clients.backoff import Backoff
-from transport.cluster import etcd_child
+from transport.cluster import etcd_child, etcd_left
 from transport.cluster.etcd_child import EtcdChild
 from transport.cluster.etcd_left import end_left
 from transport.cluster.etcd_settings import SETTINGS_FILE
+from transport.errors import LocalProtocolError
 
 __all__ = ["logged"]
 
@@ -48,6 +49,30 @@ def test_a_start_ends_the_etcd_of_its_directory_that_runs_still_and_goes_on_with
         running.kill()
 
 
+def test_a_second_broker_with_the_same_directory_leaves_the_etcd_of_the_first_alone(
+    tmp_path: Path, logged: logging.Logger
+) -> None:
+    """The journal's lock keeps it out, but not where that is damaged."""
+    program = fake(tmp_path, "echo begun; exec tail -f /dev/null")
+
+    async def main() -> None:
+        first, second = (EtcdChild(own(), tmp_path / "etcd", program=program) for _ in range(2))
+        async with listening(logged) as said:
+            await first.start()
+            await said.until("begun")
+            with pytest.raises(LocalProtocolError, match="another broker runs the etcd in"):
+                await second.start()
+            await second.stop()
+            assert second.starts == 0
+            await first.stop()
+            assert first.starts == 1
+            third = EtcdChild(own(), tmp_path / "etcd", program=program)
+            await third.start()
+            await third.stop()
+
+    asyncio.run(main())
+
+
 def test_only_an_etcd_with_the_settings_of_this_directory_is_ended(tmp_path: Path) -> None:
     """Of another directory, or a program that only names the file: both are somebody else's."""
     mine, others = tmp_path / "mine" / SETTINGS_FILE, tmp_path / "others" / SETTINGS_FILE
@@ -72,6 +97,32 @@ def test_only_an_etcd_with_the_settings_of_this_directory_is_ended(tmp_path: Pat
         for each in (left, *strangers):
             each.kill()
             each.communicate(timeout=SECONDS)
+
+
+def test_an_etcd_that_sees_another_file_by_the_same_path_is_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one in a container does, which the machine's processes show beside those of its own."""
+    mine, within, shown = tmp_path / "mine" / SETTINGS_FILE, tmp_path / "container", tmp_path / "processes"
+    in_container = within / mine.relative_to("/")
+    for each in (mine, in_container):
+        each.parent.mkdir(parents=True)
+        each.touch()
+    stranger = subprocess.Popen(["etcd", "-c", "read line"], executable="/bin/sh", stdin=subprocess.PIPE)
+    process = shown / str(stranger.pid)
+    process.mkdir(parents=True)
+    (process / "cwd").symlink_to(mine.parent)
+    (process / "root").symlink_to(within)
+    monkeypatch.setattr(etcd_left, "PROCESSES", shown)
+    try:
+        for name in (str(mine), str(mine.parent / "." / SETTINGS_FILE)):
+            (process / "cmdline").write_bytes(b"\0".join((b"etcd", b"--config-file", name.encode(), b"")))
+            assert end_left(mine) == []
+        stranger.communicate(b"go on\n", SECONDS)
+        assert stranger.returncode == 0
+    finally:
+        stranger.kill()
+        stranger.communicate(timeout=SECONDS)
 
 
 def last_words(folder: Path, logged: logging.Logger, script: str) -> str:
