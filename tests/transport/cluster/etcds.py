@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import functools
 import json
@@ -173,3 +174,10 @@ def put(endpoint: Address, key: str, value: bytes) -> None:
     """Write past the register."""
     fields = {"key": base64.b64encode(key.encode()).decode(), "value": base64.b64encode(value).decode()}
     post(endpoint, "/v3/kv/put", fields)
+
+
+async def passed(seconds: float) -> None:
+    """Until so much time has passed: from one question to an etcd to the next."""
+    over = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, over.set)
+    await over.wait()
