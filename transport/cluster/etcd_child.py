@@ -57,18 +57,20 @@ _HELD_BACK: Final = {
     Standing.LOST: (
         "the other machines know this one's etcd, and its folder is empty: it must not vote as who it was. Have them forget it, and await "
         "it anew, and it joins them: `{etcdctl} member list` shows its ID, the one with {peers}; then `{etcdctl} member remove ID`, and "
-        "`{etcdctl} member add {node} --peer-urls={peers}`"
+        "`{etcdctl} member add {node} --peer-urls={peers}`{again}"
     ),
     Standing.UNKNOWN: (
-        "the other machines' etcd does not know this one: have it awaited by `{etcdctl} member add {node} --peer-urls={peers}`"
+        "the other machines' etcd does not know this one: have it awaited by `{etcdctl} member add {node} --peer-urls={peers}`{again}"
     ),
 }
 """Why it is not started, and what to do; etcdctl is the package ``etcd-client``."""
 _REMOVED_SAYS: Final = (
     "the other machines' etcd has removed this one. Have it awaited anew, and it joins them by itself; what it had is put aside. "
     "`{etcdctl} member list` shows whether they have another one with {peers}, which has to go first: `{etcdctl} member remove ID`. Then "
-    "`{etcdctl} member add {node} --peer-urls={peers}`"
+    "`{etcdctl} member add {node} --peer-urls={peers}`{again}"
 )
+_AGAIN: Final = ". A command may fail for some seconds (unhealthy cluster, request timed out): repeat it until `member list` shows it done"
+"""etcd changes its members when all have been well for a while, and what timed out in an election may have been done."""
 
 # Runs in the child, before etcd takes its place there. If the parent has died meanwhile, nobody would send the signal.
 _TIED: Final = """
@@ -297,7 +299,7 @@ class EtcdChild:
         others = ",".join(f"{scheme}://{machine.clients}" for name, machine in own.machines.items() if name != own.node)
         keys = "" if own.tls is None else " --cacert FILE --cert FILE --key FILE"
         etcdctl = f"etcdctl --endpoints {others}{keys}"
-        return text.format(etcdctl=etcdctl, peers=f"{scheme}://{own.own.peers}", node=own.node)
+        return text.format(etcdctl=etcdctl, peers=f"{scheme}://{own.own.peers}", node=own.node, again=_AGAIN)
 
     async def _stopped_within(self, seconds: float) -> bool:
         with suppress(TimeoutError):
