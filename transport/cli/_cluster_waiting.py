@@ -1,4 +1,7 @@
-"""Waiting until a change of a cluster's members is done: whoever leads may be another one meanwhile, and is found."""
+"""Waiting until a change of a cluster's members is done: whoever leads may be another one meanwhile, and is found.
+
+Whoever leads knows of a member to whom it has no connection only that. So the member's own node is asked, which may wait for something.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 0.5
 TOLD_SECONDS: Final = 5.0
 """What it waits for is told this often, when that is something else."""
+OWN_SECONDS: Final = 2.0
+"""For a node to say itself how it stands."""
 
 
 async def until(
@@ -88,3 +93,56 @@ async def _passed(seconds: float) -> None:
     passed = asyncio.Event()
     asyncio.get_running_loop().call_later(seconds, passed.set)
     await passed.wait()
+
+
+async def with_own_words(client: Administration, name: str) -> Facts:
+    """How the cluster stands; where whoever leads has no connection to a member, its row has as ``itself`` what its node says, or None."""
+    facts = await client.cluster()
+    member = member_of(facts, name)
+    if member is not None and member.get("connected") is False:
+        member["itself"] = await _own_words(client, member)
+    return facts
+
+
+async def _own_words(client: Administration, member: Facts) -> Facts | None:
+    try:
+        async with asyncio.timeout(OWN_SECONDS), client.elsewhere(member["send"], any_node=True) as other:
+            return await other.cluster()
+    except (TransportError, TimeoutError, KeyError):
+        return None
+
+
+def learning(facts: Facts, name: str) -> str:
+    """What it takes until a member has caught up, for a person."""
+    member = member_of(facts, name) or {}
+    behind = member.get("lag_records")
+    if isinstance(behind, int):
+        records = f"{written.counted(behind, 'record')} ({written.size(member.get('lag_bytes') or 0)})"
+        away = "" if member.get("connected", True) else "is not reached, and "
+        return f"{name} {away}is {records} behind"
+    if member.get("connected", True):
+        return f"{name} has not said yet what it has"
+    where = f"{name} is not reached at {member.get('replication')} by {facts.get('node')}, which leads"
+    return f"{where}{_by_its_own_words(name, member)}" if "itself" in member else where
+
+
+def _by_its_own_words(name: str, member: Facts) -> str:
+    """What keeps a node from the others."""
+    itself, send = member["itself"], member.get("send")
+    if itself is None:
+        return f", and no node answers at {send}: is it started, and its machine on?"
+    if itself.get("node") != name:
+        return f": at {send} there is the node {itself.get('node')}"
+    if itself.get("members"):
+        return f", and runs as a member ({itself.get('role')})"
+    if itself.get("register") != "answers":
+        return f": it runs, and its register {itself.get('register')}"
+    return (
+        ": it runs, and its register holds no document that names its directory. Its log says what it waits for; is that the register of "
+        "this cluster?"
+    )
+
+
+def member_of(facts: Facts, name: str) -> Facts | None:
+    """A member's row."""
+    return next((each for each in facts["members"] if each.get("name") == name), None)

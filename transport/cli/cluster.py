@@ -85,7 +85,7 @@ async def add(administration: Administration, node: Node, wait: Wait = DEFAULT_W
             _fail(f"the node {name} was taken out again before it had caught up")
         return bool(member.get("counts")) and not _changing(facts, name)
 
-    await _until(administration, "cluster add", wait, done, lambda facts: _learning(facts, name))
+    await _until(administration, "cluster add", wait, done, _learning(name), of=name)
     typer.echo(f"node {name} is a member and counts, says {administration.address}")
 
 
@@ -115,7 +115,8 @@ async def move(administration: Administration, node: MovedNode, wait: Wait = DEF
         member = _member(facts, name)
         return member is not None and member.get("directory") == begun.get("directory") and not _changing(facts, name)
 
-    await _until(administration, "cluster move", wait, done, lambda facts: _learning(facts, name))
+    # Where clients reach it elsewhere is known to nobody else yet.
+    await _until(administration, "cluster move", wait, done, _learning(name), of=name if address is None else None)
     typer.echo(f"node {name} has moved, says {administration.address}")
 
 
@@ -129,7 +130,7 @@ async def heal(administration: Administration, name: Name, wait: Wait = DEFAULT_
         member = _member(facts, name)
         return member is not None and member.get("directory") == begun.get("directory") and not _changing(facts, name)
 
-    await _until(administration, "cluster heal", wait, done, lambda facts: _learning(facts, name))
+    await _until(administration, "cluster heal", wait, done, _learning(name), of=name)
     typer.echo(
         f"node {name} is filled anew, says {administration.address}; what it had lies in its directory as damaged-..."
     )
@@ -319,11 +320,11 @@ def _changing(facts: Facts, name: str) -> bool:
     return isinstance(change, dict) and change.get("name") == name
 
 
-def _learning(facts: Facts, name: str) -> str:
-    member = _member(facts, name) or {}
-    if not isinstance(behind := member.get("lag_records"), int):
-        return f"{name} has not said yet what it has"
-    return f"{name} is {written.counted(behind, 'record')} ({written.size(member.get('lag_bytes') or 0)}) behind"
+def _learning(name: str) -> Callable[[Facts], str]:
+    """What a member's catching up takes, by how the cluster stands."""
+    from transport.cli._cluster_waiting import learning  # noqa: PLC0415 - not needed for --help
+
+    return lambda facts: learning(facts, name)
 
 
 def _fail(text: str) -> NoReturn:
@@ -338,16 +339,17 @@ async def _until(
     wait: float,
     done: Callable[[Facts], bool],
     state: Callable[[Facts], str],
+    of: str | None = None,
 ) -> None:
-    """Wait until the change is done, whoever leads meanwhile; say what it waits for.
+    """Wait until the change is done, whoever leads meanwhile; say what it waits for, also by what the node ``of`` that name says itself.
 
     Raises:
         TransportError: it is not in time; the change goes on all the same.
     """
-    from transport.cli._cluster_waiting import until  # noqa: PLC0415 - not needed for --help
+    from transport.cli._cluster_waiting import until, with_own_words  # noqa: PLC0415 - not needed for --help
 
     async def seen(client: Administration) -> Facts:
-        return await client.cluster()
+        return await client.cluster() if of is None else await with_own_words(client, of)
 
     asked: Callable[[Administration], Awaitable[Facts]] = seen
     await until(administration, asked, wait, done, state, lambda text: tell(verb, text))

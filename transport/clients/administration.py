@@ -135,9 +135,11 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
             any_node=self._hello is HELLO_ANY,
         )
 
-    def elsewhere(self, address: str) -> Administration:
-        """`another`, of the broker at another address: another node of its cluster, say."""
+    def elsewhere(self, address: str, *, any_node: bool = False) -> Administration:
+        """`another`, of the broker at another address: another node of its cluster, say, also one that does not lead (``any_node``)."""
         other = self.another()
+        if any_node:
+            other._hello = HELLO_ANY
         other._addresses = parse_contact_points(address, "an administration client")
         other.address = other._addresses[0]
         return other

@@ -18,14 +18,14 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from transport.clients.backoff import Backoff
 from transport.cluster.addresses import OwnEtcd
 from transport.cluster.etcd_left import end_left, hold
 from transport.cluster.etcd_lines import Line, LineCutter, read_line_of_etcd
-from transport.cluster.etcd_membership import Standing, has_begun, known
-from transport.cluster.etcd_settings import DATA_FOLDER, FOLDER_MODE, SETTINGS_FILE, settings_of, write_settings
+from transport.cluster.etcd_membership import Others, Standing, has_begun, put_aside
+from transport.cluster.etcd_settings import FOLDER_MODE, SETTINGS_FILE, settings_of, write_settings
 from transport.cluster.gateway import Gateway
 from transport.errors import LocalProtocolError, TransportError
 
@@ -43,6 +43,10 @@ LAST_LINES: Final = 3
 """Of what it said at the end, which are logged with why it ended."""
 TAKEN: Final = "address already in use"
 """What it says where it cannot listen."""
+REMOVED: Final = "the member has been permanently removed from the cluster"
+"""What it says where the others have removed it, before it ends with status 0."""
+AGAIN_SECONDS: Final = 1.0
+"""From one question to others who do not answer to the next."""
 MOST_TOLD: Final = 64
 """Lines that come again and again, and are remembered so that each is logged once."""
 READ_BYTES: Final = 16 * 1024
@@ -53,13 +57,20 @@ _HELD_BACK: Final = {
     Standing.LOST: (
         "the other machines know this one's etcd, and its folder is empty: it must not vote as who it was. Have them forget it, and await "
         "it anew, and it joins them: `{etcdctl} member list` shows its ID, the one with {peers}; then `{etcdctl} member remove ID`, and "
-        "`{etcdctl} member add {node} --peer-urls={peers}`"
+        "`{etcdctl} member add {node} --peer-urls={peers}`{again}"
     ),
     Standing.UNKNOWN: (
-        "the other machines' etcd does not know this one: have it awaited by `{etcdctl} member add {node} --peer-urls={peers}`"
+        "the other machines' etcd does not know this one: have it awaited by `{etcdctl} member add {node} --peer-urls={peers}`{again}"
     ),
 }
 """Why it is not started, and what to do; etcdctl is the package ``etcd-client``."""
+_REMOVED_SAYS: Final = (
+    "the other machines' etcd has removed this one. Have it awaited anew, and it joins them by itself; what it had is put aside. "
+    "`{etcdctl} member list` shows whether they have another one with {peers}, which has to go first: `{etcdctl} member remove ID`. Then "
+    "`{etcdctl} member add {node} --peer-urls={peers}`{again}"
+)
+_AGAIN: Final = ". A command may fail for some seconds (unhealthy cluster, request timed out): repeat it until `member list` shows it done"
+"""etcd changes its members when all have been well for a while, and what timed out in an election may have been done."""
 
 # Runs in the child, before etcd takes its place there. If the parent has died meanwhile, nobody would send the signal.
 _TIED: Final = """
@@ -71,6 +82,16 @@ try:
 except OSError as error:
     sys.exit(f"{sys.argv[2]} cannot be run: {error.strerror}")
 """
+
+
+class _Waits(NamedTuple):
+    """It is not started yet, for others are to be heard first.
+
+    Attributes:
+        why: who, to be shown.
+    """
+
+    why: str
 
 
 class EtcdMissingError(TransportError):
@@ -86,6 +107,7 @@ class EtcdChild:
         insecure: whether other machines may reach it without TLS.
         program: where etcd is; None to look on the ``PATH``.
         random: what waits are varied by.
+        others: who is asked how they know this machine; None for the others of ``own``.
 
     Raises:
         EtcdMissingError: there is no etcd.
@@ -101,6 +123,7 @@ class EtcdChild:
         insecure: bool = False,
         program: str | None = None,
         random: Random | None = None,
+        others: Others | None = None,
     ) -> None:
         if not sys.platform.startswith("linux"):
             raise LocalProtocolError(
@@ -108,7 +131,7 @@ class EtcdChild:
                 "--cluster etcd://HOST:PORT/NAME"
             )
         self._program = find_etcd(program)
-        self._gateway = Gateway(own.tls)
+        self._others = others or Others(own, Gateway(own.tls))
         # It runs in its folder, where a path that goes from here leads elsewhere.
         folder = folder.absolute()
         self._settings = settings_of(own, folder, insecure=insecure)
@@ -121,6 +144,8 @@ class EtcdChild:
         self._held: int | None = None  # the file that is locked
         self._last: deque[str] = deque(maxlen=LAST_LINES)
         self._told: deque[str] = deque(maxlen=MOST_TOLD)
+        self._says_removed = False
+        self._removed = False
         self.starts = 0
 
     @property
@@ -158,20 +183,26 @@ class EtcdChild:
             os.close(self._held)
             self._held = None
 
-    async def _look_after(self, began: asyncio.subprocess.Process | str) -> None:
+    async def _look_after(self, began: asyncio.subprocess.Process | _Waits | str) -> None:
         """Start it again and again, with growing waits."""
         loop = asyncio.get_running_loop()
-        attempt = 0
+        attempt, told = 0, ""
         while True:
             since = loop.time()
-            if not isinstance(began, str):
+            if isinstance(began, asyncio.subprocess.Process):
                 await self._until_its_end(began)
                 if self._stopping.is_set():
                     return
+                self._removed = self._says_removed and began.returncode == 0
                 began = self._why_it_ended(began.returncode)
-            attempt = 0 if loop.time() - since >= STEADY_SECONDS else attempt + 1
-            delay = BACKOFF.delay(max(0, attempt - 1), self._random.random())
-            logger.error("%s; it is tried again in %.1f s", began, delay)
+            if isinstance(began, _Waits):
+                if began.why != told:
+                    logger.warning("this machine's etcd is not started yet, for others may know it: %s", began.why)
+                attempt, told, delay = 0, began.why, AGAIN_SECONDS
+            else:
+                attempt = 0 if loop.time() - since >= STEADY_SECONDS else attempt + 1
+                delay = BACKOFF.delay(max(0, attempt - 1), self._random.random())
+                logger.error("%s; it is tried again in %.1f s", began, delay)
             if await self._stopped_within(delay):
                 return
             try:
@@ -179,22 +210,33 @@ class EtcdChild:
             except OSError as error:
                 began = f"this machine's etcd cannot be started: {error}"
 
-    async def _begin(self) -> asyncio.subprocess.Process | str:
+    async def _begin(self) -> asyncio.subprocess.Process | _Waits | str:
         """The process, or why there is none."""
         for pid in await asyncio.to_thread(end_left, self._folder / SETTINGS_FILE):
             logger.warning("an etcd of this directory ran already, as process %d; it was ended for a new one", pid)
         joins: Collection[str] = ()
-        if not has_begun(self._folder):
-            found, peers = await known(self._own, self._gateway)
-            if found in _HELD_BACK:
-                return _held_back(found, self._own)
-            if found is Standing.AWAITED:
-                joins = peers
+        begun = has_begun(self._folder)
+        if self._removed or not begun:
+            known = await self._others.known()
+            if known.standing is Standing.UNHEARD and not begun:
+                return _Waits(known.why)
+            # One that was removed and is known as who was there may be meant by that: it finds out itself.
+            if known.standing is Standing.UNKNOWN or (known.standing is Standing.LOST and not begun):
+                return self._help(_HELD_BACK[known.standing])
+            if known.standing is Standing.AWAITED:
+                joins = known.peers
+                if begun:
+                    aside = await asyncio.to_thread(put_aside, self._folder)
+                    logger.warning(
+                        "the others have removed this machine's etcd, and await another one: what it had is now %s",
+                        aside,
+                    )
         write_settings(self._folder, self._settings, joins=joins)
         return await self._spawn()
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         self._last.clear()
+        self._says_removed = self._removed = False
         # Nothing that the environment says to another etcd is for this one. It refuses processors that its makers do not try, but for this.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
         if platform.machine() == "aarch64":
@@ -251,36 +293,32 @@ class EtcdChild:
                 return
             self._told.append(line.text)
         logger.log(line.level, "%s", line.text)
+        self._says_removed = self._says_removed or REMOVED in line.text
         if line.level >= logging.WARNING:
             self._last.append(line.text)
 
     def _why_it_ended(self, code: int | None) -> str:
         how = f"was ended by signal {-code}" if code is not None and code < 0 else f"has ended with status {code}"
         said = "; ".join(self._last)
-        if code == 0:
-            # So does one whose first question the others had answered too late, so that it began without them.
-            said = (
-                f"{said}{'; ' if said else ''}it ends so where the others' etcd does not take it as a member any more. Stop this broker, "
-                f"remove {self._folder / DATA_FOLDER}, have them forget it and await it anew (`etcdctl member remove`, then `member add`), "
-                "and start it again"
-            )
+        if self._removed:
+            said = self._help(_REMOVED_SAYS)
         if TAKEN in said:
             said += " (another process has that address, which `ss -ltnp` shows: end it)"
         return f"this machine's etcd {how}{': ' + said if said else ''}"
+
+    def _help(self, text: str) -> str:
+        """A text with the commands that help here."""
+        own = self._own
+        scheme = "http" if own.tls is None else "https"
+        others = ",".join(f"{scheme}://{machine.clients}" for name, machine in own.machines.items() if name != own.node)
+        keys = "" if own.tls is None else " --cacert FILE --cert FILE --key FILE"
+        etcdctl = f"etcdctl --endpoints {others}{keys}"
+        return text.format(etcdctl=etcdctl, peers=f"{scheme}://{own.own.peers}", node=own.node, again=_AGAIN)
 
     async def _stopped_within(self, seconds: float) -> bool:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
         return self._stopping.is_set()
-
-
-def _held_back(found: Standing, own: OwnEtcd) -> str:
-    """Why it is not started, with the commands that help."""
-    scheme = "http" if own.tls is None else "https"
-    others = ",".join(f"{scheme}://{machine.clients}" for name, machine in own.machines.items() if name != own.node)
-    keys = "" if own.tls is None else " --cacert FILE --cert FILE --key FILE"
-    etcdctl = f"etcdctl --endpoints {others}{keys}"
-    return _HELD_BACK[found].format(etcdctl=etcdctl, peers=f"{scheme}://{own.own.peers}", node=own.node)
 
 
 def tied(program: str, *arguments: str) -> list[str]:

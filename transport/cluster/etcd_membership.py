@@ -3,30 +3,45 @@
 An etcd knows its machines from its folder, once it has been started. One whose folder is empty has to be told. Where the others have an
 etcd already, it joins as a member that they await. Where they know it as one that was there, its folder was lost: what it had promised to
 them is gone, and it must not vote as who it was. They have to forget it, and await another one in its place.
+
+Each of the others is asked at both of its ports. At that for clients an etcd answers once it has been one of a majority, and by then it has
+heard who is a member. At that for other etcds it answers from its start on, also without a majority, but it may have yet to read from its
+disk what it knows: that counts when it has said the same for ``SETTLED_SECONDS``. A machine that refuses the connection has no etcd that
+runs. One that is silent may have one, and is asked on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from transport.cluster.addresses import OwnEtcd
+from transport.cluster.addresses import Machine, OwnEtcd
 from transport.cluster.etcd_settings import DATA_FOLDER
-from transport.cluster.gateway import AnswerLostError, Gateway, NotSentError
-from transport.wire.address import Address
+from transport.cluster.gateway import AnswerLostError, Gateway, NobodyThereError, NotSentError
 
 MEMBERS: Final = "/v3/cluster/member/list"
+MEMBERS_TOLD_PEERS: Final = "/members"
 ASK_SECONDS: Final = 1.0
 """For the others, who are asked all at once."""
+SETTLED_SECONDS: Final = 2.0
+"""So long an etcd without a majority says the same before that counts: by then it has read what its disk has."""
+SILENT_SECONDS: Final = 10.0
+"""So long it is asked who is silent, where the rest could begin an etcd without it: then its machine is taken to be off."""
+REMOVED_FOLDER: Final = "removed-{}"
+"""What an etcd had that the others have removed, by a number."""
 
 
 class Standing(Enum):
     """How the others know this machine."""
 
     ALONE = "alone"
-    """None of them answers: there is no etcd yet, as far as one can tell. etcd asks the others too before it begins."""
+    """None of them has been part of an etcd, as far as one can tell. etcd asks the others too before it begins."""
+    UNHEARD = "unheard"
+    """One that may know it does not answer."""
     AWAITED = "awaited"
     """As a member that has not been there yet."""
     LOST = "lost"
@@ -35,7 +50,7 @@ class Standing(Enum):
     """Not at all."""
 
 
-_BY_WEIGHT: Final = (Standing.ALONE, Standing.UNKNOWN, Standing.LOST, Standing.AWAITED)
+_BY_WEIGHT: Final = (Standing.UNKNOWN, Standing.LOST, Standing.AWAITED)
 
 
 class Known(NamedTuple):
@@ -44,10 +59,32 @@ class Known(NamedTuple):
     Attributes:
         standing: of this machine.
         peers: by which URLs the members of their etcd know one another, this machine too where they know it.
+        why: for whom one waits, where one is unheard; to be shown.
     """
 
     standing: Standing
     peers: frozenset[str] = frozenset()
+    why: str = ""
+
+
+class Said(NamedTuple):
+    """What one of them says.
+
+    Attributes:
+        standing: as it knows this machine; alone where it has been part of no etcd either.
+        member: the ID under which it knows this machine; empty for none.
+        peers: as of `Known`.
+        begins: whether it runs, and waits for the first majority of all.
+        there: whether it runs, though it cannot say yet what it knows; then it is waited for as long as it takes.
+        why: it is unheard.
+    """
+
+    standing: Standing
+    member: str = ""
+    peers: frozenset[str] = frozenset()
+    begins: bool = False
+    there: bool = False
+    why: str = ""
 
 
 def has_begun(folder: Path) -> bool:
@@ -55,30 +92,113 @@ def has_begun(folder: Path) -> bool:
     return any((folder / DATA_FOLDER / "member" / "wal").glob("*.wal"))
 
 
-async def known(own: OwnEtcd, gateway: Gateway) -> Known:
-    """Ask the others. One may know less than another; whoever awaits it has heard the most."""
-    others = [machine.clients for name, machine in own.machines.items() if name != own.node]
-    said = await asyncio.gather(*(_ask(each, own.own.peers, gateway) for each in others))
-    return max(said, key=lambda each: (_BY_WEIGHT.index(each.standing), len(each.peers)), default=Known(Standing.ALONE))
+def put_aside(folder: Path) -> Path:
+    """Put away what an etcd had that the others have removed, so that its folder is empty; where that is now. OSError as of the system."""
+    number = 1
+    while (aside := folder / REMOVED_FOLDER.format(number)).exists():
+        number += 1
+    return (folder / DATA_FOLDER).rename(aside)
 
 
-async def _ask(other: Address, peers: Address, gateway: Gateway) -> Known:
-    try:
-        answer = await gateway.post(other, MEMBERS, {}, None, ASK_SECONDS)
-    except (NotSentError, AnswerLostError):
+class Others:
+    """The other machines' etcds, which are asked again and again.
+
+    Args:
+        own: which machine this is, and the others.
+        gateway: what asks them.
+        clock: seconds.
+    """
+
+    def __init__(self, own: OwnEtcd, gateway: Gateway, clock: Callable[[], float] = time.monotonic) -> None:
+        self._own = own
+        self._gateway = gateway
+        self._clock = clock
+        self._since: float | None = None
+        self._first: dict[str, tuple[Said, float]] = {}  # what each has said without a majority, and since when
+
+    async def known(self) -> Known:
+        """Ask them, each for ``ASK_SECONDS``."""
+        if self._since is None:
+            self._since = self._clock()
+        others = {name: machine for name, machine in self._own.machines.items() if name != self._own.node}
+        said = await asyncio.gather(*(self._ask(name, machine) for name, machine in others.items()))
+        return judged(said, self._clock() - self._since)
+
+    async def _ask(self, name: str, other: Machine) -> Said:
+        to_clients, to_peers = await asyncio.gather(self._at_clients_port(other), self._at_peers_port(other))
+        if to_clients is not None or to_peers.standing is Standing.UNHEARD or not to_peers.peers:
+            self._first.pop(name, None)
+            return to_clients or to_peers
+        now = self._clock()
+        first, since = self._first.setdefault(name, (to_peers, now))
+        if first == to_peers and now - since >= SETTLED_SECONDS:
+            return to_peers
+        if first != to_peers:
+            self._first[name] = (to_peers, now)
+        return Said(Standing.UNHEARD, there=True, why=f"the etcd at {other.peers} has not found enough others yet")
+
+    async def _at_clients_port(self, other: Machine) -> Said | None:
+        try:
+            answer = await self._gateway.post(other.clients, MEMBERS, {}, None, ASK_SECONDS)
+        except (NotSentError, AnswerLostError):
+            return None
+        members = _members(answer.fields.get("members"))
+        return self._understood(members, "ID") if members else None
+
+    async def _at_peers_port(self, other: Machine) -> Said:
+        try:
+            members = _members(await self._gateway.get_list(other.peers, MEMBERS_TOLD_PEERS, ASK_SECONDS))
+        except NobodyThereError:
+            return Said(Standing.ALONE)
+        except (NotSentError, AnswerLostError) as error:
+            return Said(Standing.UNHEARD, why=str(error))
+        if not members:
+            return Said(Standing.UNHEARD, there=True, why=f"the etcd at {other.peers} knows no members yet")
+        said = self._understood(members, "id")
+        if said.standing is Standing.AWAITED and not any(member.get("clientURLs") for member in members):
+            # Each says where its clients reach it as soon as there is a majority.
+            return said._replace(standing=Standing.ALONE, begins=True)
+        return said
+
+    def _understood(self, members: list[dict[str, Any]], key: str) -> Said:
+        urls = frozenset(url for member in members for url in _urls(member))
+        for member in members:
+            if any(url.endswith(f"://{self._own.own.peers}") for url in _urls(member)):
+                # It says itself where its clients reach it, when it comes.
+                standing = Standing.LOST if member.get("clientURLs") else Standing.AWAITED
+                return Said(standing, str(member.get(key)), urls)
+        return Said(Standing.UNKNOWN, peers=urls)
+
+
+def judged(said: Sequence[Said], waited: float) -> Known:
+    """What follows from what all of the others say, who have been asked for so many seconds."""
+    lost = {each.member for each in said if each.standing is Standing.LOST}
+    # Whoever awaits another member than the rest has heard the most, and who awaits one that was there the least.
+    knows = [
+        each
+        for each in said
+        if each.standing in _BY_WEIGHT and not (each.standing is Standing.AWAITED and each.member in lost)
+    ]
+    if knows:
+        best = max(knows, key=lambda each: (_BY_WEIGHT.index(each.standing), len(each.peers)))
+        return Known(best.standing, best.peers)
+    unheard = [each for each in said if each.standing is Standing.UNHEARD]
+    half = (len(said) + 1) // 2
+    if not unheard or 1 + sum(each.begins for each in said) > half:
         return Known(Standing.ALONE)
-    members = answer.fields.get("members")
-    if not isinstance(members, list):
-        return Known(Standing.ALONE)
-    members = [member for member in members if isinstance(member, dict)]
-    urls = frozenset(url for member in members for url in _urls(member))
-    for member in members:
-        if any(url.endswith(f"://{peers}") for url in _urls(member)):
-            # It says itself where its clients reach it, when it comes.
-            return Known(Standing.LOST if member.get("clientURLs") else Standing.AWAITED, urls)
-    return Known(Standing.UNKNOWN, urls)
+    why = "; ".join(each.why for each in unheard)
+    if any(each.there for each in unheard) or 1 + len(said) - len(unheard) <= half:
+        # They would not be enough to begin one.
+        return Known(Standing.UNHEARD, why=why)
+    if waited < SILENT_SECONDS:
+        return Known(Standing.UNHEARD, why=f"{why}; after {SILENT_SECONDS:.0f} s it begins without an answer")
+    return Known(Standing.ALONE)
 
 
-def _urls(member: dict[str, object]) -> list[str]:
+def _members(said: object) -> list[dict[str, Any]]:
+    return [member for member in said if isinstance(member, dict)] if isinstance(said, list) else []
+
+
+def _urls(member: dict[str, Any]) -> list[str]:
     urls = member.get("peerURLs")
     return [url for url in urls if isinstance(url, str)] if isinstance(urls, list) else []

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from transport.cluster.addresses import EtcdTls
 from transport.errors import LocalProtocolError, TransportError
@@ -27,9 +28,15 @@ MAX_ANSWER_BYTES: Final = 256 * 1024
 MAX_REASON_BYTES: Final = 300
 """Of what an etcd says for a reason, as it is shown."""
 
+T = TypeVar("T")
+
 
 class NotSentError(TransportError):
     """There was no connection, so nothing was sent. The text says why."""
+
+
+class NobodyThereError(NotSentError):
+    """The machine is there, and says that nobody listens at that port."""
 
 
 class AnswerLostError(TransportError):
@@ -100,26 +107,48 @@ class Gateway:
         Raises:
             NotSentError, AnswerLostError: there is none.
         """
-        import aiohttp  # noqa: PLC0415 - an extra
-
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        headers = {"Content-Type": "application/json"}
         if token is not None:
             headers["Authorization"] = token
+        return await self._ask("POST", endpoint, path, json.dumps(fields), headers, seconds, _answer)
+
+    async def get_list(self, endpoint: Address, path: str, seconds: float) -> list[Any]:
+        """What ``endpoint`` has at a path, which is a JSON list.
+
+        Raises:
+            NotSentError, AnswerLostError: there is none.
+        """
+        return await self._ask("GET", endpoint, path, None, {}, seconds, _listed)
+
+    async def _ask(
+        self,
+        method: str,
+        endpoint: Address,
+        path: str,
+        data: str | None,
+        headers: dict[str, str],
+        seconds: float,
+        understand: Callable[[int, bytes], T],
+    ) -> T:
+        import aiohttp  # noqa: PLC0415 - an extra
+
         connected = asyncio.Event()
         try:
             async with asyncio.timeout(seconds), self._session(connected) as session:
                 url = f"{'http' if self._tls is None else 'https'}://{endpoint}{path}"
+                headers = headers | {"Accept-Encoding": "identity"}
                 # What another place says is not what this etcd says.
-                async with session.post(
-                    url, data=json.dumps(fields), headers=headers, allow_redirects=False
-                ) as response:
-                    return _answer(response.status, await _bounded(response))
+                async with session.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
+                    return understand(response.status, await _bounded(response))
         except TimeoutError:
             why = f"no {'answer' if connected.is_set() else 'connection'} within {seconds:.3g} s"
             raise (AnswerLostError if connected.is_set() else NotSentError)(f"{endpoint}: {why}") from None
         except (OSError, UnicodeError, aiohttp.ClientError) as error:
             why = shown(_why(error), MAX_REASON_BYTES)
-            raise (AnswerLostError if connected.is_set() else NotSentError)(f"{endpoint}: {why}") from error
+            if connected.is_set():
+                raise AnswerLostError(f"{endpoint}: {why}") from error
+            refused = isinstance(getattr(error, "os_error", None), ConnectionRefusedError)
+            raise (NobodyThereError if refused else NotSentError)(f"{endpoint}: {why}") from error
         except AnswerLostError as error:
             raise AnswerLostError(f"{endpoint}: {error}") from None
 
@@ -181,3 +210,13 @@ def _answer(status: int, content: bytes) -> Answer:
     if status == 200:
         raise AnswerLostError("an answer that is no JSON object: is this an etcd?")
     return Answer(status, {"error": f"HTTP status {status}, {content[:80].decode(errors='replace').strip()}"})
+
+
+def _listed(status: int, content: bytes) -> list[Any]:
+    try:
+        said = json.loads(content.decode())
+    except (ValueError, RecursionError):
+        said = None
+    if status != 200 or not isinstance(said, list):
+        raise AnswerLostError(f"HTTP status {status}, and no JSON list: is this an etcd?")
+    return said

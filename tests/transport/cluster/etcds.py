@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import functools
 import json
@@ -9,8 +10,9 @@ import queue
 import signal
 import subprocess
 import threading
+import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +176,32 @@ def put(endpoint: Address, key: str, value: bytes) -> None:
     """Write past the register."""
     fields = {"key": base64.b64encode(key.encode()).decode(), "value": base64.b64encode(value).decode()}
     post(endpoint, "/v3/kv/put", fields)
+
+
+async def forgotten(endpoint: Address, peers: str) -> None:
+    """Have the etcds remove the member with this URL."""
+    await _changed(endpoint, peers, lambda found: ("remove", {"ID": found}) if found else None)
+
+
+async def awaited(endpoint: Address, peers: str) -> None:
+    """Have the etcds await a member with this URL."""
+    await _changed(endpoint, peers, lambda found: None if found else ("add", {"peerURLs": [peers]}))
+
+
+async def _changed(
+    endpoint: Address, peers: str, step: Callable[[str | None], tuple[str, dict[str, Any]] | None]
+) -> None:
+    """Ask for a change until it is there: they refuse it until all have been well for some seconds; what timed out may have been done."""
+    async with asyncio.timeout(2 * SECONDS):
+        while True:
+            members = await asyncio.to_thread(post, endpoint, "/v3/cluster/member/list", {})
+            found = next((each["ID"] for each in members["members"] if each["peerURLs"] == [peers]), None)
+            if (todo := step(found)) is None:
+                return
+            try:
+                await asyncio.to_thread(post, endpoint, f"/v3/cluster/member/{todo[0]}", todo[1])
+            except urllib.error.HTTPError as error:
+                error.close()
+            over = asyncio.Event()
+            asyncio.get_running_loop().call_later(0.2, over.set)
+            await over.wait()

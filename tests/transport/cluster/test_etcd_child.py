@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import urllib.error
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -31,7 +30,6 @@ from transport.cluster.etcd import EtcdRegister
 from transport.cluster.etcd_child import EtcdChild, EtcdMissingError, find_etcd
 from transport.cluster.etcd_settings import SETTINGS_FILE, settings_of, write_settings
 from transport.errors import LocalProtocolError
-from transport.wire.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -234,14 +232,10 @@ def test_three_machines_make_one_register_and_one_that_lost_its_folder_joins_it_
                     "must not vote as who it was", "etcdctl --endpoints http", "member remove ID", "it is tried again"
                 )
                 # What etcdctl does then, while the broker goes on. The others have to have been well for some seconds.
-                members = await asyncio.to_thread(etcds.post, at, "/v3/cluster/member/list", {})
-                (gone,) = (each["ID"] for each in members["members"] if each["peerURLs"] == [peers])
-                while not await asyncio.to_thread(taken, at, "/v3/cluster/member/remove", {"ID": gone}):
-                    await said.until("it is tried again")
+                await etcds.forgotten(at, peers)
                 await said.until("does not know this one", "member add ", "--peer-urls=http", "it is tried again")
                 assert children["c"].starts == 0
-                while not await asyncio.to_thread(taken, at, "/v3/cluster/member/add", {"peerURLs": [peers]}):
-                    await said.until("it is tried again")
+                await etcds.awaited(at, peers)
                 await said.until(READY)
                 alone = EtcdRegister(replace(machines["c"].register, endpoints=(machines["c"].own.clients,)))
                 assert await certain_read(alone) == (version, FIRST)
@@ -249,16 +243,6 @@ def test_three_machines_make_one_register_and_one_that_lost_its_folder_joins_it_
                 await asyncio.gather(*(each.stop() for each in children.values()))
 
     asyncio.run(main())
-
-
-def taken(at: Address, path: str, asked: dict[str, Any]) -> bool:
-    """Whether an etcd changes its members now: it does not before all have been well for some seconds."""
-    try:
-        etcds.post(at, path, asked)
-    except urllib.error.HTTPError as error:
-        error.close()
-        return False
-    return True
 
 
 # With a program in its place

@@ -150,10 +150,3 @@ def test_where_something_else_has_the_address_the_log_says_what_shows_it(
     (tmp_path / "words").write_text(f"{words}\n")
     text = last_words(tmp_path, logged, f"cat {tmp_path}/words; exit 1")
     assert "another process has that address, which `ss -ltnp` shows: end it" in text
-
-
-def test_of_one_that_the_others_have_removed_the_log_says_what_to_remove(
-    tmp_path: Path, logged: logging.Logger
-) -> None:
-    text = last_words(tmp_path, logged, "exit 0")
-    assert f"Stop this broker, remove {tmp_path}/etcd/data, have them forget it and await it anew" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -25,7 +26,7 @@ from tests.transport.cluster.fault_proxy import read_message
 from tests.transport.cluster.register_contract import FIRST
 from transport.cluster.addresses import EtcdAddress
 from transport.cluster.etcd import EtcdRegister
-from transport.cluster.gateway import MAX_ANSWER_BYTES
+from transport.cluster.gateway import MAX_ANSWER_BYTES, AnswerLostError, Gateway, NobodyThereError
 from transport.errors import LocalProtocolError
 from transport.wire.address import Address
 
@@ -280,3 +281,24 @@ def test_without_aiohttp_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(LocalProtocolError, match=r"needs the extra http: pip install 'penstock-mq\[http\]'"):
         EtcdRegister(EtcdAddress("orders", (Address("127.0.0.1", 2379),)))
+
+
+def test_a_list_is_taken_and_nothing_else_and_a_port_where_nobody_listens_is_told_from_silence() -> None:
+    async def main() -> None:
+        good = http("200 OK", [{"id": 1}])
+        bad = [http("200 OK", {"id": 1}), http("404 Not Found", []), http("200 OK", b"[1"), b""]
+        async with scripted(good, *bad) as (peer, _):
+            gateway, address = Gateway(None), peer.address
+            assert await gateway.get_list(address, "/members", SECONDS) == [{"id": 1}]
+            assert peer.requests[0].startswith(b"GET /members HTTP/1.1\r\n")
+            for _ in bad:
+                with pytest.raises(AnswerLostError, match=str(address)):
+                    await gateway.get_list(address, "/members", SECONDS)
+        with pytest.raises(NobodyThereError, match=f"{address}: Connection refused"):
+            await gateway.get_list(address, "/members", SECONDS)
+        with socket.create_server(("127.0.0.1", 0)) as stands:
+            silent = Address("127.0.0.1", stands.getsockname()[1])
+            with pytest.raises(AnswerLostError, match=r"no answer within 0\.05 s"):
+                await gateway.get_list(silent, "/members", 0.05)
+
+    run(main())

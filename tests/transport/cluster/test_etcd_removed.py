@@ -1,0 +1,191 @@
+"""An etcd that waits for others to say how they know it, and one that the others have removed: it joins them again by what its log says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.transport.cluster import etcds
+from tests.transport.cluster.test_etcd_child import (
+    QUICK,
+    READY,
+    fake,
+    listening,
+    logged,
+    own,
+)
+from transport.cluster import etcd_child
+from transport.cluster.addresses import OwnEtcd
+from transport.cluster.etcd_child import EtcdChild
+from transport.cluster.etcd_membership import Known, Others, Standing
+from transport.cluster.etcd_settings import SETTINGS_FILE
+from transport.cluster.gateway import Gateway
+
+__all__ = ["logged"]
+
+THREE = "a=127.0.0.1,b=127.0.0.2,c=127.0.0.3"
+PEERS = frozenset(f"http://127.0.0.{number}:2380" for number in (1, 2, 3))
+RUNS = "exec cat /dev/zero >/dev/null"
+WORDS = '{"level":"warn","msg":"server error","error":"the member has been permanently removed from the cluster"}'
+"""Of etcd, before it ends with status 0."""
+
+
+class Scripted(Others):
+    """Others that say one thing after the other, and then the last one again and again."""
+
+    def __init__(self, machine: OwnEtcd, *said: Known) -> None:
+        super().__init__(machine, Gateway(None))
+        self.said = list(said)
+        self.asked = 0
+
+    async def known(self) -> Known:
+        self.asked += 1
+        return self.said.pop(0) if len(self.said) > 1 else self.said[0]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(etcd_child, "BACKOFF", QUICK)
+
+
+def state(folder: Path) -> object:
+    return json.loads((folder / SETTINGS_FILE).read_text())["initial-cluster-state"]
+
+
+def test_it_says_once_for_whom_it_waits_and_begins_when_they_are_heard(
+    tmp_path: Path, logged: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(etcd_child, "AGAIN_SECONDS", 0.01)
+    machine = own(THREE, "c")
+    silent = Known(Standing.UNHEARD, why="127.0.0.1:2380: no answer within 1 s")
+    others = Scripted(machine, *[silent] * 5, Known(Standing.AWAITED, PEERS))
+    program = fake(tmp_path, f"echo begun; {RUNS}")
+
+    async def main() -> None:
+        child = EtcdChild(machine, tmp_path / "etcd", program=program, others=others)
+        async with listening(logged) as said:
+            await child.start()
+            try:
+                assert child.starts == 0
+                text = await said.until("is not started yet", "127.0.0.1:2380: no answer within 1 s")
+                assert text.startswith("this machine's etcd is not started yet, for others may know it: ")
+                assert "runs as process" in await said.until("")
+                await said.until("begun")
+            finally:
+                await child.stop()
+        assert (others.asked, child.starts) == (6, 1)
+
+    asyncio.run(main())
+    assert state(tmp_path / "etcd") == "existing"
+
+
+def test_one_that_was_removed_is_started_no_more_until_it_is_awaited_and_joins_with_what_it_had_put_aside(
+    tmp_path: Path, logged: logging.Logger
+) -> None:
+    machine, folder = own(THREE, "c"), tmp_path / "etcd"
+    wal = folder / "data" / "member" / "wal"
+    wal.mkdir(parents=True)
+    (wal / "0.wal").touch()
+    (folder / "removed-1").mkdir()
+    (tmp_path / "words").write_text(f"{WORDS}\n")
+    program = fake(
+        tmp_path, f"if [ -e data/member/wal/0.wal ]; then cat {tmp_path}/words; exit 0; fi; echo joined; {RUNS}"
+    )
+    others = Scripted(machine, Known(Standing.UNHEARD), Known(Standing.LOST, PEERS), Known(Standing.UNKNOWN))
+
+    async def main() -> None:
+        child = EtcdChild(machine, folder, program=program, others=others)
+        async with listening(logged) as said:
+            await child.start()
+            try:
+                for _ in range(3):
+                    # As long as it is not certain how they know it, it is the one that finds out.
+                    await said.until(
+                        "has ended with status 0: the other machines' etcd has removed this one",
+                        "member remove ID",
+                        "member add c --peer-urls=http://127.0.0.3:2380`. A command may fail for some seconds",
+                    )
+                for _ in range(3):
+                    await said.until("does not know this one", "member add c --peer-urls=http://127.0.0.3:2380")
+                assert child.starts == 3
+                others.said = [Known(Standing.AWAITED, PEERS)]
+                await said.until("await another one: what it had is now", "etcd/removed-2")
+                await said.until("joined")
+                assert child.starts == 4
+            finally:
+                await child.stop()
+
+    asyncio.run(main())
+    assert (folder / "removed-2" / "member" / "wal" / "0.wal").exists()
+    assert state(folder) == "existing"
+
+
+def test_one_that_ends_for_another_reason_keeps_what_it_has_though_it_is_awaited(
+    tmp_path: Path, logged: logging.Logger
+) -> None:
+    machine, folder = own(THREE, "c"), tmp_path / "etcd"
+    wal = folder / "data" / "member" / "wal"
+    wal.mkdir(parents=True)
+    (wal / "0.wal").touch()
+    (tmp_path / "words").write_text(f"{WORDS}\n")
+    program = fake(tmp_path, f"if [ -e once ]; then exit 0; fi; touch once; cat {tmp_path}/words; exit 1")
+    others = Scripted(machine, Known(Standing.AWAITED, PEERS))
+
+    async def main() -> None:
+        child = EtcdChild(machine, folder, program=program, others=others)
+        async with listening(logged) as said:
+            await child.start()
+            try:
+                await said.until("has ended with status 1")
+                await said.until("has ended with status 0; it is tried again")
+                await said.until("has ended with status 0; it is tried again")
+            finally:
+                await child.stop()
+
+    asyncio.run(main())
+    assert (wal / "0.wal").exists()
+    assert others.asked == 0
+
+
+def test_a_real_one_waits_for_silent_others_joins_them_and_joins_again_after_it_was_removed(
+    tmp_path: Path, logged: logging.Logger
+) -> None:
+    trio = etcds.Etcds(tmp_path)
+    machine, at = trio.machines["c"], trio.machines["a"].own.clients
+    peers = f"http://{machine.own.peers}"
+
+    async def main() -> None:
+        trio.by_name["c"].kill()
+        shutil.rmtree(tmp_path / "c")
+        await etcds.forgotten(at, peers)
+        await etcds.awaited(at, peers)
+        child = EtcdChild(machine, tmp_path / "c", program=etcds.program())
+        async with listening(logged) as said:
+            for name in "ab":
+                trio.by_name[name].stop()
+            await child.start()
+            try:
+                await said.until("is not started yet, for others may know it", "no answer within 1 s")
+                assert child.starts == 0
+                for name in "ab":
+                    trio.by_name[name].go_on()
+                await said.until(READY)
+                assert (child.starts, state(tmp_path / "c")) == (1, "existing")
+                await etcds.forgotten(at, peers)
+                await said.until("has ended with status 0", "has removed this one", "member add c ")
+                await said.until("does not know this one", "member add c ")
+                await etcds.awaited(at, peers)
+                await said.until("await another one: what it had is now", "removed-1")
+                await said.until(READY)
+            finally:
+                await child.stop()
+
+    try:
+        asyncio.run(main())
+    finally:
+        trio.close()
