@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 0.5
 TOLD_SECONDS: Final = 5.0
 """What it waits for is told this often, when that is something else."""
-OWN_SECONDS: Final = 2.0
-"""For a node to say itself how it stands."""
+OWN_SECONDS: Final = 1.0
+"""For a node to say itself how it stands; shorter than a client waits before it warns that no broker is there (`UNTOLD`)."""
 
 
 async def until(
@@ -130,7 +130,7 @@ def _by_its_own_words(name: str, member: Facts) -> str:
     """What keeps a node from the others."""
     itself, send = member["itself"], member.get("send")
     if itself is None:
-        return f", and no node answers at {send}: is it started, and its machine on?"
+        return f", and no node answers at {send} (is it started, and its machine on?)"
     if itself.get("node") != name:
         return f": at {send} there is the node {itself.get('node')}"
     if itself.get("members"):
@@ -138,8 +138,8 @@ def _by_its_own_words(name: str, member: Facts) -> str:
     if itself.get("register") != "answers":
         return f": it runs, and its register {itself.get('register')}"
     return (
-        ": it runs, and its register holds no document that names its directory. Its log says what it waits for; is that the register of "
-        "this cluster?"
+        ": it runs, and its register holds no document that names its directory. Its log says what it waits for "
+        "(is that the register of this cluster?)"
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.transport.node.nodes import DEADLINE, Nodes, Register, cluster
 from transport.cli import _cluster_waiting as waiting
 from transport.clients.administration import Administration
+from transport.clients.link import UNTOLD
 
 
 class Told:
@@ -60,13 +61,17 @@ def test_of_a_node_that_reads_another_document_and_of_one_that_is_not_there_that
                 where = f"d is not reached at {nodes.links('d')} by {leader}, which leads"
                 assert told.texts[-1].startswith(f"{where}: ")
                 await nodes.stop("d")
-                await told.until(administration, where, f"no node answers at {nodes.send('d')}: is it started")
+                await told.until(administration, where, f"no node answers at {nodes.send('d')} (is it started")
             finally:
                 await administration.close()
         return told.texts
 
     texts = asyncio.run(main())
     assert len(texts) == len(set(texts))
+
+
+def test_that_a_node_does_not_answer_is_said_by_who_waits_alone() -> None:
+    assert waiting.OWN_SECONDS < UNTOLD
 
 
 @pytest.mark.parametrize(
