@@ -27,6 +27,8 @@ from transport.wire.address import Address
 
 ENSURE_ETCD = Path(__file__).resolve().parents[3] / "scripts" / "ensure-etcd"
 SECONDS = 30.0
+CHANGE_SECONDS = 3.0
+"""For one try at a change of members."""
 READY = "serving client traffic"
 
 
@@ -163,11 +165,13 @@ class Etcds:
         raise AssertionError("nobody leads")
 
 
-def post(endpoint: Address, path: str, fields: dict[str, Any], token: str | None = None) -> dict[str, Any]:
-    """Ask an etcd, without any of our own code."""
+def post(
+    endpoint: Address, path: str, fields: dict[str, Any], token: str | None = None, seconds: float = SECONDS
+) -> dict[str, Any]:
+    """Ask an etcd, without any of our own code; it has so many seconds."""
     headers = {"Content-Type": "application/json"} | ({} if token is None else {"Authorization": token})
     request = urllib.request.Request(f"http://{endpoint}{path}", json.dumps(fields).encode(), headers)
-    with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+    with urllib.request.urlopen(request, timeout=seconds) as answer:
         said: dict[str, Any] = json.load(answer)
         return said
 
@@ -191,17 +195,23 @@ async def awaited(endpoint: Address, peers: str) -> None:
 async def _changed(
     endpoint: Address, peers: str, step: Callable[[str | None], tuple[str, dict[str, Any]] | None]
 ) -> None:
-    """Ask for a change until it is there: they refuse it until all have been well for some seconds; what timed out may have been done."""
+    """Ask for a change until it is there: they refuse it until all have been well for some seconds.
+
+    One that is on its way as their leader goes is never answered: it is given up, and may have been done all the same.
+    """
     async with asyncio.timeout(2 * SECONDS):
         while True:
-            members = await asyncio.to_thread(post, endpoint, "/v3/cluster/member/list", {})
-            found = next((each["ID"] for each in members["members"] if each["peerURLs"] == [peers]), None)
-            if (todo := step(found)) is None:
-                return
             try:
-                await asyncio.to_thread(post, endpoint, f"/v3/cluster/member/{todo[0]}", todo[1])
+                members = await asyncio.to_thread(post, endpoint, "/v3/cluster/member/list", {}, seconds=CHANGE_SECONDS)
+                found = next((each["ID"] for each in members["members"] if each["peerURLs"] == [peers]), None)
+                if (todo := step(found)) is None:
+                    return
+                path = f"/v3/cluster/member/{todo[0]}"
+                await asyncio.to_thread(post, endpoint, path, todo[1], seconds=CHANGE_SECONDS)
             except urllib.error.HTTPError as error:
                 error.close()
+            except TimeoutError:
+                pass
             over = asyncio.Event()
             asyncio.get_running_loop().call_later(0.2, over.set)
             await over.wait()
