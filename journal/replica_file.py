@@ -14,10 +14,10 @@ The file ``replica``, integers little-endian::
 ``promised`` is the greatest epoch that the replica has promised to: it takes nothing of an older leader. Every record below ``durable`` was
 durable when the file was written, and has not been cut off since: where one is missing at a start, that is damage and no torn tail.
 
-A start that cuts a write off the end of the log cannot tell whether a power failure has cut it short, or it was whole once, answered for, and
-damaged since. From then on the replica is in *doubt*: ``doubt`` is the epoch that it had promised by then. It ends when the replica has all
-again that it may have answered for. A program that does not know of doubt would vote as if there were none, and forget it: so it refuses the
-file, which has another version meanwhile.
+A start that cuts a write off the end of the log cannot tell whether a power failure has cut it short, or it was whole once, answered
+for, and damaged since. From then on the replica is in *doubt*: ``doubt`` is the epoch that it had promised by then. It ends when the
+replica has all again that it may have answered for. A program that does not know of doubt would vote as if there were none, and forget it:
+so it refuses the file, which has another version meanwhile.
 
 A directory that was copied is not the one that was promised by: its file ``lock`` has another number, so it gets an id of its own. Where an
 older copy was put over it, which leaves ``lock`` as it is, this file has another number than it says. A backup has no such file.
@@ -92,8 +92,8 @@ def unpack_replica(data: bytes) -> Replica:
         if not isinstance(directory, bytes) or len(directory) != ID_BYTES:
             raise ValueError(f"a directory's id has {ID_BYTES} bytes")
         numbers = [_number(body[name]) for name in ("promised", "durable", "lock")]
-        own, doubt = (_number(body.get(name, 0)) for name in ("own", "doubt"))
-        return Replica(directory.hex(), _cluster(body["cluster"]), *numbers, own, doubt)
+        own, doubt = _number(body.get("own", 0)), _number(body.get("doubt", 0))
+        return Replica(directory.hex(), _cluster(body["cluster"]), *numbers)._replace(own=own, doubt=doubt)
     except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
         raise FormatError(f"a replica's file whose checksum holds and whose body does not: {error!r}") from error
 
@@ -197,7 +197,10 @@ class ReplicaFile:
                 self._write(self.now._replace(durable=lsn))
 
     def doubts(self) -> None:
-        """A write is about to be cut off the end of the log, and may have been answered for; one that has promised nothing has answered nobody."""
+        """A write is about to be cut off the end of the log, and may have been answered for.
+
+        A replica that has promised nothing has answered nobody.
+        """
         with self._changing:
             if self.now.doubt != self.now.promised:
                 self._write(self.now._replace(doubt=self.now.promised))

@@ -1,4 +1,5 @@
 """One node of a cluster: follower, candidate or leader, and what is told to which. The shell has one of these, and nothing to decide.
+
 The shell carries out the effects that a call gives, in their order, before it makes the next call. It calls `tick` when `next_tick` says.
 """
 
@@ -275,8 +276,7 @@ class Replica:
         return self._after(now, self.follower.truncated(now) + self.takeover.truncated(now))
 
     def shipped(self, now: float, peer: str, lsn: int, stop: int, nbytes: int) -> Effects:
-        """A `Ship` was carried out; ``stop == lsn`` where the log no longer held the records."""
-        # Nothing follows from that for anybody else.
+        """A `Ship` was carried out; ``stop == lsn`` where the log no longer held the records. Nothing follows for anybody else."""
         return [] if self.leader is None else self.leader.shipped(now, peer, lsn, stop, nbytes)
 
     def taking(self, now: float) -> None:

@@ -372,7 +372,7 @@ class NodeStorage:
         self._fold_soon()
 
     async def close(self) -> None:
-        """The end: with a checkpoint, if it follows, so that the next start has next to nothing to read. StorageError where the disk fails."""
+        """The end, with a checkpoint if it follows: the next start has next to nothing to read. StorageError where the disk fails."""
         if self._closed:
             return
         self._closed = True

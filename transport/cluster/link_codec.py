@@ -233,13 +233,12 @@ def _of_epoch(make: Callable[[int], Any]) -> Callable[[Sequence[Buffer], MakeRec
 
 
 def _unpack_following(pieces: Sequence[Buffer], _: MakeRecord) -> say.Following:
-    epoch, log, _ = _unpack_log(pieces, 0)
-    return say.Following(epoch, log)
+    return say.Following(*_unpack_log(pieces, 0)[:2])
 
 
 def _unpack_sealed(pieces: Sequence[Buffer], _: MakeRecord) -> say.Sealed:
     epoch, log, doubt = _unpack_log(pieces, 1)
-    return say.Sealed(epoch, log, doubt == 1)
+    return say.Sealed(epoch, log, doubt > 0)
 
 
 def _unpack_log(pieces: Sequence[Buffer], most: int) -> tuple[int, LogSummary, int]:
