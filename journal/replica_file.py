@@ -118,11 +118,14 @@ class ReplicaFile:
         fresh: whether the directory has got its id just now: whatever it holds, it is not known to any cluster.
     """
 
-    def __init__(self, files: Files, directory: Path, now: Replica, *, fresh: bool) -> None:
+    def __init__(
+        self, files: Files, directory: Path, now: Replica, report: Callable[[str], None], *, fresh: bool
+    ) -> None:
         self.now = now
         self.fresh = fresh
         self._files = files
         self._directory = directory
+        self._report = report
         self._changing = threading.Lock()
         self._closed = False
 
@@ -144,13 +147,15 @@ class ReplicaFile:
             and found.lock == number
             and found.own in (0, look_into(files, directory / REPLICA, files.number))
         ):
-            return cls(files, directory, found, fresh=False)
+            made = cls(files, directory, found, report, fresh=False)
+            made._say_doubt()
+            return made
         if found is not None:
             report(
                 f"{directory}: it was copied from elsewhere, or a copy was put over it, so it is another replica than {found.directory}"
             )
         now = Replica(os.urandom(ID_BYTES).hex(), "", 0, FIRST_LSN, number)
-        made = cls(files, directory, now, fresh=True)
+        made = cls(files, directory, now, report, fresh=True)
         made._write(now)
         return made
 
@@ -204,12 +209,20 @@ class ReplicaFile:
         with self._changing:
             if self.now.doubt != self.now.promised:
                 self._write(self.now._replace(doubt=self.now.promised))
+                self._say_doubt()
 
     def end_doubt(self, epoch: int) -> None:
         """It has all that it may have answered for when ``epoch`` was promised; a later doubt stays. Nothing is done once it is closed."""
         with self._changing:
             if 0 < self.now.doubt <= epoch and not self._closed:
                 self._write(self.now._replace(doubt=0))
+
+    def _say_doubt(self) -> None:
+        if self.now.doubt:
+            self._report(
+                f"{self._directory}: a write was cut off its log that was damaged or not finished, and it is unknown whether it was "
+                "confirmed: until this replica has followed a leader again, one leads only where half and one are there without it, or all"
+            )
 
     def close(self) -> None:
         """The directory is about to be let go: somebody else may open the file. What is being written is done first."""
