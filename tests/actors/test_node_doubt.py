@@ -10,26 +10,14 @@ from random import Random
 import pytest
 
 from actors.replication.takeover import Takeover
-from journal.scan import SegmentScan
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.node_cluster import DATA
 from tests.actors.stored_queues import turns
 from tests.actors.test_node_replica import Cluster, Host
+from tests.fault.last_write import damage_last_write
 
 SECONDS = 20.0
 """For several attempts to lead."""
-
-
-def damage_last_write(host: Host, payload: bytes) -> None:
-    """Flip a bit of the last record in a log, which holds a payload."""
-    files = host.disk
-    path = DATA / max(name for name in files.names(DATA) if name.endswith(".segment") and name[0].isdigit())
-    with SegmentScan(files, path) as scan:
-        *_, last = scan.records()
-    assert payload in bytes(last.payload)
-    content = bytearray(files.content(path))
-    content[last.end - 1] ^= 4
-    files.replace(path, bytes(content))
 
 
 async def confirmed_by_two(cluster: Cluster) -> tuple[Host, Host, Host]:
@@ -60,7 +48,7 @@ async def happen(damaged_leads: bool) -> tuple[bool, list[bytes]]:
     cluster = Cluster(Random(1))
     led, other, off = await confirmed_by_two(cluster)
     first, second = (led, other) if damaged_leads else (other, led)
-    damage_last_write(first, b"last")
+    assert damage_last_write(first.disk, DATA, b"last")
     doubtful, behind = again(cluster, first), again(cluster, off)
     assert doubtful.node.log.doubt == doubtful.node.log.promised > 0
     await elapse(SECONDS)
@@ -100,7 +88,7 @@ async def follower_comes_back() -> None:
     while other.node.log.durable <= end:
         await elapse(0.001)
     cluster.kill(other)
-    damage_last_write(other, b"last")
+    assert damage_last_write(other.disk, DATA, b"last")
     back = again(cluster, other)
     epoch = led.node.log.promised
     assert back.node.log.doubt == epoch

@@ -213,7 +213,7 @@ class NodeWork:
         """See `NodeStore`. It is said once."""
         if doubted != self._hindered:
             self._hindered = doubted
-            logger.error(
+            logger.warning(
                 "nobody can lead: %s cut a write at the end of the log that was damaged or not finished, and it is unknown whether it was "
                 "confirmed. Half and one of the members without such a doubt are needed, or all. See docs/cluster-damage.md",
                 ", ".join(sorted(map(self.node.name_of, doubted))),
