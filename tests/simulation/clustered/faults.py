@@ -57,7 +57,7 @@ class ClusterNemesis(Nemesis):
         )
         self._cluster = cluster
         self._replacing = False
-        self._damaged: NodeHost | None = None
+        self._damaging = False
         self._kinds |= {
             "kill node": lambda: self._end([self._any()], "kill"),
             "power off node": lambda: self._end([self._any()], "power"),
@@ -129,12 +129,10 @@ class ClusterNemesis(Nemesis):
 
     def _damage(self) -> None:
         """Two nodes are killed, and the last write of one is damaged, on one disk at a time; the other one may stay away for longer."""
-        if self._replacing or (self._damaged is not None and self._damaged.in_doubt):
-            return
         two = [host for host in self._some(2) if host.node is not None]
-        if not two:
+        if self._replacing or self._damaging or not two:
             return
-        self._damaged = two[0]
+        self._damaging = True
 
         async def damage() -> None:
             if self._random.random() < 0.7:
@@ -146,6 +144,9 @@ class ClusterNemesis(Nemesis):
                     self._keep(start(host, self._while(LONGEST_DOWN)))
             if two[0].process is None and two[0].damage_last_write():
                 self._note(f"{two[0].name}: its last write is damaged")
+                while two[0].in_doubt:
+                    await elapse(0.1)
+            self._damaging = False
 
         async def start(host: NodeHost, down: float) -> None:
             await elapse(down)
