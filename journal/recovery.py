@@ -71,8 +71,11 @@ def recover(
     options: JournalOptions,
     report: Callable[[str], None],
     durable_lsn: int = 0,
+    cutting: Callable[[], None] = lambda: None,
 ) -> Recovered:
     """Open what is there, or begin. Every record below ``durable_lsn`` is known to have been durable, if one was.
+
+    ``cutting`` is called before a write that was begun, and is not whole, is cut off the end of the log.
 
     Raises:
         JournalDamagedError: what was durable is not there or not whole.
@@ -80,18 +83,23 @@ def recover(
         OSError: the file system refuses.
     """
     try:
-        recovered = _recover(files, directory, options, report, durable_lsn)
+        recovered = _recover(files, directory, options, report, durable_lsn, cutting)
     except OSError as error:
         if not give_up_reserve(files, directory, error):
             raise
         report(f"{directory}: the disk is full, so the start took the reserve: receive what is stored, or make room")
-        return _recover(files, directory, options, report, durable_lsn)
+        return _recover(files, directory, options, report, durable_lsn, cutting)
     keep_reserve(files, directory, options.reserve_bytes)
     return recovered
 
 
 def _recover(
-    files: Files, directory: Path, options: JournalOptions, report: Callable[[str], None], durable_lsn: int
+    files: Files,
+    directory: Path,
+    options: JournalOptions,
+    report: Callable[[str], None],
+    durable_lsn: int,
+    cutting: Callable[[], None],
 ) -> Recovered:
     # What is visible may not be durable yet, and what is done now builds on it.
     files.sync_directory(directory)
@@ -99,7 +107,7 @@ def _recover(
     for name in names:
         if name.endswith(ASIDE):
             files.unlink(directory / name)
-    return _Recovery(files, directory, options, report, names, durable_lsn).run()
+    return _Recovery(files, directory, options, report, names, durable_lsn, cutting).run()
 
 
 class _Recovery:
@@ -111,8 +119,10 @@ class _Recovery:
         report: Callable[[str], None],
         names: Sequence[str],
         durable_lsn: int,
+        cutting: Callable[[], None],
     ) -> None:
         self._durable_lsn = durable_lsn
+        self._cutting = cutting
         self._files = files
         self._directory = directory
         self._options = options
@@ -276,7 +286,7 @@ class _Recovery:
                         raise JournalDamagedError(path, offset, text)
                     epochs.begin(epoch, lsn)
             if following is None:
-                settle_tail(self._files, scan, self._durable_lsn, group_start, self._report)
+                settle_tail(self._files, scan, self._durable_lsn, group_start, self._report, self._cutting)
             elif scan.next_lsn != following:
                 text = (
                     f"record {scan.next_lsn} is not there ({scan.problem}), and the next file begins with {following}"

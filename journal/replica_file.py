@@ -3,16 +3,21 @@
 The file ``replica``, integers little-endian::
 
     magic      8s   b"PENSTREP"
-    version    u16  1
+    version    u16  1; 2 as long as the replica is in doubt
     reserved   u16  0
     length     u32  bytes of body
     body            msgpack map: directory (16 random bytes), cluster (text, "" for none yet), promised (epoch), durable (lsn),
                     lock (what tells the file ``lock`` from every other one: `Files.number`), own (what tells this very file; 0 or
-                    left out where that was not noted)
+                    left out where that was not noted), doubt (epoch; left out where there is none)
     crc        u32  CRC-32C of everything before it
 
 ``promised`` is the greatest epoch that the replica has promised to: it takes nothing of an older leader. Every record below ``durable`` was
 durable when the file was written, and has not been cut off since: where one is missing at a start, that is damage and no torn tail.
+
+A start that cuts a write off the end of the log cannot tell whether a power failure has cut it short, or it was whole once, answered
+for, and damaged since. From then on the replica is in *doubt*: ``doubt`` is the epoch that it had promised by then. It ends when the
+replica has all again that it may have answered for. A program that does not know of doubt would vote as if there were none, and forget it:
+so it refuses the file, which has another version meanwhile.
 
 A directory that was copied is not the one that was promised by: its file ``lock`` has another number, so it gets an id of its own. Where an
 older copy was put over it, which leaves ``lock`` as it is, this file has another number than it says. A backup has no such file.
@@ -38,6 +43,8 @@ from journal.names import ASIDE, REPLICA
 
 MAGIC = b"PENSTREP"
 VERSION = 1
+DOUBT_VERSION = 2
+"""Of one that is in doubt."""
 ID_BYTES = 16
 MAX_CLUSTER_BYTES = 255
 """Of a cluster's id, UTF-8."""
@@ -54,6 +61,7 @@ class Replica(NamedTuple):
         durable: every record below it was durable.
         lock: what tells the directory's lock from every other file.
         own: what tells the file that says this; 0 where that is not known.
+        doubt: what was promised when a write was cut off that may have been answered for; 0 where there is no doubt.
     """
 
     directory: str
@@ -62,27 +70,30 @@ class Replica(NamedTuple):
     durable: int
     lock: int
     own: int = 0
+    doubt: int = 0
 
 
 def pack_replica(replica: Replica) -> bytes:
     """The file's contents."""
     fields = replica._asdict()
+    if not replica.doubt:
+        del fields["doubt"]
     body: bytes = msgpack.packb({**fields, "directory": bytes.fromhex(replica.directory)})
-    return enclose(_HEAD, Enclosed(MAGIC, VERSION, body))
+    return enclose(_HEAD, Enclosed(MAGIC, DOUBT_VERSION if replica.doubt else VERSION, body))
 
 
 def unpack_replica(data: bytes) -> Replica:
     """The reverse; raises FormatError for anything but one whole file."""
     magic, version, packed = disclose(_HEAD, data, "replica's file")
-    check_magic(magic, MAGIC, version, "replica's file", VERSION)
+    check_magic(magic, MAGIC, version, "replica's file", DOUBT_VERSION)
     try:
         body = msgpack.unpackb(packed, max_ext_len=0)
         directory = body["directory"]
         if not isinstance(directory, bytes) or len(directory) != ID_BYTES:
             raise ValueError(f"a directory's id has {ID_BYTES} bytes")
         numbers = [_number(body[name]) for name in ("promised", "durable", "lock")]
-        own = _number(body.get("own", 0))
-        return Replica(directory.hex(), _cluster(body["cluster"]), *numbers)._replace(own=own)
+        own, doubt = _number(body.get("own", 0)), _number(body.get("doubt", 0))
+        return Replica(directory.hex(), _cluster(body["cluster"]), *numbers)._replace(own=own, doubt=doubt)
     except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
         raise FormatError(f"a replica's file whose checksum holds and whose body does not: {error!r}") from error
 
@@ -107,12 +118,16 @@ class ReplicaFile:
         fresh: whether the directory has got its id just now: whatever it holds, it is not known to any cluster.
     """
 
-    def __init__(self, files: Files, directory: Path, now: Replica, *, fresh: bool) -> None:
+    def __init__(
+        self, files: Files, directory: Path, now: Replica, report: Callable[[str], None], *, fresh: bool
+    ) -> None:
         self.now = now
         self.fresh = fresh
         self._files = files
         self._directory = directory
+        self._report = report
         self._changing = threading.Lock()
+        self._closed = False
 
     @classmethod
     def open(cls, files: Files, directory: Path, lock: int, report: Callable[[str], None]) -> ReplicaFile:
@@ -132,13 +147,15 @@ class ReplicaFile:
             and found.lock == number
             and found.own in (0, look_into(files, directory / REPLICA, files.number))
         ):
-            return cls(files, directory, found, fresh=False)
+            made = cls(files, directory, found, report, fresh=False)
+            made._say_doubt()
+            return made
         if found is not None:
             report(
                 f"{directory}: it was copied from elsewhere, or a copy was put over it, so it is another replica than {found.directory}"
             )
         now = Replica(os.urandom(ID_BYTES).hex(), "", 0, FIRST_LSN, number)
-        made = cls(files, directory, now, fresh=True)
+        made = cls(files, directory, now, report, fresh=True)
         made._write(now)
         return made
 
@@ -183,6 +200,34 @@ class ReplicaFile:
         with self._changing:
             if lsn < self.now.durable:
                 self._write(self.now._replace(durable=lsn))
+
+    def doubts(self) -> None:
+        """A write is about to be cut off the end of the log, and may have been answered for.
+
+        A replica that has promised nothing has answered nobody.
+        """
+        with self._changing:
+            if self.now.doubt != self.now.promised:
+                self._write(self.now._replace(doubt=self.now.promised))
+                self._say_doubt()
+
+    def end_doubt(self, epoch: int) -> None:
+        """It has all that it may have answered for when ``epoch`` was promised; a later doubt stays. Nothing is done once it is closed."""
+        with self._changing:
+            if 0 < self.now.doubt <= epoch and not self._closed:
+                self._write(self.now._replace(doubt=0))
+
+    def _say_doubt(self) -> None:
+        if self.now.doubt:
+            self._report(
+                f"{self._directory}: a write was cut off its log that was damaged or not finished, and it is unknown whether it was "
+                "confirmed: until this replica has followed a leader again, one leads only where half and one are there without it, or all"
+            )
+
+    def close(self) -> None:
+        """The directory is about to be let go: somebody else may open the file. What is being written is done first."""
+        with self._changing:
+            self._closed = True
 
     def _write(self, replica: Replica) -> None:
         files, path = self._files, self._directory / REPLICA

@@ -76,7 +76,7 @@ class ReplicatedJournal(TransferGiving, Journal):
         finish_install(files, directory, lock, report)
         bound_diverged(files, directory, report)
         replica = ReplicaFile.open(files, directory, lock, report)
-        recovered = recover(files, directory, options, report, replica.now.durable)
+        recovered = recover(files, directory, options, report, replica.now.durable, replica.doubts)
         recovered.replica = replica
         return recovered
 
@@ -129,6 +129,16 @@ class ReplicatedJournal(TransferGiving, Journal):
     def promised(self) -> int:
         """The greatest epoch that was promised: the caller takes nothing of an older leader. 0 for none."""
         return self._replica.now.promised
+
+    @property
+    def doubt(self) -> int:
+        """What was promised when a write was cut off the log's end that may have been answered for; 0 where there is no doubt."""
+        return self._replica.now.doubt
+
+    def end_doubt(self, epoch: int) -> None:
+        """It has all again that it may have answered for up to an epoch; durable when this returns. Raises as `promise`."""
+        with self._failing():
+            self._replica.end_doubt(epoch)
 
     def join(self, cluster: str) -> None:
         """Be of a cluster, for good; durable when this returns, which takes two syncs. On any thread.
@@ -201,7 +211,10 @@ class ReplicatedJournal(TransferGiving, Journal):
             cut = keep_copies(self._files, self._directory, run, lsn)
             self._replica.cut(lsn)
             cut_off(self._files, self._directory, checkpoint._replace(next_segment=self._next_segment), cut)
-            recovered = recover(self._files, self._directory, self._options, self._report, self._replica.now.durable)
+            replica, report = self._replica, self._report
+            recovered = recover(
+                self._files, self._directory, self._options, report, replica.now.durable, replica.doubts
+            )
             recovered.replica = self._replica
             bound_diverged(self._files, self._directory, self._report)
             self._take(recovered)
@@ -421,6 +434,10 @@ class ReplicatedJournal(TransferGiving, Journal):
         except OSError as error:
             # All is on the disk; only what is damaged there until the next start may then be taken for a write that was not finished.
             self._report(f"{self._directory}: it cannot be noted that all is stored: {error}")
+
+    def _let_go(self) -> None:
+        self._replica.close()
+        super()._let_go()
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

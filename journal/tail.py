@@ -17,11 +17,18 @@ from journal.scan import SCAN_BYTES, SegmentScan
 Report = Callable[[str], None]
 
 
-def settle_tail(files: Files, scan: SegmentScan, durable_lsn: int, group_start: int | None, report: Report) -> None:
+def settle_tail(
+    files: Files,
+    scan: SegmentScan,
+    durable_lsn: int,
+    group_start: int | None,
+    report: Report,
+    cutting: Callable[[], None],
+) -> None:
     """Have the last segment end, durably, where its last whole record ends. ``scan`` has read all of them.
 
     ``durable_lsn``: what a checkpoint shows to have been durable. ``group_start``: where the last group begins; None if nothing
-    can be in doubt, as after a clean shutdown.
+    can be in doubt, as after a clean shutdown. ``cutting`` is called before a write that was begun is cut off.
 
     Raises:
         JournalDamagedError: what follows the last whole record was durable once.
@@ -35,6 +42,7 @@ def settle_tail(files: Files, scan: SegmentScan, durable_lsn: int, group_start: 
         if torn:
             copy = scan.path.with_name(torn_name(scan.path.stem, scan.end))
             _keep_copy(files, scan, torn, copy)
+            cutting()
             # Whole records may lie behind a torn one of their group; left there they would follow what is appended next.
             files.truncate(file, scan.end)
             report(

@@ -177,7 +177,7 @@ class Follower:
             if message.epoch < epoch:
                 effects.append(Send(sender, Refused(epoch)))
             elif isinstance(message, Seal):
-                effects.append(Send(sender, Sealed(epoch, summary(self.log))))
+                effects.append(Send(sender, Sealed(epoch, summary(self.log), self.log.doubt > 0)))
             else:
                 effects += self._announce(now, sender, epoch)
         return effects + self._install()
@@ -193,7 +193,7 @@ class Follower:
         if settled and isinstance(message, Follow):
             return self._announce(now, sender, epoch)
         if settled and isinstance(message, Seal) and self.log.durable == self.log.end:
-            return [Send(sender, Sealed(epoch, summary(self.log)))]
+            return [Send(sender, Sealed(epoch, summary(self.log), self.log.doubt > 0))]
         self._waiting[sender] = message
         return [] if epoch == self._promising or (self._fixed and epoch == self.log.promised) else self.promise(epoch)
 
@@ -267,14 +267,14 @@ class Follower:
         """To its leader: how far its log is on its disk."""
         if self.leader is None or self._promising or self.busy or not self._matched:
             return []
-        effects: Effects = [Send(self.leader, Stored(self.epoch, self._durable(), self._sent))]
+        effects: Effects = [Send(self.leader, Stored(self.epoch, self.durable(), self._sent))]
         committed = min(self._committed, self.log.durable)
         if committed > max(self._told, self.log.committed):
             self._told = committed
             effects.append(Commit(committed))
         return effects
 
-    def _durable(self) -> int:
+    def durable(self) -> int:
         """What it may answer for: the leader's records that its own disk has."""
         return min(self._matched, self.log.durable)
 

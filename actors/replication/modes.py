@@ -102,12 +102,23 @@ def enough(rules: Iterable[Rule], answered: Collection[str]) -> bool:
     return all(len(quorum & asked) >= half_plus_one(len(quorum)) for rule in rules for quorum in rule.quorums)
 
 
+def certain(rules: Iterable[Rule], answered: Collection[str], doubted: Collection[str]) -> bool:
+    """Whether everything committed is in one of the logs of those that answered, though some of them may lack what they had stored.
+
+    That is so where half + 1 of each quorum have answered without doubt, or all of it have: then one disk that is damaged hides nothing.
+    """
+    asked, sure = frozenset(answered), frozenset(answered) - frozenset(doubted)
+    return all(
+        quorum <= asked or len(quorum & sure) >= half_plus_one(len(quorum)) for rule in rules for quorum in rule.quorums
+    )
+
+
 def whole(rule: Rule, answered: Collection[str], former: str | None, *, opened: bool) -> bool:
     """Whether everything that was *confirmed* is in the greatest log of those that answered, too.
 
     Args:
         rule: of the document that the former leader had.
-        answered: they are at least `enough`.
+        answered: they are at least `enough`; those that are in doubt count as not asked.
         former: the directory of the leader that has written the last records of the greatest log; None where that is not known.
         opened: whether the epoch of those records is known to have opened. Its leader has said itself what was missing before.
     """

@@ -62,6 +62,10 @@ class ReplicaLog(Protocol):
     def promised(self) -> int:
         """The greatest epoch that is durably promised."""
 
+    @property
+    def doubt(self) -> int:
+        """What was promised when a write was cut off its end that may have been answered for; 0 where there is no doubt."""
+
     def epoch_of(self, lsn: int) -> int:
         """Of a record from ``start`` on, or of the one before it, which the checkpoint remembers. 0 for lsn 0."""
 

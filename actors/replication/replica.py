@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from actors.replication import takeover as steps
 from actors.replication.document import ClusterDocument
+from actors.replication.doubt import Doubt
 from actors.replication.follower import Follower
 from actors.replication.leader import Leader
 from actors.replication.limits import BEAT_SECONDS, LIMITS, LOOK_SECONDS, MAKE_WAY_SECONDS, Limits
@@ -52,6 +53,7 @@ class Replica:
         log: its log.
         follower: what it is when it does not lead.
         takeover: how it comes to lead.
+        doubt: whether its log may lack what it has answered for.
         leader: its lead; None when it does not lead.
         membership: the document in its hands; None when it does not lead.
     """
@@ -68,6 +70,7 @@ class Replica:
         "_ruled",
         "_short",
         "_writer",
+        "doubt",
         "follower",
         "leader",
         "log",
@@ -94,9 +97,13 @@ class Replica:
         self._made_way = now - MAKE_WAY_SECONDS  # when it last did
         self.follower = self._make_follower(now)
         self.takeover = self._make_takeover()
+        self.doubt = self._make_doubt(now)
 
     def _make_follower(self, now: float) -> Follower:
         return Follower(self.log, now, self._limits)
+
+    def _make_doubt(self, now: float) -> Doubt:
+        return Doubt(self.follower, now)
 
     def room(self, now: float, full: bool) -> Effects:
         """This node has no room for more of a leader's records, or has some again."""
@@ -207,9 +214,10 @@ class Replica:
         takeover = self.takeover
         match message:
             case Missed():
+                self.doubt.told(sender, message)
                 return takeover.missed(now, sender, message)
-            case Sealed(epoch, log):
-                return takeover.sealed_by(now, sender, log) if epoch == takeover.epoch else []
+            case Sealed(epoch, log, doubt):
+                return takeover.sealed_by(now, sender, log, doubt=doubt) if epoch == takeover.epoch else []
             case Fetched():
                 return takeover.fetched(now, sender, message)
             case Refused(epoch):
@@ -246,6 +254,11 @@ class Replica:
             return []
         return self._after(now, self.follower.promised(now, epoch) + self.takeover.promised(now, epoch))
 
+    def doubt_ended(self, now: float) -> Effects:
+        """An `EndDoubt` was carried out."""
+        self.doubt.written()
+        return self._after(now, [])
+
     def appended(self, now: float) -> Effects:
         """The leader has appended to its log: the first record of its epoch, or what senders sent."""
         return [] if self.leader is None else self._after(now, self.leader.appended(now))
@@ -263,8 +276,7 @@ class Replica:
         return self._after(now, self.follower.truncated(now) + self.takeover.truncated(now))
 
     def shipped(self, now: float, peer: str, lsn: int, stop: int, nbytes: int) -> Effects:
-        """A `Ship` was carried out; ``stop == lsn`` where the log no longer held the records."""
-        # Nothing follows from that for anybody else.
+        """A `Ship` was carried out; ``stop == lsn`` where the log no longer held the records. Nothing follows for anybody else."""
         return [] if self.leader is None else self.leader.shipped(now, peer, lsn, stop, nbytes)
 
     def taking(self, now: float) -> None:
@@ -291,6 +303,7 @@ class Replica:
         self.follower.full = self._full
         self.takeover = self._make_takeover()
         self.takeover.short = self._short
+        self.doubt = self._make_doubt(now)
         if document is not None:
             self.takeover.knows(version, document)
         return self.tick(now)
@@ -400,6 +413,8 @@ class Replica:
 
     def _after(self, now: float, effects: Effects) -> Effects:
         """What follows from what has happened."""
+        if not self.doubt.over and not self._closing:
+            effects = effects + self.doubt.look(now)
         if self.leader is None and self.takeover.state == steps.DONE:
             effects = effects + self._lead(now)
         leader, membership = self.leader, self.membership

@@ -1,6 +1,8 @@
 """From missing the leader to leading: ask the others, swap the epoch, seal half + 1, adopt the greatest log.
 
-The swap decides who may; sealing decides that nobody before does any more; adopting makes sure that what was committed is there. Each step
+The swap decides who may; sealing decides that nobody before does any more; adopting makes sure that what was committed is there. Who is in
+doubt, as it has cut a write off its log that may have been answered for (doubt.py), seals like all others; but it does not show that what
+it lacks was never confirmed, so half + 1 without doubt have to seal, or all. Each step
 has a deadline; who gives up leaves the next attempt to others for a while. An attempt is known by its writer in the document: a swap of it
 that is done after it was given up leads nobody, and the next attempt takes the epoch after.
 """
@@ -24,13 +26,14 @@ from actors.replication.limits import (
     REGISTER_SECONDS,
     SEAL_SECONDS,
 )
-from actors.replication.modes import Rule, enough, rule_of, voters, whole
+from actors.replication.modes import Rule, certain, enough, rule_of, voters, whole
 from actors.replication.positions import LogSummary, Position, parting, position, summary
 from actors.replication.vocabulary import (
     Append,
     Effects,
     Fetch,
     Fetched,
+    Hindered,
     Missed,
     Missing,
     ReadRegister,
@@ -64,6 +67,7 @@ class Takeover:
         version: its version.
         rule: what that document asks for.
         sealed: who has promised the epoch, with their logs.
+        doubted: those of them that are in doubt.
         short: whether senders would wait for this node's disk, where it led.
     """
 
@@ -88,6 +92,7 @@ class Takeover:
         "_started",
         "_writer",
         "document",
+        "doubted",
         "epoch",
         "rule",
         "sealed",
@@ -103,6 +108,7 @@ class Takeover:
         self.version = 0
         self.rule: Rule | None = None
         self.sealed: dict[str, LogSummary] = {}
+        self.doubted: set[str] = set()
         self.short = False
         self._me = me
         self._follower = follower
@@ -128,15 +134,16 @@ class Takeover:
     def sure(self) -> bool:
         """Whether nothing that was confirmed can be missing in the logs that were asked."""
         assert self.rule is not None
+        asked = self.sealed.keys() - self.doubted
         greatest = max(log.epoch for log in self.sealed.values())
         if not greatest and self._former_epoch == FIRST_EPOCH:
             # Nobody has led yet. What there may be is of a broker that was alone, whose directory the first document names.
-            return whole(self.rule, self.sealed, self._former, opened=True)
+            return whole(self.rule, asked, self._former, opened=True)
         # Between a leader that has confirmed and this one there may have been others that wrote, and never opened: what is missing then,
         # nobody has said. A leader has opened if something of its epoch is known to be committed.
         opened = any(log.opened(greatest) for log in self.sealed.values())
         return whole(
-            self.rule, self.sealed, self._former if opened and greatest == self._former_epoch else None, opened=opened
+            self.rule, asked, self._former if opened and greatest == self._former_epoch else None, opened=opened
         )
 
     def knows(self, version: int, document: ClusterDocument) -> None:
@@ -301,6 +308,7 @@ class Takeover:
         self.epoch = self._next.epoch
         self.state, self._since = SEALING, now
         self.sealed = {}
+        self.doubted = set()
         return [*self._follower.promise(self.epoch), *self._seal_all(now)]
 
     def _seal_all(self, now: float) -> Effects:
@@ -312,25 +320,23 @@ class Takeover:
         """This node itself has promised."""
         if self.state != SEALING or epoch != self.epoch:
             return []
-        return self.sealed_by(now, self._me, summary(self._log))
+        return self.sealed_by(now, self._me, summary(self._log), doubt=self._log.doubt > 0)
 
-    def sealed_by(self, now: float, peer: str, log: LogSummary) -> Effects:
-        """One more has promised; ``log`` is what it has."""
+    def sealed_by(self, now: float, peer: str, log: LogSummary, *, doubt: bool = False) -> Effects:
+        """One more has promised; ``log`` is what it has, and it may be in doubt."""
         if self.state != SEALING or self.rule is None or peer not in voters((self.rule,)):
             return []
         self.sealed[peer] = log
+        (self.doubted.add if doubt else self.doubted.discard)(peer)
         return self._sealed(now)
 
     def _sealed(self, now: float) -> Effects:
         rule = self.rule
         assert rule is not None
-        if self._me not in self.sealed or not enough((rule,), self.sealed):
+        if self._me not in self.sealed or not certain((rule,), self.sealed, self.doubted):
             return []
-        if (
-            rule.mode == ONE
-            and now - self._since < ALL_BUT_ONE_SECONDS
-            and not whole(rule, self.sealed, None, opened=True)
-        ):
+        asked = self.sealed.keys() - self.doubted
+        if rule.mode == ONE and now - self._since < ALL_BUT_ONE_SECONDS and not whole(rule, asked, None, opened=True):
             return []
         return self._adopt(now)
 
@@ -403,7 +409,7 @@ class Takeover:
             return self._read(now, READING_AGAIN)
         adopting = self.state in (CUTTING, ADOPTING)
         if (self.state == SEALING and waited >= SEAL_SECONDS) or (adopting and waited >= ADOPT_SECONDS):
-            return self.give_up(now)
+            return [*self._hindered(), *self.give_up(now)]
         effects: Effects = self._sealed(now) if self.state == SEALING else []
         if self.state == ADOPTING and now - self._fetching >= 2 * BEAT_SECONDS and not self._fetched:
             effects = effects + self._fetch(now)
@@ -411,6 +417,12 @@ class Takeover:
             # Those that have sealed hear that somebody is to lead, too.
             effects = effects + self._seal_all(now)
         return effects
+
+    def _hindered(self) -> Effects:
+        """Half + 1 have sealed, and some of them are in doubt: that is why it cannot lead."""
+        assert self.rule is not None
+        hindered = self.state == SEALING and self._me in self.sealed and enough((self.rule,), self.sealed)
+        return [Hindered(frozenset(self.doubted))] if hindered else []
 
     def superseded(self, now: float, epoch: int) -> None:
         """Somebody has promised a greater epoch than the one of this attempt."""

@@ -80,10 +80,17 @@ class Seal(NamedTuple):
 
 
 class Sealed(NamedTuple):
-    """It is promised, durably, and the log as it is said is durable too."""
+    """It is promised, durably, and the log as it is said is durable too.
+
+    Attributes:
+        epoch: that is promised.
+        log: as it is.
+        doubt: whether the log may lack something that the node has answered for.
+    """
 
     epoch: int
     log: LogSummary
+    doubt: bool = False
 
 
 class Missing(NamedTuple):
@@ -214,6 +221,12 @@ class Promise(NamedTuple):
     epoch: int
 
 
+class EndDoubt(NamedTuple):
+    """The log has all again that it may have been answered for up to an epoch: have that durable."""
+
+    epoch: int
+
+
 class Commit(NamedTuple):
     """Every record below ``lsn`` is committed, and on this disk: fold it, and have checkpoints of it."""
 
@@ -290,6 +303,12 @@ class Diverged(NamedTuple):
     lsn: int
 
 
+class Hindered(NamedTuple):
+    """Half + 1 have sealed, and this node cannot lead: these are in doubt, and somebody has to be there who is not, or everybody."""
+
+    doubted: frozenset[str]
+
+
 class ReadRegister(NamedTuple):
     """Read the document; `register_read` or `register_failed` is said with the number."""
 
@@ -317,6 +336,7 @@ Effect = (
     | Append
     | Truncate
     | Promise
+    | EndDoubt
     | Commit
     | Confirm
     | Keep
@@ -329,6 +349,7 @@ Effect = (
     | Install
     | DropTransfer
     | Diverged
+    | Hindered
     | ReadRegister
     | SwapRegister
     | LeaderKnown

@@ -10,6 +10,7 @@ at the start        ``node = NodeStorage.open(directory, ...)``, which blocks; `
 ``Append``          ``node.append(records)``; the hook ``synced`` is called when they are on the disk.
 ``Truncate``        ``await node.truncate(lsn)``, then ``replica.truncated``. Nothing else of the directory is asked for meanwhile.
 ``Promise``         ``await node.promise(epoch)``, then ``replica.promised``.
+``EndDoubt``        ``await node.end_doubt(epoch)``, then ``replica.doubt_ended``.
 ``Commit``          ``node.commit(lsn)``, whoever leads.
 ``Keep``            ``node.keep(lsn)``.
 ``Lead``            ``node.lead(epoch)``: the epoch's first record is appended, and the hook ``appended`` is called soon, as ever.
@@ -224,6 +225,12 @@ class NodeStorage:
                 with Failing(self._storage.fail):
                     await self._apart(lambda: journal.promise(epoch))
 
+    async def end_doubt(self, epoch: int) -> None:
+        """The log has all again that it may have been answered for up to an epoch. StorageError where the disk fails."""
+        journal = self._journal
+        with Failing(self._storage.fail):
+            await self._apart(lambda: journal.end_doubt(epoch))
+
     def commit(self, lsn: int) -> None:
         """Every record below ``lsn`` is committed, and on this disk: it is folded, and a checkpoint may have it."""
         journal = self._journal
@@ -284,8 +291,7 @@ class NodeStorage:
     def lead(self, epoch: int) -> None:
         """Lead: the first record of the epoch is appended; what the log holds uncommitted is folded in the turns that come.
 
-        Raises:
-            StorageError: the disk fails, or a greater epoch was promised.
+        StorageError where the disk fails, or a greater epoch was promised.
         """
         with Failing(self._storage.fail):
             self._start_journal()
@@ -333,11 +339,7 @@ class NodeStorage:
         self._storage.fail_with(error)
 
     def kept(self) -> Kept:
-        """What lies beside the journal for somebody to look at; it blocks for as long as that takes to be listed.
-
-        Raises:
-            OSError: the directory cannot be listed.
-        """
+        """What lies beside the journal for somebody to look at; it blocks until that is listed. OSError where it cannot be."""
         return kept(self.files, self.directory)
 
     async def reopen(self, between: Callable[[], None] | None = None) -> None:
@@ -370,11 +372,7 @@ class NodeStorage:
         self._fold_soon()
 
     async def close(self) -> None:
-        """The end: with a checkpoint, if it follows, so that the next start has next to nothing to read.
-
-        Raises:
-            StorageError: the disk fails at it.
-        """
+        """The end, with a checkpoint if it follows: the next start has next to nothing to read. StorageError where the disk fails."""
         if self._closed:
             return
         self._closed = True

@@ -20,6 +20,7 @@ class _Frozen(NamedTuple):
     durable: int
     committed: int
     promised: int
+    doubt: int
     starts: tuple[EpochStart, ...]
     before: int
 
@@ -35,7 +36,9 @@ class JournalLog:
         """The journal is about to be closed."""
         starts = tuple(self.epoch_starts())
         before = self.epoch_of(self.start - 1)
-        self._frozen = _Frozen(self.start, self.end, self.durable, self.committed, self.promised, starts, before)
+        self._frozen = _Frozen(
+            self.start, self.end, self.durable, self.committed, self.promised, self.doubt, starts, before
+        )
         self._journal = None
 
     def open(self, journal: ReplicatedJournal) -> None:
@@ -66,6 +69,11 @@ class JournalLog:
     def promised(self) -> int:
         """See ``ReplicaLog``."""
         return self._journal.promised if self._journal is not None else self._was.promised
+
+    @property
+    def doubt(self) -> int:
+        """See ``ReplicaLog``."""
+        return self._journal.doubt if self._journal is not None else self._was.doubt
 
     def epoch_of(self, lsn: int) -> int:
         """See ``ReplicaLog``."""

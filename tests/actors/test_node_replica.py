@@ -188,6 +188,12 @@ class Host:
     def _promise(self, effect: say.Promise) -> None:
         self.later(self.node.promise(effect.epoch), lambda: self.do(self.replica.promised, effect.epoch))
 
+    def _enddoubt(self, effect: say.EndDoubt) -> None:
+        self.later(self.node.end_doubt(effect.epoch), lambda: self.do(self.replica.doubt_ended))
+
+    def _hindered(self, _effect: say.Hindered) -> None:
+        """For people."""
+
     def _commit(self, effect: say.Commit) -> None:
         self.node.commit(effect.lsn)
         self._sync_soon()  # a checkpoint may have waited

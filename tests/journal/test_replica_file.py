@@ -41,6 +41,7 @@ REPLICAS = st.builds(
     st.integers(0, 2**63),
     st.integers(0, 2**64 - 1),
     st.integers(0, 2**64 - 1),
+    st.integers(0, 2**63),
 )
 
 

@@ -220,6 +220,7 @@ def status_lines(facts: Facts, width: int | None) -> list[str]:
             "  messages that were confirmed before this leader may be missing: their senders are told (data-loss)"
         )
     lines += [line for each in members for line in _kept(each)] + _too_few_whole(members)
+    lines += _too_few_certain(facts)
     lines += [f"  {cell(each.get('name'))} has no room: {cell(full)}" for each in members if (full := each.get("full"))]
     rows = [_row(each) for each in members]
     lines += ["", written.counted(len(rows), "member"), *table(rows, MEMBERS, width), ""]
@@ -235,7 +236,7 @@ def summary(facts: Facts) -> list[str]:
         f"committed to record {_last(facts.get('committed'))} of {_last(facts.get('end'))}"
     )
     kept = [line for each in facts.get("members") or [] for line in _kept(each)]
-    kept += _too_few_whole(facts.get("members") or [])
+    kept += _too_few_whole(facts.get("members") or []) + _too_few_certain(facts)
     return [first, *(f"  {_behind(each)}" for each in others), *_held_back(facts), *kept]
 
 
@@ -247,6 +248,15 @@ def _too_few_whole(members: list[Facts]) -> list[str]:
         return []
     said = f"  {damaged} of {written.counted(len(counted), 'member')} have met damage, so nobody can lead"
     return [f"{said}, and nobody can be filled anew: that is the loss of as many machines (docs/cluster-loss.md)"]
+
+
+def _too_few_certain(facts: Facts) -> list[str]:
+    """That nobody leads, where members are in doubt: it takes more of them then."""
+    if facts.get("leader") or not any(each.get("doubt") for each in facts.get("members") or []):
+        return []
+    return [
+        "  for one to lead, half and one of the members without such a doubt have to be there, or all (docs/cluster-damage.md)"
+    ]
 
 
 def _held_back(facts: Facts) -> list[str]:
@@ -277,6 +287,10 @@ def _kept(member: Facts) -> list[str]:
     name, lines = cell(member.get("name")), []
     if damage := member.get("damage"):
         lines.append(f"  {name} has met damage, and has left (penstock cluster heal {name}): {cell(damage)}")
+    if member.get("doubt"):
+        lines.append(
+            f"  {name} cut a write at the end of its log that was damaged or not finished: it is unknown whether it was confirmed"
+        )
     if records := member.get("cut_records"):
         messages = written.counted(member.get("cut_messages") or 0, "message")
         lines.append(

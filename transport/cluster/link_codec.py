@@ -166,11 +166,11 @@ def _given_state(message: of_transfers.GivenState) -> Encoded:
     return Encoded(TRANSFER, _GIVEN_STATE, parts, _TWO.size + len(piece))
 
 
-def _summary(log: LogSummary) -> bytes:
+def _summary(log: LogSummary, *, doubt: bool = False) -> bytes:
     start, end, committed, epoch, starts = log
     if len(starts) > MAX_EPOCH_STARTS:
         raise LocalProtocolError(f"a summary of {len(starts)} epochs, and {MAX_EPOCH_STARTS} can be named")
-    head = _SUMMARY.pack(start, end, committed, epoch, 0, len(starts))
+    head = _SUMMARY.pack(start, end, committed, epoch, doubt, len(starts))
     return head + b"".join(_TWO.pack(*each) for each in starts)
 
 
@@ -185,7 +185,7 @@ _ENCODE: Final[dict[type, Callable[[Any], Encoded]]] = {
     say.Stored: lambda m: _prompt(_STORES, _STORED.pack(*m)),
     say.Refused: lambda m: _prompt(_REFUSED, _ONE.pack(*m)),
     say.Seal: lambda m: _prompt(_SEAL, _ONE.pack(*m)),
-    say.Sealed: lambda m: _prompt(_SEALED, _ONE.pack(m.epoch) + _summary(m.log)),
+    say.Sealed: lambda m: _prompt(_SEALED, _ONE.pack(m.epoch) + _summary(m.log, doubt=m.doubt)),
     say.Missing: lambda m: _prompt(_ASKS, _MISSING.pack(m.epoch, m.ask, *m.position)),
     say.Missed: lambda m: _prompt(_MISSES, _MISSED.pack(m.epoch, m.ask, m.missed, *m.position)),
     say.Fetch: lambda m: _prompt(_FETCH, _TWO.pack(*m)),
@@ -232,18 +232,24 @@ def _of_epoch(make: Callable[[int], Any]) -> Callable[[Sequence[Buffer], MakeRec
     return decode
 
 
-def _of_log(make: Callable[[int, LogSummary], Any]) -> Callable[[Sequence[Buffer], MakeRecord], Any]:
-    def decode(pieces: Sequence[Buffer], _: MakeRecord) -> Any:
-        body = memoryview(pieces[0])
-        (epoch,) = _ONE.unpack_from(body)
-        return make(_epoch(epoch), _unpack_summary(body[_ONE.size :]))
-
-    return decode
+def _unpack_following(pieces: Sequence[Buffer], _: MakeRecord) -> say.Following:
+    return say.Following(*_unpack_log(pieces, 0)[:2])
 
 
-def _unpack_summary(body: memoryview) -> LogSummary:
-    start, end, committed, last, zero, count = _SUMMARY.unpack_from(body)
-    if count > MAX_EPOCH_STARTS or len(body) != _SUMMARY.size + count * _TWO.size or zero:
+def _unpack_sealed(pieces: Sequence[Buffer], _: MakeRecord) -> say.Sealed:
+    epoch, log, doubt = _unpack_log(pieces, 1)
+    return say.Sealed(epoch, log, doubt > 0)
+
+
+def _unpack_log(pieces: Sequence[Buffer], most: int) -> tuple[int, LogSummary, int]:
+    body = memoryview(pieces[0])
+    (epoch,) = _ONE.unpack_from(body)
+    return _epoch(epoch), *_unpack_summary(body[_ONE.size :], most)
+
+
+def _unpack_summary(body: memoryview, most: int) -> tuple[LogSummary, int]:
+    start, end, committed, last, doubt, count = _SUMMARY.unpack_from(body)
+    if count > MAX_EPOCH_STARTS or len(body) != _SUMMARY.size + count * _TWO.size or doubt > most:
         raise RemoteProtocolError(f"a log with {count} epochs in {len(body)} bytes")
     starts = tuple(EpochStart(*each) for each in _TWO.iter_unpack(body[_SUMMARY.size :]))
     if not 1 <= start <= end <= MAX_LSN or committed > end:
@@ -256,7 +262,7 @@ def _unpack_summary(body: memoryview) -> LogSummary:
         epoch, lsn = each
     if lsn >= end or (starts and epoch != last):
         raise RemoteProtocolError(f"a log up to {end} of epoch {last}, whose epoch {epoch} begins at {lsn}")
-    return LogSummary(start, end, committed, _epoch(last), starts)
+    return LogSummary(start, end, committed, _epoch(last), starts), doubt
 
 
 def _unpack_replicate(pieces: Sequence[Buffer], make: MakeRecord) -> say.Replicate:
@@ -368,13 +374,13 @@ def _empty(message: Any) -> Callable[[Sequence[Buffer], MakeRecord], Any]:
 _DECODE: Final[dict[tuple[int, int], Callable[[Sequence[Buffer], MakeRecord], Any]]] = {
     (_ALIVE, PROMPT): _empty(Alive()),
     (_FOLLOW, PROMPT): _of_epoch(say.Follow),
-    (_FOLLOWING, PROMPT): _of_log(say.Following),
+    (_FOLLOWING, PROMPT): _unpack_following,
     (_REPLICATED, PROMPT): _unpack_beat,
     (_REPLICATED, BULK): _unpack_replicate,
     (_STORES, PROMPT): _unpack_stored,
     (_REFUSED, PROMPT): _of_epoch(say.Refused),
     (_SEAL, PROMPT): _of_epoch(say.Seal),
-    (_SEALED, PROMPT): _of_log(say.Sealed),
+    (_SEALED, PROMPT): _unpack_sealed,
     (_ASKS, PROMPT): _unpack_missing,
     (_MISSES, PROMPT): _unpack_missed,
     (_FETCH, PROMPT): _unpack_fetch,

@@ -56,6 +56,9 @@ class NodeStore(Protocol):
     async def promise(self, epoch: int) -> None:
         """Sync the log, then promise an epoch."""
 
+    async def end_doubt(self, epoch: int) -> None:
+        """The log has all again that it may have been answered for: it is so noted."""
+
     async def truncate(self, lsn: int) -> None:
         """Cut the log from ``lsn`` on; a copy is kept."""
 
@@ -106,6 +109,9 @@ class NodeStore(Protocol):
 
     def leader_known(self, leader: str, epoch: int) -> None:
         """Who leads now."""
+
+    def hindered(self, doubted: Collection[str]) -> None:
+        """Nobody can lead, for these are in doubt."""
 
 
 class Node:
@@ -341,6 +347,9 @@ class Node:
 
         self._begin(self._store.promise(effect.epoch), promised)
 
+    def _end_doubt(self, effect: say.EndDoubt) -> None:
+        self._begin(self._store.end_doubt(effect.epoch), lambda: self.replica.doubt_ended(self._now()))
+
     def _truncate(self, effect: say.Truncate) -> None:
         self._begin(self._store.truncate(effect.lsn), lambda: self.replica.truncated(self._now()))
 
@@ -419,6 +428,7 @@ _CARRY_OUT: Final[dict[type, Callable[[Node, Any], None]]] = {
     say.Ship: Node._ship,
     say.Append: Node._append,
     say.Promise: Node._promise,
+    say.EndDoubt: Node._end_doubt,
     say.Truncate: Node._truncate,
     say.Commit: Node._commit,
     say.Confirm: Node._confirm,
@@ -435,5 +445,6 @@ _CARRY_OUT: Final[dict[type, Callable[[Node, Any], None]]] = {
     say.ReadRegister: Node._read_register,
     say.SwapRegister: Node._swap_register,
     say.LeaderKnown: Node._leader_known,
+    say.Hindered: lambda node, effect: node._store.hindered(effect.doubted),
 }
 """How each effect is carried out."""

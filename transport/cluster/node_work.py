@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from actors.errors import StorageError
@@ -102,6 +102,7 @@ class NodeWork:
         self._opening = asyncio.Lock()  # the folder that is taken into
         self._again: asyncio.TimerHandle | None = None
         self._head: Head | None = None
+        self._hindered: Collection[str] = ()  # by whom, as was said last
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -129,6 +130,13 @@ class NodeWork:
     async def promise(self, epoch: int) -> None:
         """See `NodeStore`."""
         await self._storage.promise(epoch)
+
+    async def end_doubt(self, epoch: int) -> None:
+        """See `NodeStore`."""
+        await self._storage.end_doubt(epoch)
+        logger.warning(
+            "this node has all again that it may have answered for: what it promises counts as that of any other"
+        )
 
     async def truncate(self, lsn: int) -> None:
         """See `NodeStore`."""
@@ -198,7 +206,18 @@ class NodeWork:
     def leader_known(self, leader: str, epoch: int) -> None:
         """See `NodeStore`."""
         logger.info("the node %s leads, with epoch %d", self.node.name_of(leader), epoch)
+        self._hindered = ()
         self._leader(leader)
+
+    def hindered(self, doubted: Collection[str]) -> None:
+        """See `NodeStore`. It is said once."""
+        if doubted != self._hindered:
+            self._hindered = doubted
+            logger.warning(
+                "nobody can lead: %s cut a write at the end of the log that was damaged or not finished, and it is unknown whether it was "
+                "confirmed. Half and one of the members without such a doubt are needed, or all. See docs/cluster-damage.md",
+                ", ".join(sorted(map(self.node.name_of, doubted))),
+            )
 
     # Transfers
 

@@ -38,6 +38,7 @@ class Tidings(NamedTuple):
         document: the version of the document, where this node leads and has changed that since; else 0.
         places: where clients reach it, where the document says otherwise; None where it does not.
         ending: whether its process ends in good order: the mode ``all`` need not wait until it is silent for long.
+        doubt: whether it has cut a write off its log that was damaged or not finished, and may lack what it had answered for.
     """
 
     damage: str = ""
@@ -51,6 +52,7 @@ class Tidings(NamedTuple):
     document: int = 0
     places: Places | None = None
     ending: bool = False
+    doubt: bool = False
 
     def facts(self) -> dict[str, Any]:
         """As people and programs are shown them; of a node that has met none ``damage`` is None."""

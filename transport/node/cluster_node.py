@@ -275,6 +275,7 @@ class ClusterNode:
             kept_files=kept.files,
             kept_bytes=kept.nbytes,
             kept_damaged=kept.damaged,
+            doubt=storage.log.doubt > 0,
         )
 
     # Becoming a member

@@ -178,6 +178,11 @@ OF_A_MEMBER: Final = {
         "cluster_member_heard_seconds", GAUGE, "Seconds since what that member has answered last was sent."
     ),
     "damaged": _all("cluster_member_damaged", GAUGE, "1 where that member has met damage, and has left; else 0."),
+    "doubt": _all(
+        "cluster_member_in_doubt",
+        GAUGE,
+        "1 where that member has cut a write off its log, and may lack what was confirmed; else 0.",
+    ),
     "cut_records": _all(
         "cluster_member_cut_records_total",
         COUNTER,

@@ -104,3 +104,28 @@ def test_in_async_a_take_over_is_whole_only_with_the_former_leader() -> None:
     assert modes.whole(rule, {A, B}, A, opened=True)
     assert not modes.whole(rule, {B, C}, A, opened=True)
     assert not modes.whole(rule, {A, B}, A, opened=False)
+
+
+@pytest.mark.parametrize("known", [known for known in DOCUMENTS if len(known.members) > 1])
+def test_one_disk_that_is_damaged_takes_nothing_committed_out_of_the_logs_of_those_that_take_over(
+    known: ClusterDocument,
+) -> None:
+    rule = modes.rule_of(known)
+    committing = [some for some in subsets(modes.voters([rule])) if modes.enough([rule], some)]
+    for answered in subsets(modes.voters([rule])):
+        for doubted in subsets(answered):
+            if not modes.certain([rule], answered, doubted):
+                assert doubted or not modes.enough([rule], answered)
+                continue
+            assert modes.enough([rule], answered)
+            for damaged in doubted:
+                assert all((answered - {damaged}) & stored for stored in committing), (answered, doubted)
+
+
+def test_half_and_one_with_one_in_doubt_are_too_few_and_without_it_or_all_are_enough() -> None:
+    rule = modes.rule_of(document("abc"))
+    assert modes.certain([rule], {A, B}, set())
+    assert not modes.certain([rule], {A, B}, {B})
+    assert modes.certain([rule], {A, B, C}, {A, B, C})
+    assert modes.certain([rule], {A, B, C}, {B})
+    assert not modes.certain([rule], {A}, set())

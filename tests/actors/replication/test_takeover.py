@@ -27,6 +27,7 @@ from actors.replication.vocabulary import (
     Effects,
     Fetch,
     Fetched,
+    Hindered,
     Missed,
     Missing,
     Promise,
@@ -383,3 +384,91 @@ def test_records_that_are_not_those_that_were_sealed_are_not_adopted() -> None:
     assert sent(takeover.sealed_by(0.0, B, summary(greatest)), B) == [Fetch(2, 2)]
     assert takeover.fetched(0.0, B, Fetched(2, 2, records(2, 1, 1))) == []
     assert takeover.state == steps.IDLE
+
+
+def test_a_node_in_doubt_is_not_one_of_the_half_and_one_that_have_to_seal() -> None:
+    disk = log(1, 1)
+    takeover, _ = candidate(disk, document("bac"))
+    sealing(takeover, disk)
+    takeover.sealed_by(0.0, C, summary(log(1, name="c")), doubt=True)
+    assert takeover.state == steps.SEALING
+    takeover.sealed_by(0.0, B, summary(log(1, name="b")))
+    assert takeover.state == steps.DONE
+
+
+def test_where_all_have_sealed_doubt_is_no_matter_and_the_greatest_log_is_adopted() -> None:
+    disk = log(1)
+    takeover, _ = candidate(disk, document("bac"))
+    sealing(takeover, disk)
+    takeover.sealed_by(0.0, C, summary(log(1, 1, name="c")), doubt=True)
+    assert takeover.state == steps.SEALING
+    assert sent(takeover.sealed_by(0.0, B, summary(log(1, name="b")), doubt=True), C) == [Fetch(2, 2)]
+    assert takeover.sure, "one disk that is damaged hides nothing"
+
+
+def test_who_takes_over_counts_itself_as_in_doubt_too() -> None:
+    disk = log(1, 1)
+    disk.doubt = 1
+    takeover, _ = candidate(disk, document("bac"))
+    sealing(takeover, disk)
+    takeover.sealed_by(0.0, C, summary(log(1, name="c")))
+    assert takeover.state == steps.SEALING
+    takeover.sealed_by(0.0, B, summary(log(1, name="b")))
+    assert takeover.state == steps.DONE
+
+
+def test_doubt_that_has_ended_while_others_are_waited_for_counts() -> None:
+    disk = log(1, 1)
+    takeover, _ = candidate(disk, document("bac"))
+    sealing(takeover, disk)
+    takeover.sealed_by(0.0, C, summary(log(1, name="c")), doubt=True)
+    takeover.sealed_by(0.0, C, summary(log(1, 1, name="c")))
+    assert takeover.state == steps.DONE
+
+
+def test_it_says_for_whose_doubt_it_could_not_lead() -> None:
+    disk = log(1, 1)
+    takeover, _ = candidate(disk, document("bac"))
+    sealing(takeover, disk)
+    takeover.sealed_by(0.0, C, summary(log(1, name="c")), doubt=True)
+    assert takeover.tick(SEAL_SECONDS) == [Hindered(frozenset({C}))]
+    assert takeover.state == steps.IDLE
+
+
+def test_where_too_few_have_sealed_doubt_is_not_the_reason() -> None:
+    disk = log(1, 1)
+    disk.doubt = 1
+    takeover, _ = candidate(disk, document("bac"))
+    sealing(takeover, disk)
+    assert takeover.tick(SEAL_SECONDS) == []
+
+
+def test_two_members_that_are_left_by_command_lead_though_both_are_in_doubt() -> None:
+    """docs/cluster-loss.md: the third, which is gone for good, is taken out of the document."""
+    disk = log(1, 1)
+    disk.doubt = 1
+    takeover, _ = candidate(disk, document("ba"))
+    takeover.missing(0.0)
+    (read,) = takeover.missed(0.0, B, Missed(1, 1, True, Position(0, 0)))
+    (swap,) = takeover.read(0.0, read.number, 1, document("ba"))
+    takeover.swapped(0.0, swap.number, 2)
+    disk.promised = 2
+    takeover.promised(0.0, 2)
+    takeover.sealed_by(0.0, B, summary(log(1, name="b")), doubt=True)
+    assert takeover.state == steps.DONE
+
+
+def test_in_the_mode_async_a_former_leader_in_doubt_counts_as_not_asked() -> None:
+    for doubt in (False, True):
+        disk = log(1, committed=2)
+        takeover, _ = candidate(disk, document("bac", ASYNC))
+        takeover.missing(0.0)
+        (read,) = takeover.missed(0.0, B, Missed(1, 1, True, Position(0, 0)))
+        (swap,) = takeover.read(0.0, read.number, 1, document("bac", ASYNC))
+        takeover.swapped(0.0, swap.number, 2)
+        disk.promised = 2
+        takeover.promised(0.0, 2)
+        takeover.sealed_by(0.0, B, summary(log(1, committed=2, name="b")), doubt=doubt)
+        takeover.sealed_by(0.0, C, summary(log(1, name="c")))
+        assert takeover.state == steps.DONE
+        assert takeover.sure is not doubt

@@ -88,6 +88,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "transfer without pin": _nothing_is_held,
     "own log in place of the greatest": _machines(takeover=machines.OwnLogTakeover),
     "own seal is enough": _machines(takeover=machines.LoneTakeover),
+    "a node in doubt votes": _machines(takeover=machines.TrustingTakeover),
 }
 """By name; the first ten are of those that issue 19 lists."""
 

@@ -57,6 +57,7 @@ class ClusterNemesis(Nemesis):
         )
         self._cluster = cluster
         self._replacing = False
+        self._damaging = False
         self._kinds |= {
             "kill node": lambda: self._end([self._any()], "kill"),
             "power off node": lambda: self._end([self._any()], "power"),
@@ -68,6 +69,7 @@ class ClusterNemesis(Nemesis):
             "split": self._split,
             "freeze node": self._freeze,
             "lose disk": lambda: self._lose_disk(self._any()),
+            "damage last write": self._damage,
             "register down": lambda: self._unreachable(tuple(cluster.hosts)),
             "register out of reach": lambda: self._unreachable((self._any().name,)),
             "bad register": self._bad_register,
@@ -124,6 +126,35 @@ class ClusterNemesis(Nemesis):
                 await host.start()
 
         self._keep(all_at_once())
+
+    def _damage(self) -> None:
+        """Two nodes are killed, and the last write of one is damaged, on one disk at a time; the other one may stay away for longer."""
+        two = [host for host in self._some(2) if host.node is not None]
+        if self._replacing or self._damaging or not two:
+            return
+        self._damaging = True
+
+        async def damage() -> None:
+            if self._random.random() < 0.7:
+                await self._next_confirmation()
+            for host in two:
+                if host.process is not None:
+                    self._note(f"{host.name}: kill")
+                    host.kill()
+                    self._keep(start(host, self._while(LONGEST_DOWN)))
+            if two[0].process is None and two[0].damage_last_write():
+                self._note(f"{two[0].name}: its last write is damaged")
+                while two[0].in_doubt:
+                    await elapse(0.1)
+            self._damaging = False
+
+        async def start(host: NodeHost, down: float) -> None:
+            await elapse(down)
+            if host.process is None:
+                self._note(f"{host.name} starts")
+                await host.start()
+
+        self._keep(damage())
 
     def _cut_off(self) -> None:
         """One node from the others, or from some of them; its clients reach it all the same."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +11,7 @@ from actors import ask
 from actors.queue.vocabulary.commands import GetStatistics
 from actors.replication.document import ALL
 from streams.testkit import elapse
+from tests.fault.last_write import damage_last_write
 from tests.simulation.clustered.machine import NodeDisk, machine
 from tests.simulation.clustered.watch import OUT_OF_STEP, Watch, WatchedStorage
 from tests.simulation.history import Crashed, DroppedInAll, History, Noted, Started
@@ -19,7 +21,6 @@ from transport.node.cluster_node import ClusterNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from actors.storage.leader_storage import LeaderStorage
     from actors.storage.node_storage import NodeStorage
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from tests.simulation.network import Network
     from tests.simulation.register import SimulatedRegister
 
+DATA: Final = Path("/disk/data")
+"""Of each host."""
 FIRST_PORT: Final = 7100
 SENDERS, RECEIVERS, NODES = 1, 2, 3
 START_TIMEOUT: Final = 120.0
@@ -117,6 +120,15 @@ class NodeHost:
         self._crash(power=True)
         self._disk.wipe()
 
+    def damage_last_write(self) -> bool:
+        """While it is down: whether the last write on its disk is damaged by now, so that a start takes it for a torn one."""
+        return damage_last_write(self._disk.disk, DATA)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it is down, or may have cut something that it had answered for."""
+        return self.storage is None or self.storage.log.doubt > 0
+
     # Inside
 
     async def _open(self) -> SimulatedNode:
@@ -201,7 +213,7 @@ class Cluster:
         return BrokerConfig(
             send_address=f"{name}.example:{port(name, SENDERS)}",
             receive_address=f"{name}.example:{port(name, RECEIVERS)}",
-            directory="/disk/data",
+            directory=str(DATA),
             # Its network is simulated too, and reaches nobody.
             insecure=True,
             heartbeat=plan.base.heartbeat,

@@ -21,6 +21,7 @@ from transport.node import holding
 SEEDS = range(6)
 MUTANT_SEEDS = range(60)
 """A defect need not show in every run, but must in one of these; the one that is known to show it comes first."""
+DAMAGED = {"damage_last_write": 3.0, "kill_node": 1.0, "mode": "majority"}
 WIPING = {"cut_off_node": 4.0, "lose_disk": 2.0, "kill_node": 2.0}
 
 
@@ -74,6 +75,7 @@ def test_a_disk_that_is_lost_is_replaced_by_a_transfer() -> None:
         ("own sync is enough", 1, {"kill_node": 2.0, "cut_off_node": 2.0}),
         ("truncation left out", 2, {"kill_node": 3.0, "cut_off_node": 2.0}),
         ("follower answers before its sync", 0, {"power_off_all": 4.0, "kill_two": 2.0, "commit_delay": 0.2}),
+        ("a node in doubt votes", 0, DAMAGED),
         pytest.param("checkpoint of uncommitted", 0, {"kill_node": 2.0, "cut_off_node": 2.0}, marks=pytest.mark.soak),
         pytest.param("wiped node as itself", 29, WIPING, marks=pytest.mark.soak),
         pytest.param("own seal is enough", 7, {"split": 2.0, "kill_node": 2.0, "one_way": 2.0}, marks=pytest.mark.soak),

@@ -92,7 +92,7 @@ class Checker:
         """In the mode ``all`` every disk that the document lists as in step has it."""
         for name, member in self._cluster.register.document.members.items():
             disk = self._cluster.disks.get(member.directory)
-            if member.in_step and not member.learner and disk is not None and disk.durable < stop:
+            if member.in_step and not member.learner and disk is not None and disk.durable < stop and not disk.damaged:
                 self.found(f"{host.name} confirms up to {stop}, and {name}, in step, has {disk.durable} on its disk")
 
     def _may_be_lost(self, epoch: int) -> bool:
@@ -102,6 +102,13 @@ class Checker:
     def diverged(self, host: Host, lsn: int) -> None:
         """A host has seen that what it knows as committed is not what its leader has."""
         self.found(f"{host.name} would have to cut what is committed, from {lsn}")
+
+    def doubt_ended(self, host: Host) -> None:
+        """A host takes its log to have all that it may have answered for: of what it had before it was damaged, all that is committed."""
+        disk = host.disk
+        had = [record for record in self.truth[: disk.had] if record.epoch <= disk.doubt]
+        if disk.records[: len(had)] != had:
+            self.found(f"{host.name} is in doubt no more, and lacks what it had: {disk.end} of {len(had) + 1}")
 
     def installed(self, host: Host, records: list[Record], stop: int) -> None:
         """A host has taken a transfer."""

@@ -6,10 +6,12 @@ from typing import Any
 
 from actors.replication import membership, takeover
 from actors.replication.document import ClusterDocument
+from actors.replication.doubt import Doubt
 from actors.replication.follower import Follower
 from actors.replication.leader import Leader
 from actors.replication.membership import Membership
 from actors.replication.modes import Rule
+from actors.replication.positions import LogSummary
 from actors.replication.replica import Replica
 from actors.replication.takeover import Takeover
 from actors.replication.vocabulary import DropTransfer, Effects, Replicate
@@ -31,7 +33,7 @@ class HastyFollower(Follower):
         effects = super()._accept(message)
         return effects if self.busy or self.diverged else effects + self._stored()
 
-    def _durable(self) -> int:
+    def durable(self) -> int:
         return self._matched
 
 
@@ -122,12 +124,30 @@ class DroppingFollower(Follower):
         return effects + super().promise(epoch)
 
 
+class TrustingTakeover(Takeover):
+    """Takes who is in doubt for one like any other."""
+
+    def sealed_by(self, now: float, peer: str, log: LogSummary, *, doubt: bool = False) -> Effects:
+        return super().sealed_by(now, peer, log, doubt=False)
+
+
+class HastyDoubt(Doubt):
+    """Takes what is committed for all that a leader has."""
+
+    def _has_all(self) -> bool:
+        follower = self._follower
+        return not follower.busy and 1 < follower.log.committed <= follower.durable()
+
+
 def replica(**classes: Any) -> type[Replica]:
     """A replica with some machines that have a defect."""
 
     class Defective(Replica):
         def _make_follower(self, now: float) -> Follower:
             return classes.get("follower", Follower)(self.log, now, self._limits)
+
+        def _make_doubt(self, now: float) -> Doubt:
+            return classes.get("doubt", Doubt)(self.follower, now)
 
         def _make_takeover(self) -> Takeover:
             return classes.get("takeover", Takeover)(self.me, self.follower, self._writer, self._numbers)
@@ -169,6 +189,13 @@ DEFECTS: dict[str, type[Defects]] = {
     "transfer dropped while it is installed": defect(replica=replica(follower=DroppingFollower)),
 }
 """By name; the first eleven are those that issue 19 lists."""
+
+OF_DAMAGE: dict[str, type[Defects]] = {
+    "a node in doubt votes": defect(replica=replica(takeover=TrustingTakeover)),
+    "doubt forgotten by a crash": defect(forgets_doubt=True),
+    "doubt ends before all is there": defect(replica=replica(doubt=HastyDoubt)),
+}
+"""What shows only where the last write on a disk may be damaged (``run(..., damaged=True)``)."""
 
 RARE: dict[str, type[Defects]] = {
     "overtaken while it waited for the register": defect(replica=replica(takeover=OvertakenTakeover)),

@@ -29,6 +29,11 @@ class Disk:
         records: all, by lsn; those from ``durable`` on are not synced.
         checkpoint: every record below is in the checkpoint.
         aside: what was cut off, and kept.
+        written: the last write that was synced begins there.
+        noted: every record below is known to have been durable, by a note of its own.
+        doubt: what was promised when a write was cut off its end that may have been answered for; 0 for no doubt.
+        damaged: whether what was cut off then had been synced.
+        had: how many records it had when it was damaged.
     """
 
     def __init__(self, directory: str) -> None:
@@ -42,6 +47,10 @@ class Disk:
         self.combined = 0  # how often the files below the checkpoint were made anew
         self.changed = 0  # how often it was cut or replaced
         self.aside: list[Record] = []
+        self.written = self.noted = 1
+        self.doubt = 0
+        self.damaged = False
+        self.had = 0
         self._starts: list[EpochStart] = []
 
     @property
@@ -74,6 +83,25 @@ class Disk:
                 self._starts.append(EpochStart(record.epoch, record.lsn))
             self.records.append(record)
 
+    def synced(self, end: int) -> None:
+        """What was written up to there is on the disk, by one sync."""
+        if end > self.durable:
+            self.written, self.durable = self.durable, end
+
+    def noted_durable(self) -> None:
+        """All of it is on the disk, and so is a note of that: where a record is missing at a start, that is damage."""
+        self.durable = self.noted = self.end
+
+    def damage(self, random: Random) -> bool:
+        """Behind a crash: some of the last write that was synced cannot be read, and a start cuts it off; False where it would see more."""
+        first = max(self.written, self.noted, self.checkpoint)
+        if first >= self.durable or not self.promised:
+            return False
+        self.had = max(self.had, self.durable - 1)
+        self._cut(random.randrange(first, self.durable))
+        self.durable, self.doubt, self.damaged = self.end, self.promised, True
+        return True
+
     def cut(self, lsn: int) -> None:
         self.aside += self.records[lsn - 1 :]
         self._cut(lsn)
@@ -84,6 +112,7 @@ class Disk:
         while self._starts and self._starts[-1].lsn >= lsn:
             self._starts.pop()
         self.durable = min(self.durable, lsn)
+        self.written, self.noted = min(self.written, lsn), min(self.noted, lsn)
 
     def crash(self, random: Random, *, power: bool) -> None:
         """What was not synced may be there or not: without power mostly not."""
@@ -108,7 +137,7 @@ class Disk:
         for record in self.records:
             if not self._starts or self._starts[-1].epoch != record.epoch:
                 self._starts.append(EpochStart(record.epoch, record.lsn))
-        self.start = self.checkpoint = self.committed = start
+        self.start = self.checkpoint = self.committed = self.noted = self.written = start
         self.durable = self.end
         self.combined += 1
         self.changed += 1

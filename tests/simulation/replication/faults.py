@@ -62,6 +62,16 @@ class Faults:
         host.crash(power=True)
         self._world.after(seconds, host.start)
 
+    def _damage(self, host: Host, seconds: float) -> None:
+        """Its program is killed, and its disk has damaged the last write. Of one disk at a time: with two it is lost, as promised."""
+        disks = self._cluster.disks.values()
+        if any(disk.damaged for disk in disks) or not self._cluster.settled():
+            return
+        host.crash(power=False)
+        if host.disk.damage(self._world.random):
+            self._world.note(f"the last write of {host.name} is damaged: end {host.disk.end} of {host.disk.had + 1}")
+        self._world.after(seconds, host.start)
+
     def _step(self, host: Host, step: str, left: int, power: bool) -> None:
         if host.up:
             host.triggers.append(Trigger(step, left, power))
@@ -164,6 +174,8 @@ class Faults:
         rule = rule_of(document)
         lost = {each for quorum in rule.quorums for each in quorum if each not in cluster.disks} | {host.directory}
         unsettled = document.change is not None or self._world.now - cluster.operated < 12.0
+        # Who is in doubt may have lost something too.
+        unsettled = unsettled or any(disk.doubt for disk in cluster.disks.values())
         if unsettled or any(len(quorum & lost) > (len(quorum) - 1) // 2 for quorum in rule.quorums):
             return False
         host.crash(power=True)
@@ -218,6 +230,7 @@ class Faults:
 KINDS = {
     "crash": Faults._crash,
     "power": Faults._power,
+    "damage": Faults._damage,
     "step": Faults._step,
     "step of others": Faults._step_of_others,
     "partition": Faults._partition,

@@ -74,7 +74,7 @@ class Host(Transfers):
         if changed != disk.changed:
             self._sync_soon()  # of a log that is no more
             return
-        disk.durable = max(disk.durable, min(end, disk.end))
+        disk.synced(min(end, disk.end))
         if not self._step_or_end("synced"):
             return
         if disk.durable < disk.end:
@@ -109,6 +109,8 @@ class Host(Transfers):
         self.disk.durable = self.disk.end
         if not self._step_or_end("promising"):
             return
+        if epoch > self.disk.promised:
+            self.disk.noted_durable()
         if self.cluster.defects.promise_in_memory:
             self._promise_in_memory = max(self._promise_in_memory, epoch)
         else:
@@ -117,6 +119,17 @@ class Host(Transfers):
         if self.replica is not None:
             self._do(self.replica.promised, self.clock, epoch)
             self._step_or_end("promised")
+
+    def _end_doubt(self, effect: say.EndDoubt) -> None:
+        self._later(self.sync_seconds * 2, self._doubt_ended, effect.epoch)
+
+    def _doubt_ended(self, epoch: int) -> None:
+        assert self.replica is not None
+        if 0 < self.disk.doubt <= epoch:
+            self.world.note(f"{self.name} is in doubt no more: {self._shown()}")
+            self.cluster.checker.doubt_ended(self)
+            self.disk.doubt, self.disk.damaged = 0, False
+        self._do(self.replica.doubt_ended, self.clock)
 
     def _commit(self, effect: say.Commit) -> None:
         disk = self.disk
@@ -195,6 +208,9 @@ class Host(Transfers):
     def _leader_known(self, effect: say.LeaderKnown) -> None:
         pass
 
+    def _hindered(self, effect: say.Hindered) -> None:
+        self.world.note(f"{self.name} cannot lead: in doubt are {[each[:3] for each in sorted(effect.doubted)]}")
+
     def _diverged(self, effect: say.Diverged) -> None:
         self.diverged = True
         self.cluster.checker.diverged(self, effect.lsn)
@@ -224,6 +240,7 @@ HANDLERS: dict[type, Callable[[Host, Any], None]] = {
     say.Append: Host._append,
     say.Truncate: Host._truncate,
     say.Promise: Host._promise,
+    say.EndDoubt: Host._end_doubt,
     say.Commit: Host._commit,
     say.Confirm: Host._confirm,
     say.Keep: Host._keep,
@@ -236,6 +253,7 @@ HANDLERS: dict[type, Callable[[Host, Any], None]] = {
     say.Install: Host._install,
     say.DropTransfer: Host._drop_transfer,
     say.Diverged: Host._diverged,
+    say.Hindered: Host._hindered,
     say.ReadRegister: Host._read_register,
     say.SwapRegister: Host._swap_register,
     say.LeaderKnown: Host._leader_known,

@@ -63,6 +63,7 @@ class Plan:
         pace: seconds from one piece of a transfer to the next.
         cut_seconds: that it takes to cut a log, or to put a transfer into its place, besides the syncs.
         breaking: whether a transfer fails when the connection to who gives it ends; else it waits for it.
+        damaged: whether the last write on a disk may be damaged, or torn where power is lost.
         faults: what goes wrong.
     """
 
@@ -84,6 +85,7 @@ class Plan:
     pace: float = 0.03
     cut_seconds: float = 0.0
     breaking: bool = False
+    damaged: bool = False
     drift: dict[str, float] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
@@ -146,6 +148,26 @@ def draw_full(plan: Plan, random: Random) -> None:
     for _ in range(random.choice((1, 3, 6))):
         host = random.choice((LEADER, *hosts, *hosts))
         plan.faults.append(Fault(random.uniform(0.5, plan.seconds), "full", host, (random.choice((0.3, 2.0, 12.0)),)))
+    plan.faults.sort()
+
+
+def draw_damaged(plan: Plan, random: Random) -> None:
+    """Beside all else writes are torn where power is lost, and the last write on a disk is damaged: of some host, or of one of two that end
+    together, while a third that was away comes back before the other one."""
+    plan.damaged = True
+    hosts = plan.members
+    for _ in range(random.choice((1, 3, 6))):
+        time = random.uniform(0.5, plan.seconds)
+        if random.random() < 0.5:
+            host = random.choice((LEADER, *hosts))
+            plan.faults.append(Fault(time, "damage", host, (random.choice((0.05, 0.5, 3.0)),)))
+            continue
+        away, other, damaged = random.sample(hosts, 3)
+        plan.faults += [
+            Fault(time - random.uniform(0.05, 0.5), "crash", away, (random.uniform(0.6, 1.5),)),
+            Fault(time, "damage", random.choice((LEADER, damaged)), (random.choice((0.05, 0.5, 3.0)),)),
+            Fault(time + random.choice((0.0, 0.05, 0.5)), "crash", other, (random.uniform(3.0, 10.0),)),
+        ]
     plan.faults.sort()
 
 

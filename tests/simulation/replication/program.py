@@ -40,6 +40,7 @@ class Defects:
     no_pin = False
     keeps_id = False
     promise_in_memory = False
+    forgets_doubt = False
 
 
 class Program:
@@ -146,7 +147,13 @@ class Program:
             return
         self.world.note(f"{self.name} {'loses power' if power else 'is killed'}")
         self._end()
+        torn = self.disk.durable < self.disk.end and power and self.cluster.tears(self)
         self.disk.crash(self.world.random, power=power)
+        if self.cluster.defects.forgets_doubt:
+            self.disk.doubt = 0
+        if torn:
+            self.world.note(f"{self.name} finds a write that is not whole")
+            self.disk.doubt = self.disk.promised
 
     def _end(self) -> None:
         self.up = self.opened = False
@@ -178,7 +185,7 @@ class Program:
         if not self.up:
             return
         self.world.note(f"{self.name} has stopped")
-        self.disk.durable = self.disk.end
+        self.disk.noted_durable()
         self._closed()
         self._end()
         self.disk.crash(self.world.random, power=False)
@@ -410,6 +417,10 @@ class Log:
     @property
     def promised(self) -> int:
         return self._host.promised
+
+    @property
+    def doubt(self) -> int:
+        return self._host.disk.doubt
 
     def epoch_of(self, lsn: int) -> int:
         return self._host.disk.epoch_of(lsn)

@@ -7,11 +7,12 @@ from random import Random
 from typing import Any
 
 from actors.replication.document import ClusterDocument, Member
+from actors.replication.modes import rule_of
 from tests.simulation.replication.checker import Checker
 from tests.simulation.replication.disk import Disk
 from tests.simulation.replication.faults import Faults
 from tests.simulation.replication.host import Host
-from tests.simulation.replication.plan import FORMER, LEADER, NEWEST, Plan, draw, draw_full
+from tests.simulation.replication.plan import FORMER, LEADER, NEWEST, Plan, draw, draw_damaged, draw_full
 from tests.simulation.replication.program import Defects
 from tests.simulation.replication.senders import Sender
 from tests.simulation.replication.world import Network, SimulatedRegister, World
@@ -42,6 +43,7 @@ class Cluster:
         self.plan = plan
         self.defects = defects
         self.world = World(plan.seed, verbose=verbose)
+        self._torn = Random(f"torn {plan.seed}")
         self.network = Network(self.world, plan.delay, plan.spread, plan.late)
         self.disks: dict[str, Disk] = {}
         self.transfers = 0
@@ -88,6 +90,17 @@ class Cluster:
         if not leading:
             return None
         return max(leading, key=_epoch) if name == NEWEST else self.world.random.choice(leading)
+
+    def settled(self) -> bool:
+        """Whether each member's disk is there, and no change of the members is under way: only then a cluster can afford another loss."""
+        document = self.register.document
+        rules = rule_of(document)
+        there = all(each in self.disks for quorum in rules.quorums for each in quorum)
+        return there and document.change is None and self.world.now - self.operated >= 12.0
+
+    def tears(self, host: Host) -> bool:
+        """Whether a host whose power is lost finds a part of the write that was under way: then it may take all members to go on."""
+        return self.plan.damaged and self.settled() and self._torn.random() < 0.5
 
     def start_later(self, host: Host, seconds: float | None) -> None:
         self.world.after(self.world.random.choice((0.05, 0.5, 3.0)) if seconds is None else seconds, host.start)
@@ -156,11 +169,14 @@ def run(
     *,
     verbose: bool = False,
     full: bool = False,
+    damaged: bool = False,
 ) -> Outcome:
-    """A seed's run, with disks that are ``full`` besides. What breaks in it is a finding too."""
+    """A seed's run, with disks that are ``full`` or ``damaged`` besides. What breaks in it is a finding too."""
     plan = draw(seed, members)
     if full:
         draw_full(plan, Random(f"full {seed}"))
+    if damaged:
+        draw_damaged(plan, Random(f"damaged {seed}"))
     cluster = Cluster(plan, defects, verbose=verbose)
     try:
         return cluster.run()

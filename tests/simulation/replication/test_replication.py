@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.replication.defects import DEFECTS, RARE
+from tests.simulation.replication.defects import DEFECTS, OF_DAMAGE, RARE
 from tests.simulation.replication.plan import draw
 from tests.simulation.replication.runner import run
 
@@ -30,6 +30,12 @@ FOUND_BY = {
     "transfer dropped while it is installed": 33,
 }
 """A seed that finds each defect; all are among the first 2,000."""
+DAMAGE_FOUND_BY = {
+    "a node in doubt votes": 27,
+    "doubt forgotten by a crash": 27,
+    "doubt ends before all is there": 34,
+}
+"""Likewise, of runs in which the last write on a disk may be damaged."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 20))
@@ -47,6 +53,21 @@ def test_disks_that_are_full_for_a_while_lose_nothing_and_everybody_catches_up(f
         assert outcome.findings == [], seed
         assert any(fault.kind == "full" for fault in outcome.plan.faults)
         assert outcome.confirmed > 0
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 20))
+def test_the_last_write_on_one_disk_may_be_damaged_and_nothing_confirmed_is_lost(first: int) -> None:
+    for seed in range(first, first + 20):
+        outcome = run(seed, damaged=True)
+        assert outcome.findings == [], f"python -m tests.simulation.replication --damaged --seeds {seed} --verbose"
+        assert any(fault.kind == "damage" for fault in outcome.plan.faults)
+        assert outcome.confirmed > 0
+
+
+@pytest.mark.parametrize("defect", list(OF_DAMAGE))
+def test_what_is_not_done_about_damage_is_found(defect: str) -> None:
+    assert run(DAMAGE_FOUND_BY[defect], None, OF_DAMAGE[defect], damaged=True).findings
+    assert run(DAMAGE_FOUND_BY[defect], damaged=True).findings == []
 
 
 def test_a_leader_that_ends_between_committing_and_opening_hides_no_loss() -> None:

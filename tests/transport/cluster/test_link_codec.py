@@ -345,6 +345,17 @@ def test_a_log_that_cannot_be_is_refused(log: LogSummary) -> None:
         decoded(say.Sealed(3, log), body_of(say.Sealed(3, log)))
 
 
+def test_a_seal_says_whether_its_node_is_in_doubt_where_a_log_has_had_a_zero() -> None:
+    sure, doubted = body_of(say.Sealed(3, SUMMARY)), body_of(say.Sealed(3, SUMMARY, doubt=True))
+    assert decoded(say.Sealed(3, SUMMARY), doubted) == say.Sealed(3, SUMMARY, doubt=True)
+    (place,) = (at for at in range(len(sure)) if sure[at] != doubted[at])
+    assert (place, sure[place], doubted[place]) == (8 + 4 * 8, 0, 1)
+    with pytest.raises(RemoteProtocolError, match="a log"):
+        decoded(say.Sealed(3, SUMMARY), doubted[:place] + b"\2" + doubted[place + 1 :])
+    with pytest.raises(RemoteProtocolError, match="a log"):
+        decoded(say.Following(3, SUMMARY), doubted)
+
+
 RECORDS = [Record(10, 3, 1, 0, (b"a",)), Record(11, 4, 1, 1, (b"bc",))]
 REPLICATE = say.Replicate(4, Position(3, 9), 7, 1.5, RECORDS)
 

@@ -85,7 +85,7 @@ class Store:
         self.log: object = object()
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("promise", "truncate", "open", "step_down", "install"):
+        if name in ("promise", "end_doubt", "truncate", "open", "step_down", "install"):
 
             async def later(*given: Any, **more: Any) -> None:
                 self.done.append((f"{name} begun", *given, *more.values()))
@@ -195,6 +195,7 @@ def test_effects_are_carried_out_in_order_before_anything_else_is_said() -> None
     ("effect", "asked", "told"),
     [
         (say.Promise(4), ("promise", 4), [("synced",), ("promised", 4)]),
+        (say.EndDoubt(3), ("end_doubt", 3), [("doubt_ended",)]),
         (say.Truncate(6), ("truncate", 6), [("truncated",)]),
         (say.Install("b"), ("install", "b"), [("installed",)]),
     ],

@@ -199,6 +199,7 @@ _MEMBER: Final = record(
     kept_files=maybe(COUNT),
     kept_bytes=maybe(COUNT),
     kept_damaged=maybe(COUNT),
+    doubt=maybe(FLAG),
 )
 CLUSTER: Final = record(
     node=TEXT,
