@@ -245,6 +245,8 @@ def test_who_answers_signs_is_waited_with_also_where_the_loop_is_late_for_each_o
     late, times = DEFAULT_HEARTBEAT * 1.2, SILENT_INTERVALS
 
     async def main() -> None:
+        if not isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):
+            pytest.skip("its timers know nothing of a clock that jumps")
         async with serve() as broker, peers() as opened:
             peer = await opened.connect(broker.send_address)
             peer.send(Hello(1, "sender", "orders", "c", {"sign_ms": 100}))
