@@ -84,13 +84,19 @@ def test_it_says_once_for_whom_it_waits_and_begins_when_they_are_heard(
     assert state(tmp_path / "etcd") == "existing"
 
 
+def begun(folder: Path) -> Path:
+    """Have a folder be as of an etcd that has run; where its log is."""
+    wal = folder / "data" / "member" / "wal"
+    wal.mkdir(parents=True)
+    (wal / "0.wal").touch()
+    return wal
+
+
 def test_one_that_was_removed_is_started_no_more_until_it_is_awaited_and_joins_with_what_it_had_put_aside(
     tmp_path: Path, logged: logging.Logger
 ) -> None:
     machine, folder = own(THREE, "c"), tmp_path / "etcd"
-    wal = folder / "data" / "member" / "wal"
-    wal.mkdir(parents=True)
-    (wal / "0.wal").touch()
+    begun(folder)
     (folder / "removed-1").mkdir()
     (tmp_path / "words").write_text(f"{WORDS}\n")
     program = fake(
@@ -129,9 +135,7 @@ def test_one_that_ends_for_another_reason_keeps_what_it_has_though_it_is_awaited
     tmp_path: Path, logged: logging.Logger
 ) -> None:
     machine, folder = own(THREE, "c"), tmp_path / "etcd"
-    wal = folder / "data" / "member" / "wal"
-    wal.mkdir(parents=True)
-    (wal / "0.wal").touch()
+    wal = begun(folder)
     (tmp_path / "words").write_text(f"{WORDS}\n")
     program = fake(tmp_path, f"if [ -e once ]; then exit 0; fi; touch once; cat {tmp_path}/words; exit 1")
     others = Scripted(machine, Known(Standing.AWAITED, PEERS))
