@@ -52,6 +52,7 @@ class Publisher(Protocol):
     Attributes:
         failed: why nothing of it is stored any more; whoever stores sets it.
         answers: how many of its batches are stored and not confirmed yet; whoever stores counts them.
+        arrival: its connection's number, in the order in which they were accepted.
     """
 
     exchange: str
@@ -64,6 +65,7 @@ class Publisher(Protocol):
     in_parts: bool
     failed: QueueError | None
     answers: int
+    arrival: int
 
     @property
     def actor_ref(self) -> LoopActorRef[Any]:

@@ -22,6 +22,7 @@ from actors.queue.exchange_offers import Line, Offered, Tally
 from actors.queue.exchange_routing import Routing
 from actors.queue.exchange_storing import Storing, is_stored
 from actors.queue.state.known_numbers import Known
+from actors.queue.state.newest import OF_CLIENT, TakenOverError, check_newest
 from actors.queue.state.routed import grouping, ways_of
 from actors.queue.vocabulary.distributed import StageTallied
 
@@ -155,17 +156,18 @@ class ExchangePublishing:
         Returns:
             the number behind the last message that any queue has of it; None where none has one.
         """
-        self._senders[sender] = None
         name = sender.producer
         if sender.stage is not None:
             self._begin_stage(sender, sender.stage)
             return None
+        older = None if name is None else self._by_name.get((sender.exchange, name))
+        check_newest(older, sender, OF_CLIENT)
+        self._senders[sender] = None
         if name is None:
             return None
-        older = self._by_name.get((sender.exchange, name))
         self._by_name[sender.exchange, name] = sender
         if older is not None:
-            older.end("taken-over", "a newer connection carries this client id")
+            older.end(TakenOverError.code, OF_CLIENT)
             _give_up(older)
         found = [(queue, log.last_number(name), log.added_by) for queue, log in self._queues.logs().items()]
         known = {queue: number for queue, number, _ in found if number is not None}
@@ -177,7 +179,8 @@ class ExchangePublishing:
         return below
 
     def _begin_stage(self, sender: Publisher, key: StageKey) -> None:
-        older = self._stages.supersede(key)
+        older = self._stages.supersede(key, sender)
+        self._senders[sender] = None
         if older is not None:
             _give_up(older)
         begun = self._stages.begin(key, sender)

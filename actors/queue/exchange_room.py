@@ -72,6 +72,7 @@ class Room:
         come: called when the queues that something waits for have room, or nothing waits for them any more.
         one_first: whether the client may send one message alone as long as no queue is known. Without that it may send a whole window, be
             the queue full that it turns out to go to.
+        arrival: the connection's number, in the order in which they were accepted.
     """
 
     def __init__(
@@ -85,8 +86,10 @@ class Room:
         come: Callable[[], None],
         *,
         one_first: bool = False,
+        arrival: int = 0,
     ) -> None:
         self._connection = connection
+        self._arrival = arrival
         self._queue = queue
         self._watch = watch
         self._stage = stage
@@ -147,7 +150,7 @@ class Room:
             self._unknown.messages = 0
         self._targets[name] = Target(queue, self._watch(queue, lambda _failure: self._gone(name, queue)))
         with suppress(ActorDeadError):
-            queue.tell(AttachSender(stage=self._stage, connection=self._connection, shared=name))
+            queue.tell(AttachSender(None, self._stage, False, self._connection, name, self._arrival))
 
     def _leave(self, name: str) -> None:
         target = self._targets.pop(name)

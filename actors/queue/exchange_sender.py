@@ -17,6 +17,7 @@ from actors.exchanges.vocabulary import DEFAULT_EXCHANGE
 from actors.queue.connection_actor import Port
 from actors.queue.exchange_room import ROOM_REQUEST, Room
 from actors.queue.operations.sending import NO_TIMING
+from actors.queue.state.newest import OF_STAGE, TakenOverError
 from actors.queue.state.routed import ways_of
 from actors.queue.state.unanswered import Unanswered, behind_rejected
 from actors.queue.vocabulary.commands import CaughtUp, ExplainWait, OfferBatch
@@ -59,6 +60,7 @@ class ExchangeSender(LoopActor):
         in_parts: where a queue rejects some of a batch, nothing of it is stored in any, for the client sends it again in parts, down to
             single messages. Without that the other queues have what one rejects, which is right for a message that comes alone. A client
             that sends in parts may send one message first, by which its queue is found.
+        arrival: the connection's number, in the order in which they were accepted.
     """
 
     def __init__(
@@ -75,8 +77,10 @@ class ExchangeSender(LoopActor):
         needed: Needed | None = None,
         within: str = "",
         in_parts: bool = False,
+        arrival: int = 0,
     ) -> None:
         super().__init__()
+        self.arrival = arrival
         self.exchange = exchange
         self.within = within if exchange == DEFAULT_EXCHANGE else ""
         self.in_parts = in_parts
@@ -92,7 +96,9 @@ class ExchangeSender(LoopActor):
         watch, gone, come = (
             partial(_of, WeakMethod(each)) for each in (self.watch, self._queue_gone, self._room_has_come)
         )
-        self._room = Room(self.actor_ref, publishing.queue, watch, stage, needed, gone, come, one_first=in_parts)
+        self._room = Room(
+            self.actor_ref, publishing.queue, watch, stage, needed, gone, come, one_first=in_parts, arrival=arrival
+        )
         # The first number of what waits for the room of a queue, and of which the client was told so; None where it was told of none.
         self._waits_from = 0
         self._told_waits: int | None = None
@@ -158,7 +164,7 @@ class ExchangeSender(LoopActor):
         elif kind is TallyStage:
             self._tally(message)
         elif kind is Superseded:
-            self.end("taken-over", "a newer connection carries this stage")
+            self.end(TakenOverError.code, OF_STAGE)
         elif kind is not QueueDeleted:  # which the watch tells too, and of which queue
             super().on_receive(message)
 

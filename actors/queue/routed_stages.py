@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from actors.errors import QueueLimitError, StageDiscardedError, StageGoneError, StorageError, TransactionCommittedError
 from actors.exchanges.limits import MAX_DESTINATIONS
 from actors.queue.operations.staging import check_stage
+from actors.queue.state.newest import OF_STAGE, TakenOverError, check_newest
 from actors.queue.structures.deadlines import DeadlineHeap, each_due
 from actors.queue.vocabulary.settings import MAX_STAGES
 
@@ -58,6 +59,7 @@ class StageSender(Protocol):
     """Who writes a stage; see ``ExchangeSender``."""
 
     failed: QueueError | None
+    arrival: int
 
     def end(self, code: str, text: str) -> None:
         """Nothing more is taken; the client is told, once."""
@@ -137,17 +139,19 @@ class RoutedStages:
 
     # --- senders
 
-    def supersede(self, key: StageKey) -> StageSender | None:
-        """End whoever writes a stage, for another does from here on; returns it, or None where nobody did.
+    def supersede(self, key: StageKey, newcomer: StageSender) -> StageSender | None:
+        """End whoever writes a stage, for ``newcomer`` does from here on; returns it, or None where nobody did.
 
         Raises:
             InvalidRequestError: a writer, a version or a stage that cannot be.
+            TakenOverError: whoever writes it came behind the newcomer.
         """
         check_stage(key)
         stage = self._stages.get(key)
         if stage is None or stage.sender is None:
             return None
-        stage.sender.end("taken-over", "a newer connection carries this stage")
+        check_newest(stage.sender, newcomer, OF_STAGE)
+        stage.sender.end(TakenOverError.code, OF_STAGE)
         return stage.sender
 
     def begin(self, key: StageKey, sender: StageSender) -> Begun:

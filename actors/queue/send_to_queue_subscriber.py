@@ -11,6 +11,7 @@ from collections import deque
 from typing import Any
 
 from actors.queue.connection_actor import ConnectionActor, Port
+from actors.queue.state.newest import OF_CLIENT, TakenOverError
 from actors.queue.vocabulary.commands import AttachSender, CaughtUp, OfferBatch, RequestCapacity
 from actors.queue.vocabulary.replies import CapacityGranted, SenderAttached, SentMessages, Superseded
 from actors.queue.vocabulary.stages import StageKey
@@ -73,6 +74,7 @@ class SendToQueueSubscriber(ConnectionActor):
         port: the way back to the client.
         stage: what the client sends is held back under this until its transaction is committed; None for none.
         temporary: nobody comes under the name when the client has ended.
+        arrival: the connection's number, in the order in which they were accepted.
     """
 
     what = "sending"
@@ -84,9 +86,10 @@ class SendToQueueSubscriber(ConnectionActor):
         port: Port,
         stage: StageKey | None = None,
         temporary: bool = False,
+        arrival: int = 0,
     ) -> None:
         super().__init__(queue, port)
-        self._attaching = AttachSender(producer, stage, temporary, self.actor_ref)
+        self._attaching = AttachSender(producer, stage, temporary, self.actor_ref, arrival=arrival)
         self._messages = Window(INITIAL_MESSAGES, MAX_MESSAGES)
         self._bytes = Window(INITIAL_BYTES, MAX_BYTES)
         self._unconfirmed: deque[tuple[int, int]] = deque()
@@ -107,7 +110,7 @@ class SendToQueueSubscriber(ConnectionActor):
             self._port.tell(message)
             self._request()
         elif kind is Superseded:
-            self._end("taken-over", "a newer connection carries this client id")
+            self._end(TakenOverError.code, OF_CLIENT)
         else:
             if kind is CaughtUp and message.answered:
                 # Which has the queue store what it has taken in: what is not stored has no event that a mark could wait for.

@@ -71,6 +71,7 @@ class SubscriptionPublisher(ConnectionActor):
         queue: the queue actor.
         options: which subscription, and how.
         port: the way to the client.
+        arrival: the connection's number, in the order in which they were accepted.
     """
 
     what = "subscription"
@@ -78,9 +79,12 @@ class SubscriptionPublisher(ConnectionActor):
     marks_answers = True
     _port: SubscriptionPort
 
-    def __init__(self, queue: LoopActorRef[Any], options: SubscriptionOptions, port: SubscriptionPort) -> None:
+    def __init__(
+        self, queue: LoopActorRef[Any], options: SubscriptionOptions, port: SubscriptionPort, arrival: int = 0
+    ) -> None:
         super().__init__(queue, port)
         self._options = options
+        self._arrival = arrival
         self._wanted_messages = 0
         self._wanted_bytes = 0
         self._writable = True
@@ -100,7 +104,7 @@ class SubscriptionPublisher(ConnectionActor):
         """What opens the subscription."""
         o = self._options
         return commands.OpenSubscription(
-            o.name, o.mode, o.epoch, o.starting, o.owner_timeout, o.take_over, o.client, self.actor_ref
+            o.name, o.mode, o.epoch, o.starting, o.owner_timeout, o.take_over, o.client, self.actor_ref, self._arrival
         )
 
     def on_stop(self) -> None:

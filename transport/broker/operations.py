@@ -119,7 +119,7 @@ class Operations(Declarations):
         if stage is not None:
             self._attach(Right.WRITE, stage.writer, "sender", WRITER)
         found = self._queue("sender", queue, make=make, settings=settings)
-        return SendToQueueSubscriber.start(found, producer, port, stage, temporary)
+        return SendToQueueSubscriber.start(found, producer, port, stage, temporary, self.number or 0)
 
     def exchange_sender(
         self,
@@ -156,6 +156,7 @@ class Operations(Declarations):
             needed=needed,
             within=within,
             in_parts=in_parts,
+            arrival=self.number or 0,
         )
 
     def has_levels(self) -> bool:
@@ -284,7 +285,7 @@ class Operations(Declarations):
         """
         created = queue not in self._services.queues
         found = self._queue("subscription", queue, make=options.may_make_queue)
-        actor = SubscriptionPublisher.start(found, options, port)
+        actor = SubscriptionPublisher.start(found, options, port, self.number or 0)
         return Subscribing(actor, self._services.id_prefix(queue), created)
 
     def transaction(self, writer: str, version: int) -> Transaction:

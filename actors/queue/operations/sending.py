@@ -14,6 +14,7 @@ from actors.queue.operations.dropping import drop_over, in_record, let_go
 from actors.queue.operations.refusing import NoRoom, lets_die, refuse
 from actors.queue.state.capacity import GRANTED_AT_ONCE
 from actors.queue.state.catching_up import catch_up
+from actors.queue.state.newest import OF_CLIENT, check_newest
 from actors.queue.state.senders import Incoming, Sender, groups, joined, producers_of, shape_of
 from actors.queue.state.unanswered import behind_rejected
 from actors.queue.structures.deadlines import US_PER_SECOND, microseconds
@@ -46,12 +47,14 @@ def attach_sender(core: QueueCore, command: AttachSender, now: float) -> None:
     last: int | None = None
     if producer is not None:
         older = core.sender_of.get(producer)
+        check_newest(older, command, OF_CLIENT)
         if older is not None:
             detach_sender(core, older.connection, now)
             core.effects.append(Tell(older.connection, Superseded()))
         last = core.log.last_number(producer)
         core.last_event = max(core.last_event, core.log.added_by)  # others may have noted it, unseen
-    sender = core.senders[connection] = Sender(connection, producer, last, core.capacity, temporary=command.temporary)
+    sender = Sender(connection, producer, last, core.capacity, temporary=command.temporary, arrival=command.arrival)
+    core.senders[connection] = sender
     if producer is not None:
         core.sender_of[producer] = sender
     if command.shared is not None:

@@ -18,6 +18,7 @@ from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over
 from actors.queue.operations.sending import detach_sender, refuse_sender
 from actors.queue.state.entries import spans_of, stored_entry
+from actors.queue.state.newest import OF_STAGE, check_newest
 from actors.queue.state.senders import Sender
 from actors.queue.structures.deadlines import US_PER_SECOND, each_due
 from actors.queue.vocabulary.budgets import TIMER_BUDGET
@@ -63,11 +64,13 @@ def attach_stage(core: QueueCore, command: AttachSender, now: float) -> None:
         raise QueueLimitError("MAX_STAGES", MAX_STAGES, "commit or abort what is staged, or write fewer partitions")
     older = staged.senders.get(key)
     _check_way(core, key, older, through_exchange=command.shared is not None)
+    check_newest(older, command, OF_STAGE)
     if older is not None:
         detach_stage(core, older.connection, now)
         core.effects.append(Tell(older.connection, Superseded()))
     messages = stages[key].messages if key in stages else 0
-    sender = core.senders[connection] = Sender(connection, None, messages, staged.capacity, key)
+    sender = Sender(connection, None, messages, staged.capacity, key, arrival=command.arrival)
+    core.senders[connection] = sender
     staged.attached(sender, key)
     if command.shared is not None:
         sender.permits.queue = command.shared

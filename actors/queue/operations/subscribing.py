@@ -19,6 +19,7 @@ from actors.queue.operations.delivering import reserve as reserve_now
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.dropping import drop_over
 from actors.queue.state.entries import spans_of
+from actors.queue.state.newest import OF_SUBSCRIPTION, check_newest
 from actors.queue.state.subscriptions import Absence, Ledger, Ownership, Reservation, Subscriber, pieces
 from actors.queue.structures.deadlines import US_PER_SECOND, each_due
 from actors.queue.vocabulary import events, replies
@@ -69,7 +70,7 @@ def open_subscription(core: QueueCore, command: commands.OpenSubscription, now: 
             "does not commit; receive from it, or declare a queue without groups"
         )
     if mode == OWN:
-        ledger = _take_over(core, command) if command.epoch is None else _join(core, name, command.epoch)
+        ledger = _take_over(core, command) if command.epoch is None else _go_on(core, command)
         _install(core, ledger, command, now)
     elif mode == READ:
         ledger = _join(core, name, command.epoch)
@@ -273,10 +274,23 @@ def _take_over(core: QueueCore, command: commands.OpenSubscription) -> Ledger:
     if owner is not None and owner.connection is not None and not command.take_over:
         # It lives: a connection that falls silent is closed, and its owner detached, within three heartbeats.
         raise SubscriptionOwnedError(name, owner.client, TO_OPEN)
+    _check_newest(core, command)
     epoch = 1 + (log.deleted_epoch if ledger is None else ledger.epoch)
     least = log.next_sequence if starting == LATEST else 0
     core.commit(events.SubscriptionOwned(name, epoch, least, owner_timeout, core.wall_us))
     return log.ledgers[name]
+
+
+def _go_on(core: QueueCore, command: commands.OpenSubscription) -> Ledger:
+    ledger = _join(core, command.name, command.epoch)
+    _check_newest(core, command)
+    return ledger
+
+
+def _check_newest(core: QueueCore, command: commands.OpenSubscription) -> None:
+    owner = core.owners.get(command.name)
+    if owner is not None and owner.connection is not None:
+        check_newest(owner, command, OF_SUBSCRIPTION)
 
 
 def _install(core: QueueCore, ledger: Ledger, command: commands.OpenSubscription, now: float) -> None:
@@ -295,7 +309,7 @@ def _install(core: QueueCore, ledger: Ledger, command: commands.OpenSubscription
         core.owner_deadlines.forget(owner)
     if owner.absence.deadline is not None:
         core.unused.forget(owner.absence)
-    owner.connection = command.connection
+    owner.connection, owner.arrival = command.connection, command.arrival
     owner.client = command.client
     owner.used = now
 

@@ -40,6 +40,7 @@ class Sender:
         temporary: whether nobody comes under its name after it.
         name_bytes: what its name takes in a record, with its number there; 0 without a name.
         stage: where what it sends is held back; None for what can be received at once.
+        arrival: its number, in the order in which connections were accepted.
     """
 
     connection: Connection
@@ -49,6 +50,7 @@ class Sender:
     stage: StageKey | None = None
     temporary: bool = False
     rejecting: bool = False
+    arrival: int = 0
     permits: Permits = field(init=False)
     name_bytes: int = field(init=False)
 

@@ -213,6 +213,7 @@ class Ownership:
         used: when it was last asked something or was connected, on the clock of deadlines; None where nobody knows.
         noted: whether its ledger says the same.
         connection: the owner's; None while none is connected.
+        arrival: the number of the owner's connection, in the order in which they were accepted.
         deadline: when its reservations end for want of an owner; None while they do not. ``heap`` is what knows that.
         waiting: the owner's reservation that waits.
         absence: when to look whether it is to be forgotten.
@@ -223,6 +224,7 @@ class Ownership:
     used: float | None = None
     noted: bool = False
     connection: Connection | None = None
+    arrival: int = 0
     deadline: float | None = None
     heap: object | None = None
     waiting: Reservation | None = None

@@ -43,9 +43,11 @@ class AttachSender:
         temporary: nobody comes under this name when the client has ended: it is the client's own invention. The numbers of such producers
             are remembered apart: however many there are, no other is forgotten for them.
         shared: the queue's name, where the sender has room of several queues for what others store. Told are RoomGranted and Superseded.
+        arrival: the connection's number, in the order in which they were accepted; 0 for none.
 
     Raises:
         InvalidRequestError: a name or a version that cannot be, or the connection is a sender already.
+        TakenOverError: who has the producer or the stage was accepted later.
         QueueLimitError: there are too many stages.
     """
 
@@ -54,6 +56,7 @@ class AttachSender:
     temporary: bool = False
     connection: Ref | None = None
     shared: str | None = None
+    arrival: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +220,13 @@ class OpenSubscription:
         owner_timeout: without an owner after which reservations end; None for never.
         take_over: whether it is taken from an owner that is connected.
         client: what the new owner calls itself, for others to be told.
+        arrival: as of `AttachSender`.
 
     Raises:
         SubscriptionNotFoundError: there is none to read.
         SubscriptionOwnedError: its owner is connected, and not to be replaced.
         StaleEpochError: the owner to read for, or that wants to go on, has been replaced.
+        TakenOverError: the owner, whom it would replace, was accepted later.
         QueueLimitError: there are too many.
         InvalidRequestError: the queue is exclusive, or has a single active consumer.
     """
@@ -234,6 +239,7 @@ class OpenSubscription:
     take_over: bool = False
     client: str = ""
     connection: Ref | None = None
+    arrival: int = 0
 
 
 @dataclass(frozen=True, slots=True)
