@@ -23,7 +23,9 @@ def judged(mode: str, seed: int, *names: str, backlog: int = 0, apart: bool = Fa
         rounds = Rounds(machines, mode, LOAD, Random(seed), backlog=backlog, apart=apart)
         for name in names:
             rounds.round(name)
-        return rounds.end()
+        found = rounds.end()
+        assert rounds.damaged() == []
+        return found
 
 
 @pytest.mark.usefixtures("namespaces_here", "etcd_here")
