@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.fault.machines.lost import lie_aside, told_of
-from tests.fault.machines.records import SENT, Confirmed, Gone, Handed, Log, payload_of
+from tests.fault.machines.records import SENT, Confirmed, Event, Gone, Handed, Log, payload_of
 
 SIZE = 100
 
@@ -13,7 +13,11 @@ SIZE = 100
 def test_a_message_that_was_told_of_as_lost_is_counted_where_a_journal_that_was_put_aside_has_it(
     tmp_path: Path,
 ) -> None:
-    for sender, events in enumerate(([Handed(1, 0, 9), Confirmed(2, 0, 9, 0), Gone(3, 7, 2)], [Gone(3, 0, 1)])):
+    logged: tuple[list[Event], ...] = (
+        [Handed(1, 0, 9), Confirmed(2, 0, 9, 0), Gone(3, 7, 2)],
+        [Handed(1, 0, 1), Gone(3, 0, 1)],
+    )
+    for sender, events in enumerate(logged):
         log = Log(tmp_path / SENT.format(sender), sender, aloud=False)
         log.write(*events)
         log.close()
