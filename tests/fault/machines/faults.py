@@ -273,6 +273,7 @@ def _flipped(rounds: Rounds, *, leader: bool) -> Iterator[bool]:
     flipped = node.machine.disk.flip_some_bit(rounds.random, REPLICA_FILES, written=True)
     print(f"{node.name}: bit {flipped.bit} of byte {flipped.offset} of {flipped.path.name} is flipped", flush=True)
     yield True
+    rounds.flips.look()
     cluster.start(node.name)
     rounds.wait_in_step()
 

@@ -29,8 +29,9 @@ ASIDE: Final = re.compile(r"damaged-\d+")
 MET: Final = "met by its node"
 UNSEEN: Final = "found by verify alone"
 CUT: Final = "cut off with a write"
+GONE: Final = "gone with what was given back"
 NOTHING: Final = "no damage"
-OUTCOMES: Final = (MET, UNSEEN, CUT, NOTHING)
+OUTCOMES: Final = (MET, UNSEEN, CUT, GONE, NOTHING)
 
 
 class Since(NamedTuple):
@@ -52,13 +53,14 @@ class Since(NamedTuple):
         return self.met > self.aside
 
 
-def outcome(name: str, since: Since, places: Sequence[str]) -> str:
+def outcome(name: str, since: Since, places: Sequence[str], *, damaged: bool = False) -> str:
     """What has become of a flipped bit: one of `OUTCOMES`.
 
     Args:
         name: of the node.
         since: what it has said and done by now.
         places: what is damaged on its disk still.
+        damaged: whether anything was, at once.
 
     Raises:
         ProcessError: it was filled anew, and what it was filled with is damaged.
@@ -69,7 +71,9 @@ def outcome(name: str, since: Since, places: Sequence[str]) -> str:
         return MET
     if places:
         return UNSEEN
-    return CUT if since.cuts else NOTHING
+    if since.cuts:
+        return CUT
+    return GONE if damaged else NOTHING
 
 
 def verified(nodes: Iterable[Node]) -> dict[str, list[str]]:
@@ -105,14 +109,20 @@ class Flips:
         self._wait_in_step = wait_in_step
         self._node: Node | None = None
         self._before = Since(0, 0, 0)
+        self._damaged = False
         self._met: dict[str, int] = {}
         self._outcomes: Counter[str] = Counter()
 
     def begin(self, node: Node) -> None:
-        """A bit of a node's disk is flipped."""
-        self._node = node
+        """A bit of a node's disk is about to be flipped."""
+        self._node, self._damaged = node, False
         self._before = _state(node)
         self._met = {each.name: each.met for each in self._cluster.nodes.values()}
+
+    def look(self) -> None:
+        """See whether the bit is damage at all, before its node starts: it may be one that nothing is stored in."""
+        assert self._node is not None
+        self._damaged = bool(verified([self._node])[self._node.name])
 
     def end(self) -> str:
         """See what has become of the bit, and have the node filled anew where it is damaged still; a line's end for people.
@@ -130,7 +140,7 @@ class Flips:
         now = _state(node)
         since = Since(*(after - before for after, before in zip(now, self._before, strict=True)))
         places = [] if since.waits else verified([node])[node.name]
-        found = outcome(node.name, since, places)
+        found = outcome(node.name, since, places, damaged=self._damaged)
         self._outcomes[found] += 1
         if places or since.waits:
             # As the node does it when it meets damage: it is filled anew by itself when it comes back.
@@ -160,4 +170,6 @@ def _text(found: str, since: Since, places: Sequence[str]) -> str:
         return f"nobody had met the damage, it was stopped and filled anew: {'; '.join(places)}"
     if found == CUT:
         return "it has cut a write off the end of its log, and nothing is damaged"
-    return "nobody has met damage, and there is none: the bit was of no use to it, or has gone with its file"
+    if found == GONE:
+        return "nobody has met the damage, and what was damaged has been given back since"
+    return "the bit is no damage: nothing is stored there, or a start makes it again"

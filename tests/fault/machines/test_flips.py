@@ -8,7 +8,7 @@ import pytest
 
 from tests.fault.machines.cluster import NODES, Node
 from tests.fault.machines.faults import CLIENTS
-from tests.fault.machines.flips import CUT, MET, NOTHING, UNSEEN, Since, outcome, verified
+from tests.fault.machines.flips import CUT, GONE, MET, NOTHING, UNSEEN, Since, outcome, verified
 from tests.fault.machines.machines import Machines
 from tests.fault.machines.options import Options
 from tests.fault.machines.processes import ProcessError
@@ -44,6 +44,7 @@ def test_a_flipped_bit_that_nobody_has_met_is_healed_and_one_that_is_left_is_sai
         rounds.cluster.kill(killed)
         rounds.flips.begin(killed)
         flip_early(killed)
+        rounds.flips.look()
         rounds.cluster.start(killed.name)
         assert rounds.flips.end() == f"; {killed.name}: it has met the damage, and was filled anew"
         assert killed.met == 1
@@ -71,5 +72,7 @@ def test_who_was_filled_with_what_is_damaged_is_a_failure_and_what_became_of_oth
     assert outcome("a", Since(met=0, aside=0, cuts=1), PLACES) == UNSEEN
     assert outcome("a", Since(met=0, aside=0, cuts=1), []) == CUT
     assert outcome("a", Since(met=0, aside=0, cuts=0), []) == NOTHING
+    assert outcome("a", Since(met=0, aside=0, cuts=0), [], damaged=True) == GONE
+    assert outcome("a", Since(met=0, aside=0, cuts=1), [], damaged=True) == CUT
     with pytest.raises(ProcessError, match=r"a was filled anew, and its journal is damaged all the same: x\.segment"):
         outcome("a", Since(met=1, aside=1, cuts=0), PLACES)
