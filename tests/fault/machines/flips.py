@@ -63,8 +63,10 @@ def outcome(name: str, since: Since, places: Sequence[str], *, damaged: bool = F
         damaged: whether anything was, at once.
 
     Raises:
-        ProcessError: it was filled anew, and what it was filled with is damaged.
+        ProcessError: it was filled anew, and what it was filled with is damaged; or it has not said why it was.
     """
+    if since.aside > since.met:
+        raise ProcessError(f"{name} has put its journal aside, and has not said that it has met damage")
     if places and since.aside:
         raise ProcessError(f"{name} was filled anew, and its journal is damaged all the same: {'; '.join(places)}")
     if since.met:
@@ -86,6 +88,17 @@ def verified(nodes: Iterable[Node]) -> dict[str, list[str]]:
         node.name: node.machine.python("transport.cli", "journal", "verify", node.data, name="verify") for node in nodes
     }
     return {name: _places(process) for name, process in running.items()}
+
+
+def left_damaged(cluster: Cluster) -> list[str]:
+    """What is damaged on the disks of a cluster's nodes, by node: all were in step, and each is killed, and its journal read whole.
+
+    Raises:
+        ProcessError: a journal cannot be read at all.
+    """
+    for node in cluster.nodes.values():
+        cluster.kill(node)
+    return [f"{name}: {place}" for name, places in verified(cluster.nodes.values()).items() for place in places]
 
 
 def _places(process: Process) -> list[str]:

@@ -18,7 +18,7 @@ from tests.fault.machines.cluster import NODES, Cluster, Node
 from tests.fault.machines.disks import ImageDisk
 from tests.fault.machines.etcd import Etcd, Members
 from tests.fault.machines.faults import CLIENTS, FAULTS, FULL_FLOOR_BYTES, GO_ON_SECONDS, IMAGES, why_not
-from tests.fault.machines.flips import Flips, verified
+from tests.fault.machines.flips import Flips, left_damaged
 from tests.fault.machines.judge import TOLD, Judgement
 from tests.fault.machines.load import Load
 from tests.fault.machines.lost import lie_aside, told_of
@@ -192,16 +192,9 @@ class Rounds:
         return found
 
     def damaged(self) -> list[str]:
-        """What is damaged on the nodes' disks, when all is done: each node is killed, and its journal read whole.
-
-        Raises:
-            ProcessError: a journal cannot be read at all.
-        """
+        """What is damaged on the nodes' disks when all is done, which is when this was asked: then no node runs any more."""
         self.wait_in_step()  # one that is being filled is no whole journal
-        nodes = self.cluster.nodes.values()
-        for node in nodes:
-            self.cluster.kill(node)
-        return [f"{name}: {place}" for name, places in verified(nodes).items() for place in places]
+        return left_damaged(self.cluster)
 
     def _left(self, queue: str) -> int:
         leader = self.cluster.wait_whole(GO_ON_SECONDS)

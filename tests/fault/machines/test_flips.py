@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from random import Random
+from typing import Final
 
 import pytest
 
-from tests.fault.machines.cluster import NODES, Node
+from tests.fault.machines.cluster import Cluster, Node
 from tests.fault.machines.faults import CLIENTS
-from tests.fault.machines.flips import CUT, GONE, MET, NOTHING, UNSEEN, Since, outcome, verified
+from tests.fault.machines.flips import CUT, GONE, MET, NOTHING, UNSEEN, Flips, Since, left_damaged, outcome, verified
 from tests.fault.machines.machines import Machines
-from tests.fault.machines.options import Options
 from tests.fault.machines.processes import ProcessError
-from tests.fault.machines.rounds import Rounds
 
-LOAD = Options(rate=300.0, longest_wait=0.2, batch=10)
-EARLY = 48 + 28 + 10
+IN_STEP_SECONDS: Final = 60.0
+EARLY: Final = 48 + 28 + 10
 """An offset within the first record of a segment: behind the headers of both."""
-PLACES = ["x.segment, offset 5: a record is lost"]
+PLACES: Final = ["x.segment, offset 5: a record is lost"]
 
 
 def flip_early(node: Node) -> str:
@@ -26,42 +24,38 @@ def flip_early(node: Node) -> str:
     return node.machine.disk.flip_bit(oldest, EARLY, 3).path.name
 
 
-@pytest.mark.usefixtures("namespaces_here", "etcd_here")
-def test_a_flipped_bit_that_nobody_has_met_is_healed_and_one_that_is_left_is_said_at_the_end() -> None:
-    with Machines([*NODES, CLIENTS]) as machines:
-        rounds = Rounds(machines, "majority", LOAD, Random(7))
-        running, killed = rounds.cluster.followers()
-        assert rounds.flips.end() == "", "nothing was flipped yet"
+@pytest.mark.usefixtures("etcd_here")
+def test_a_flipped_bit_that_nobody_has_met_is_healed_and_one_that_is_left_is_said_at_the_end(
+    machines: Machines,
+) -> None:
+    cluster = Cluster(machines, options=("--disk-floor", "0", "--auto-heal"))
+    cluster.start()
+    cluster.wait_whole()
 
-        # Who runs does not read again what it has written.
-        rounds.flips.begin(running)
-        name = flip_early(running)
-        said = rounds.flips.end()
-        assert f"{running.name}: nobody had met the damage, it was stopped and filled anew: {name}, offset " in said
-        assert running.met == 0
+    def wait_in_step() -> None:
+        cluster.wait_in_step(machines[CLIENTS], IN_STEP_SECONDS)
 
-        # Who starts reads what no checkpoint has yet.
-        rounds.cluster.kill(killed)
-        rounds.flips.begin(killed)
-        flip_early(killed)
-        rounds.flips.look()
-        rounds.cluster.start(killed.name)
-        assert rounds.flips.end() == f"; {killed.name}: it has met the damage, and was filled anew"
-        assert killed.met == 1
-        assert rounds.flips.summary() == [f"flipped bits: 1 {MET}, 1 {UNSEEN}"]
+    flips = Flips(cluster, wait_in_step)
+    assert flips.end() == "", "nothing was flipped yet"
+    node, other = cluster.followers()
+    wait_in_step()
+    flips.begin(node)
+    name = flip_early(node)  # who runs does not read again what it has written
+    assert f"; {node.name}: nobody had met the damage, it was stopped and filled anew: {name}, offset " in flips.end()
+    assert node.met == 0
+    assert flips.summary() == [f"flipped bits: 1 {UNSEEN}"]
 
-        name = flip_early(running)
-        found = rounds.end()
-        assert found.clean, found.summary()
-        [place] = rounds.damaged()
-        assert place.startswith(f"{running.name}: {name}, offset ")
-        (killed.data / "newest").write_bytes(b"")
-        assert verified([killed]) == {killed.name: []}, "what the next start mends is no damage"
-        for path in running.data.iterdir():
-            if path.is_file():
-                path.unlink()
-        with pytest.raises(ProcessError, match="ended with 2, and named 0 damaged places"):
-            verified([running])
+    cluster.stop_node(other)  # so all that it has is known to have been stored, the last write too
+    name = flip_early(other)
+    [place] = left_damaged(cluster)
+    assert place.startswith(f"{other.name}: {name}, offset ")
+    (node.data / "newest").write_bytes(b"")
+    for path in other.data.iterdir():
+        if path.is_file():
+            path.unlink()
+    assert verified([node]) == {node.name: []}, "what the next start makes again is no damage"
+    with pytest.raises(ProcessError, match="ended with 2, and named 0 damaged places"):
+        verified([other])
 
 
 def test_who_was_filled_with_what_is_damaged_is_a_failure_and_what_became_of_other_bits_is_told_apart() -> None:
@@ -76,3 +70,5 @@ def test_who_was_filled_with_what_is_damaged_is_a_failure_and_what_became_of_oth
     assert outcome("a", Since(met=0, aside=0, cuts=1), [], damaged=True) == CUT
     with pytest.raises(ProcessError, match=r"a was filled anew, and its journal is damaged all the same: x\.segment"):
         outcome("a", Since(met=1, aside=1, cuts=0), PLACES)
+    with pytest.raises(ProcessError, match="has not said that it has met damage"):
+        outcome("a", Since(met=0, aside=1, cuts=0), [])
