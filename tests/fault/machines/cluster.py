@@ -11,12 +11,13 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from tests.fault.machines.brokers import RECEIVE_PORT, SEND_PORT
 from tests.fault.machines.etcd import Etcd
 from tests.fault.machines.machines import Machine, Machines
-from tests.fault.machines.processes import Process, ProcessError
+from tests.fault.machines.processes import STOP_SECONDS, Process, ProcessError
 
 NODES: Final = ("a", "b", "c")
 STARTED: Final = r"node \w+: sending \S+"
@@ -25,6 +26,8 @@ FOLLOWS: Final = re.compile(r"the node \S+ leads, with epoch (\d+)")
 FULL: Final = re.compile(r"this node takes no records when it follows, until there is room")
 ROOM: Final = re.compile(r"there is room again: this node takes records when it follows")
 CUT: Final = re.compile(r"were never committed, and are cut off: \d+ of them, with (\d+) messages")
+DAMAGE: Final = re.compile(r"this node has met damage, and leaves its cluster")
+DOUBT: Final = re.compile(r"a write was cut off its log that was damaged or not finished")
 START_SECONDS: Final = 30.0
 LEAD_SECONDS: Final = 30.0
 
@@ -40,6 +43,8 @@ class Node:
         follows: the greatest epoch whose leader it has said to know.
         full: whether it has said that it has no room for more of the log, and not yet that it has some again.
         cut: messages that it has said to have cut off its log, for the cluster has others in their place.
+        met: how often it has said that it has met damage.
+        cuts: how often it has said that a write is cut off the end of its log that may have been confirmed.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -50,6 +55,13 @@ class Node:
         self.follows = 0
         self.full = False
         self.cut = 0
+        self.met = 0
+        self.cuts = 0
+
+    @property
+    def data(self) -> Path:
+        """Its directory, on its machine's disk."""
+        return self.machine.disk.path / "data"
 
     @property
     def send(self) -> str:
@@ -74,6 +86,10 @@ class Node:
             self.follows = int(follows[1])
         elif (cut := CUT.search(line)) is not None:
             self.cut += int(cut[1])
+        elif DAMAGE.search(line):
+            self.met += 1
+        elif DOUBT.search(line):
+            self.cuts += 1
         elif FULL.search(line) or ROOM.search(line):
             self.full = FULL.search(line) is not None
         else:
@@ -149,7 +165,7 @@ class Cluster:
             *("--cluster", f"{registers}/rounds", "--node", node.name, "--cluster-members", members),
             *("--advertise", machine.address, "--cluster-secret-file", str(self._secret), "--cluster-mode", self._mode),
             *("--send-address", node.send, "--receive-address", node.receive, "--http", "none", "--insecure"),
-            *("--data", str(machine.disk.path / "data"), "--log-level", "info"),
+            *("--data", str(node.data), "--log-level", "info"),
         )
         node.process = machine.python(
             "transport.cli", "broker", *words, *self._options, name=f"node {node.name}", heard=heard
@@ -233,6 +249,16 @@ class Cluster:
         """SIGKILL for the broker alone; an etcd that it runs itself dies with it."""
         assert node.process is not None
         node.process.kill()
+
+    def stop_node(self, node: Node, seconds: float = STOP_SECONDS) -> None:
+        """SIGTERM for the broker, and the end of its etcd.
+
+        Raises:
+            ProcessError: it did not end in good order within this time.
+        """
+        assert node.process is not None
+        node.process.stop(seconds)
+        node.machine.kill()
 
     def stop(self) -> None:
         """SIGTERM for all, one after the other."""

@@ -262,13 +262,18 @@ def _failing_disk(rounds: Rounds, *, leader: bool) -> Iterator[bool]:
 
 @contextmanager
 def _flipped(rounds: Rounds, *, leader: bool) -> Iterator[bool]:
-    """A bit of any file of a replica is another one when it comes back: it is never delivered, nor given to another, and is healed."""
+    """A bit of any file of a replica is another one when it comes back: it is never delivered, nor given to another, and is healed.
+
+    By the node itself, or at the end of the round by `Flips`.
+    """
     cluster = rounds.cluster
     node = cluster.leader() if leader else rounds.random.choice(cluster.followers())
     cluster.kill(node)
+    rounds.flips.begin(node)
     flipped = node.machine.disk.flip_some_bit(rounds.random, REPLICA_FILES, written=True)
     print(f"{node.name}: bit {flipped.bit} of byte {flipped.offset} of {flipped.path.name} is flipped", flush=True)
     yield True
+    rounds.flips.look()
     cluster.start(node.name)
     rounds.wait_in_step()
 
