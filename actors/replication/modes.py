@@ -105,12 +105,17 @@ def enough(rules: Iterable[Rule], answered: Collection[str]) -> bool:
 def certain(rules: Iterable[Rule], answered: Collection[str], doubted: Collection[str]) -> bool:
     """Whether everything committed is in one of the logs of those that answered, though some of them may lack what they had stored.
 
-    That is so where half + 1 of each quorum have answered without doubt, or all of it have: then one disk that is damaged hides nothing.
+    As many disks as may be lost may be damaged, so fewer than half, and where more are in doubt no others. Of an odd number half + 1 have
+    to have answered without doubt, or all; of four any three are enough.
     """
-    asked, sure = frozenset(answered), frozenset(answered) - frozenset(doubted)
-    return all(
-        quorum <= asked or len(quorum & sure) >= half_plus_one(len(quorum)) for rule in rules for quorum in rule.quorums
-    )
+    asked, doubtful = frozenset(answered), frozenset(doubted)
+    for rule in rules:
+        for quorum in rule.quorums:
+            most, there = half_plus_one(len(quorum)), quorum & asked
+            damaged = min(len(there & doubtful), (len(quorum) - 1) // 2)
+            if len(there) < most or len(there) - damaged <= len(quorum) - most:
+                return False
+    return True
 
 
 def whole(rule: Rule, answered: Collection[str], former: str | None, *, opened: bool) -> bool:

@@ -129,3 +129,27 @@ def test_half_and_one_with_one_in_doubt_are_too_few_and_without_it_or_all_are_en
     assert modes.certain([rule], {A, B, C}, {A, B, C})
     assert modes.certain([rule], {A, B, C}, {B})
     assert not modes.certain([rule], {A}, set())
+
+
+@pytest.mark.parametrize("size", range(2, 7))
+def test_a_take_over_is_certain_exactly_where_no_disks_that_may_be_damaged_hide_what_half_and_one_have_stored(
+    size: int,
+) -> None:
+    nodes = frozenset("abcdef"[:size])
+    rule = modes.Rule(MAJORITY, (nodes,), nodes)
+    committing = [some for some in subsets(nodes) if len(some) == modes.half_plus_one(size)]
+    for answered in subsets(nodes):
+        for doubted in subsets(answered):
+            found = modes.enough([rule], answered) and all(
+                (answered - damaged) & stored
+                for damaged in subsets(doubted)
+                if len(damaged) < size / 2
+                for stored in committing
+            )
+            assert modes.certain([rule], answered, doubted) is found, (answered, doubted)
+
+
+def test_of_four_any_three_are_enough_though_all_of_them_are_in_doubt() -> None:
+    rule = modes.rule_of(document("abcd"))
+    assert modes.certain([rule], {A, B, C}, {A, B, C})
+    assert not modes.certain([rule], {A, B}, set())
