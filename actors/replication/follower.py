@@ -135,9 +135,7 @@ class Follower:
                 return self._replicate(now, sender, message)
             case Follow() | Seal():
                 return self._asked(now, sender, message)
-            case Missing(ask=ask) if ask >= FIRST_DOUBTFUL:
-                return []  # that is the leader's to say
-            case Missing(ask=ask):
+            case Missing(ask=ask) if ask < FIRST_DOUBTFUL:  # else it is the leader's to say
                 return [Send(sender, Missed(self.accepted, ask, self.misses(now), position(self.log)))]
             case Fetch(epoch, lsn):
                 return self._fetch(sender, epoch, lsn)

@@ -105,15 +105,15 @@ def enough(rules: Iterable[Rule], answered: Collection[str]) -> bool:
 def certain(rules: Iterable[Rule], answered: Collection[str], doubted: Collection[str]) -> bool:
     """Whether everything committed is in one of the logs of those that answered, though some of them may lack what they had stored.
 
-    As many disks as may be lost may be damaged, so fewer than half, and where more are in doubt no others. Of an odd number half + 1 have
-    to have answered without doubt, or all; of four any three are enough.
+    That is so where half + 1 of each quorum have answered, and so many of it without doubt that any half + 1 have one of them; or where all
+    of it have: then fewer disks that are damaged than half hide nothing. Of three that is two without doubt, of four two, of five three.
     """
-    asked, doubtful = frozenset(answered), frozenset(doubted)
+    asked, sure = frozenset(answered), frozenset(answered) - frozenset(doubted)
     for rule in rules:
         for quorum in rule.quorums:
-            most, there = half_plus_one(len(quorum)), quorum & asked
-            damaged = min(len(there & doubtful), (len(quorum) - 1) // 2)
-            if len(there) < most or len(there) - damaged <= len(quorum) - most:
+            most = half_plus_one(len(quorum))
+            meets = len(quorum & asked) >= most and len(quorum & sure) > len(quorum) - most
+            if not (meets or quorum <= asked):
                 return False
     return True
 
