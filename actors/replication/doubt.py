@@ -8,21 +8,17 @@ that the node can have answered for, which were records of leaders up to the epo
   record are equal up to there.
 - It has stored all that the leader of its epoch had when the node was back. A leader leads an epoch once and without a break, so its log
   has whatever the node has said that it stored. Where that log ends the leader is asked by a `Missing`: the answer of each version has it.
+  One that has started anew leads no more, may lack what was not synced, and does not answer: its epoch and its id are still the same.
 
 A transfer by itself ends no doubt: what it holds is committed, and may end before what the node has answered for.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
 from actors.replication.follower import Follower
 from actors.replication.limits import BEAT_SECONDS
 from actors.replication.positions import position
-from actors.replication.vocabulary import Effects, EndDoubt, Missed, Missing, Send
-
-FIRST_ASK: Final = 1 << 32
-"""Questions are counted from here on: those of a take-over are never so many."""
+from actors.replication.vocabulary import FIRST_DOUBTFUL, Effects, EndDoubt, Missed, Missing, Send
 
 
 class Doubt:
@@ -38,7 +34,7 @@ class Doubt:
         self.over = not follower.log.doubt
         self._follower = follower
         self._ending = False  # that it is over is being written
-        self._ask = FIRST_ASK
+        self._ask = FIRST_DOUBTFUL
         self._asked = now - BEAT_SECONDS
         self._leader: tuple[str, int] | None = None  # who has said where its log ends, and its epoch
         self._until = 0  # that end

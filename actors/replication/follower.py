@@ -9,6 +9,7 @@ from __future__ import annotations
 from actors.replication.limits import BEAT_SECONDS, LIMITS, MISS_SECONDS, TRANSFER_SECONDS, Limits
 from actors.replication.positions import ReplicaLog, position, summary
 from actors.replication.vocabulary import (
+    FIRST_DOUBTFUL,
     Append,
     Commit,
     Diverged,
@@ -134,7 +135,7 @@ class Follower:
                 return self._replicate(now, sender, message)
             case Follow() | Seal():
                 return self._asked(now, sender, message)
-            case Missing(ask=ask):
+            case Missing(ask=ask) if ask < FIRST_DOUBTFUL:  # else it is the leader's to say
                 return [Send(sender, Missed(self.accepted, ask, self.misses(now), position(self.log)))]
             case Fetch(epoch, lsn):
                 return self._fetch(sender, epoch, lsn)

@@ -105,12 +105,17 @@ def enough(rules: Iterable[Rule], answered: Collection[str]) -> bool:
 def certain(rules: Iterable[Rule], answered: Collection[str], doubted: Collection[str]) -> bool:
     """Whether everything committed is in one of the logs of those that answered, though some of them may lack what they had stored.
 
-    That is so where half + 1 of each quorum have answered without doubt, or all of it have: then one disk that is damaged hides nothing.
+    That is so where half + 1 of each quorum have answered, and so many of it without doubt that any half + 1 have one of them; or where all
+    of it have: then fewer disks that are damaged than half hide nothing. Of three that is two without doubt, of four two, of five three.
     """
     asked, sure = frozenset(answered), frozenset(answered) - frozenset(doubted)
-    return all(
-        quorum <= asked or len(quorum & sure) >= half_plus_one(len(quorum)) for rule in rules for quorum in rule.quorums
-    )
+    for rule in rules:
+        for quorum in rule.quorums:
+            most = half_plus_one(len(quorum))
+            meets = len(quorum & asked) >= most and len(quorum & sure) > len(quorum) - most
+            if not (meets or quorum <= asked):
+                return False
+    return True
 
 
 def whole(rule: Rule, answered: Collection[str], former: str | None, *, opened: bool) -> bool:

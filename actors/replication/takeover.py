@@ -9,7 +9,7 @@ that is done after it was given up leads nobody, and the next attempt takes the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -21,6 +21,7 @@ from actors.replication.limits import (
     ALL_BUT_ONE_SECONDS,
     BEAT_SECONDS,
     FIRST_CHANCE_SECONDS,
+    HINDERED_SECONDS,
     HOLD_OFF_SECONDS,
     MISS_SECONDS,
     REGISTER_SECONDS,
@@ -29,6 +30,7 @@ from actors.replication.limits import (
 from actors.replication.modes import Rule, certain, enough, rule_of, voters, whole
 from actors.replication.positions import LogSummary, Position, parting, position, summary
 from actors.replication.vocabulary import (
+    FIRST_DOUBTFUL,
     Append,
     Effects,
     Fetch,
@@ -67,7 +69,7 @@ class Takeover:
         version: its version.
         rule: what that document asks for.
         sealed: who has promised the epoch, with their logs.
-        doubted: those of them that are in doubt.
+        doubted: those of them that are in doubt, also when it has given up.
         short: whether senders would wait for this node's disk, where it led.
     """
 
@@ -81,6 +83,7 @@ class Takeover:
         "_former",
         "_former_epoch",
         "_free",
+        "_hindered",
         "_log",
         "_me",
         "_missed",
@@ -122,6 +125,7 @@ class Takeover:
         self._since = 0.0  # when this state began, or when something last went on in it
         self._started = 0.0  # when the others were first asked, without a pause
         self._free = 0.0  # not before this time: it has given up
+        self._hindered = 0.0  # until then it takes for in doubt who was when it could not lead
         self._missed: dict[str, Position] = {}  # who misses the leader too
         self._next: ClusterDocument | None = None  # the document of this attempt
         self._source: str | None = None  # whose log is adopted
@@ -174,6 +178,7 @@ class Takeover:
 
     def _ask_all(self, now: float) -> Effects:
         assert self.rule is not None
+        hindered = self._could_not(self._missed, self._in_doubt(now)) if now - self._started >= SEAL_SECONDS else []
         # What was said a beat ago is old; who asks says it anew.
         self._asked = now
         self._ask += 1
@@ -182,12 +187,14 @@ class Takeover:
             Send(peer, Missing(self._log.promised, self._ask, self._missed[self._me]))
             for peer in sorted(voters((self.rule,)) - {self._me})
         ]
-        return effects + self._judge(now)
+        return hindered + effects + self._judge(now)
 
     def missed(self, now: float, sender: str, message: Missed | Missing) -> Effects:
         """What another one says; who asks misses it too."""
         if self.state != ASKING or (isinstance(message, Missed) and not (message.ask == self._ask and message.missed)):
             return []
+        if message.ask >= FIRST_DOUBTFUL:
+            return []  # who asks where its leader's log ends misses none
         assert self.rule is not None
         if sender not in voters((self.rule,)):
             return []
@@ -198,7 +205,14 @@ class Takeover:
         assert self.rule is not None
         if not enough((self.rule,), self._missed):
             return []
+        if not certain((self.rule,), self._missed, self._in_doubt(now)):
+            return []  # an attempt would take an epoch, and come to nothing
         return self.begin(now) if now - self._started >= self._patience() else []
+
+    def _in_doubt(self, now: float) -> set[str]:
+        """Who is in doubt, as far as is known: no doubt of a log ends without a leader."""
+        others = self.doubted - {self._me} if now < self._hindered else set()
+        return others | {self._me} if self._log.doubt else others
 
     def _patience(self) -> float:
         """For how long others have the first chance: first those that have room, and among them, as among the rest, the greatest log.
@@ -209,9 +223,11 @@ class Takeover:
         return (HOLD_OFF_SECONDS if self.short else 0.0) + (FIRST_CHANCE_SECONDS if behind else 0.0)
 
     def found(self) -> None:
-        """There is a leader: it is not missed any more."""
+        """There is a leader, or will be: it is not missed any more."""
         if self.state == ASKING:
             self.state = IDLE
+        if self._follower.leader is not None:
+            self._hindered = 0.0
 
     # The swap
 
@@ -409,7 +425,9 @@ class Takeover:
             return self._read(now, READING_AGAIN)
         adopting = self.state in (CUTTING, ADOPTING)
         if (self.state == SEALING and waited >= SEAL_SECONDS) or (adopting and waited >= ADOPT_SECONDS):
-            return [*self._hindered(), *self.give_up(now)]
+            hindered = self._could_not(self.sealed, self.doubted)
+            self._hindered = now + HINDERED_SECONDS if hindered else 0.0
+            return hindered + self.give_up(now)
         effects: Effects = self._sealed(now) if self.state == SEALING else []
         if self.state == ADOPTING and now - self._fetching >= 2 * BEAT_SECONDS and not self._fetched:
             effects = effects + self._fetch(now)
@@ -418,11 +436,11 @@ class Takeover:
             effects = effects + self._seal_all(now)
         return effects
 
-    def _hindered(self) -> Effects:
-        """Half + 1 have sealed, and some of them are in doubt: that is why it cannot lead."""
+    def _could_not(self, answered: Collection[str], doubted: Collection[str]) -> Effects:
+        """Half + 1 are there, and some of them are in doubt: that is why it cannot lead."""
         assert self.rule is not None
-        hindered = self.state == SEALING and self._me in self.sealed and enough((self.rule,), self.sealed)
-        return [Hindered(frozenset(self.doubted))] if hindered else []
+        hindered = enough((self.rule,), answered) and not certain((self.rule,), answered, doubted)
+        return [Hindered(frozenset(doubted))] if hindered else []
 
     def superseded(self, now: float, epoch: int) -> None:
         """Somebody has promised a greater epoch than the one of this attempt."""

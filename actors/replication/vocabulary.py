@@ -7,7 +7,7 @@ order. A message of a connection that has ended may still arrive: nothing here r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from actors.replication.document import ClusterDocument
 from actors.replication.positions import LogSummary, Position
@@ -93,8 +93,12 @@ class Sealed(NamedTuple):
     doubt: bool = False
 
 
+FIRST_DOUBTFUL: Final = 1 << 32
+"""What is asked by who is in doubt is counted from here on: the questions of a take-over are never so many."""
+
+
 class Missing(NamedTuple):
-    """Do you miss the leader too?
+    """Do you miss the leader too? From `FIRST_DOUBTFUL` on: where does your log end, if you lead? Nobody else answers that.
 
     Attributes:
         epoch: that the asking node has promised.

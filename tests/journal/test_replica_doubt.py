@@ -77,6 +77,31 @@ def test_zeros_and_a_log_that_ends_whole_are_no_doubt() -> None:
     assert node.closed(starts=False).journal.doubt == 0
 
 
+@pytest.mark.parametrize(("damaged", "seen"), [((0,), True), ((20,), True), ((30,), True), ((0, 20), False)])
+def test_in_a_file_that_is_written_over_damage_is_seen_where_mark_or_number_of_the_record_is_left(
+    damaged: tuple[int, ...], seen: bool
+) -> None:
+    """docs/cluster-damage.md says so: what an older record had there cannot be told from what damage has left."""
+    node = Node()
+    node.journal.promise(3)
+    node.lead(3)
+    for count in (12, 12, 12, 12):
+        node.events(count)
+        node.commit()
+        node.checkpoint(live=lambda *_: 0)
+    assert [segment.header.recycled for segment in node.journal._catalog.segments] == [True]
+    for _ in range(2):
+        node.events(1)
+        node.run()
+    path, offsets, _ = places(node.disk)
+    content = bytearray(node.disk.content(path))
+    for at in damaged:
+        content[offsets[-1] + at] ^= 4
+    found = started(node.disk, path, bytes(content))
+    assert found.journal.next_lsn == node.journal.next_lsn - 1
+    assert found.journal.doubt == (3 if seen else 0)
+
+
 def test_what_is_known_to_have_been_durable_is_damage_and_no_doubt() -> None:
     node = led(1, 1)
     node.journal.promise(4)

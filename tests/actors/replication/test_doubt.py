@@ -6,6 +6,7 @@ from actors.replication.doubt import Doubt
 from actors.replication.follower import Follower
 from actors.replication.limits import BEAT_SECONDS
 from actors.replication.positions import Position
+from actors.replication.replica import Replica
 from actors.replication.vocabulary import (
     Append,
     EndDoubt,
@@ -19,7 +20,7 @@ from actors.replication.vocabulary import (
     Sealed,
     TakeTransfer,
 )
-from tests.actors.replication.machines import A, C, append, following, log, records, sent
+from tests.actors.replication.machines import A, B, C, append, following, log, records, sent
 from tests.simulation.replication.disk import Disk
 
 
@@ -128,6 +129,21 @@ def test_what_a_leader_has_said_counts_for_its_epoch_and_connection_only() -> No
     follower.received(1.0, C, Replicate(2, Position(1, 1), 1, 0.0))
     (asked,) = sent(doubt.look(1.0), C)
     assert isinstance(asked, Missing)
+
+
+def test_a_leader_that_has_started_anew_and_leads_no_more_does_not_say_where_its_log_ends() -> None:
+    # It has lost what was not synced, has promised the same epoch, and misses nobody yet. Who is in doubt may not have noticed: a link
+    # that takes the place of one that was silent is no link lost.
+    disk = in_doubt(1, promised=1)
+    follower = following(disk, 1)
+    doubt = Doubt(follower, 0.0)
+    asked = asks(doubt)
+    again = log(1, name="a")
+    again.promised = 1
+    for answer in sent(Replica(0.0, A, again, "a2").received(0.0, B, asked), B):
+        doubt.told(A, answer)
+    follower.received(0.0, A, Replicate(1, Position(1, 1), 1, 0.0))
+    assert EndDoubt(1) not in doubt.look(BEAT_SECONDS)
 
 
 def test_without_a_leader_nobody_is_asked() -> None:

@@ -129,3 +129,26 @@ def test_half_and_one_with_one_in_doubt_are_too_few_and_without_it_or_all_are_en
     assert modes.certain([rule], {A, B, C}, {A, B, C})
     assert modes.certain([rule], {A, B, C}, {B})
     assert not modes.certain([rule], {A}, set())
+
+
+@pytest.mark.parametrize("size", range(2, 7))
+def test_a_take_over_is_certain_where_any_half_and_one_have_somebody_without_doubt_among_those_that_answered_or_all_have(
+    size: int,
+) -> None:
+    nodes = frozenset("abcdef"[:size])
+    rule = modes.Rule(MAJORITY, (nodes,), nodes)
+    committing = [some for some in subsets(nodes) if len(some) == modes.half_plus_one(size)]
+    for answered in subsets(nodes):
+        for doubted in subsets(answered):
+            found = modes.certain([rule], answered, doubted)
+            met = all((answered - doubted) & stored for stored in committing)
+            assert found is (answered == nodes or (met and modes.enough([rule], answered))), (answered, doubted)
+            damaged = [some for some in subsets(doubted) if len(some) < size / 2]
+            assert not found or all((answered - some) & stored for some in damaged for stored in committing)
+
+
+def test_of_four_that_one_of_is_gone_two_without_doubt_are_enough() -> None:
+    rule = modes.rule_of(document("abcd"))
+    assert modes.certain([rule], {A, B, C}, {A})
+    assert not modes.certain([rule], {A, B, C}, {A, B})
+    assert not modes.certain([rule], {A, B}, set())

@@ -17,6 +17,7 @@ from actors.replication.limits import (
     ALL_BUT_ONE_SECONDS,
     BEAT_SECONDS,
     FIRST_CHANCE_SECONDS,
+    HINDERED_SECONDS,
     HOLD_OFF_SECONDS,
     SEAL_SECONDS,
 )
@@ -33,6 +34,7 @@ from actors.replication.vocabulary import (
     Promise,
     ReadRegister,
     Seal,
+    Send,
     SwapRegister,
     Truncate,
 )
@@ -49,12 +51,13 @@ def swapping(takeover: Takeover) -> SwapRegister:
     return swap
 
 
-def sealing(takeover: Takeover, disk: Disk) -> None:
+def sealing(takeover: Takeover, disk: Disk, *, doubt: int = 0) -> None:
+    """One that has sealed itself, and may be in doubt: then all three have missed the leader."""
     swap = swapping(takeover)
     effects = takeover.swapped(0.0, swap.number, 2)
     assert effects[0] == Promise(2)
     assert sent(effects) == [Seal(2), Seal(2)]
-    disk.promised = 2
+    disk.promised, disk.doubt = 2, doubt
     takeover.promised(0.0, 2)
 
 
@@ -408,9 +411,8 @@ def test_where_all_have_sealed_doubt_is_no_matter_and_the_greatest_log_is_adopte
 
 def test_who_takes_over_counts_itself_as_in_doubt_too() -> None:
     disk = log(1, 1)
-    disk.doubt = 1
     takeover, _ = candidate(disk, document("bac"))
-    sealing(takeover, disk)
+    sealing(takeover, disk, doubt=1)
     takeover.sealed_by(0.0, C, summary(log(1, name="c")))
     assert takeover.state == steps.SEALING
     takeover.sealed_by(0.0, B, summary(log(1, name="b")))
@@ -437,10 +439,62 @@ def test_it_says_for_whose_doubt_it_could_not_lead() -> None:
 
 def test_where_too_few_have_sealed_doubt_is_not_the_reason() -> None:
     disk = log(1, 1)
+    takeover, _ = candidate(disk, document("bac"))
+    sealing(takeover, disk, doubt=1)
+    assert takeover.tick(SEAL_SECONDS) == []
+
+
+def hindered_by(peer: str) -> tuple[Takeover, Follower]:
+    """A candidate that could not lead, for this one is in doubt; they miss a leader on."""
+    disk = log(1)
+    takeover, follower = candidate(disk, document("bac"))
+    sealing(takeover, disk)
+    takeover.sealed_by(0.0, peer, summary(log(1)), doubt=True)
+    assert takeover.tick(SEAL_SECONDS) == [Hindered(frozenset({peer}))]
+    return takeover, follower
+
+
+def asks_again(takeover: Takeover, now: float, *peers: str) -> Effects:
+    """It asks around, and these miss the leader too."""
+    asks = takeover.missing(now)
+    effects: Effects = [each for each in asks if not isinstance(each, Send)]
+    for missing in sent(asks, B):
+        for peer in peers:
+            effects += takeover.missed(now, peer, Missed(2, missing.ask, True, Position(1, 1)))
+    return effects
+
+
+def test_an_attempt_that_can_come_to_nothing_is_not_made_and_takes_no_epoch() -> None:
+    takeover, _ = hindered_by(C)
+    began = SEAL_SECONDS + HOLD_OFF_SECONDS
+    assert asks_again(takeover, began, C) == []
+    assert asks_again(takeover, began + SEAL_SECONDS, C) == [Hindered(frozenset({C}))], "it has been so for long"
+    assert kinds(asks_again(takeover, began + SEAL_SECONDS + 1.0, C, B)) == [Hindered, ReadRegister], "all are there"
+
+
+def test_who_was_in_doubt_is_asked_again_after_a_while() -> None:
+    # What it was told is old where its doubt was just being ended.
+    takeover, _ = hindered_by(C)
+    assert asks_again(takeover, HINDERED_SECONDS, C) == []
+    assert kinds(asks_again(takeover, SEAL_SECONDS + HINDERED_SECONDS, C)) == [ReadRegister]
+
+
+def test_once_there_was_a_leader_nobody_is_taken_for_in_doubt() -> None:
+    takeover, follower = hindered_by(C)
+    began = SEAL_SECONDS + HOLD_OFF_SECONDS
+    assert asks_again(takeover, began, C) == []
+    follower.leader = B
+    takeover.found()
+    assert kinds(asks_again(takeover, began + 1.0, C)) == [ReadRegister]
+
+
+def test_a_node_in_doubt_that_knows_that_it_cannot_lead_does_not_try() -> None:
+    disk = log(1)
     disk.doubt = 1
     takeover, _ = candidate(disk, document("bac"))
-    sealing(takeover, disk)
-    assert takeover.tick(SEAL_SECONDS) == []
+    assert asks_again(takeover, 0.0, C) == []
+    assert asks_again(takeover, SEAL_SECONDS, C) == [Hindered(frozenset({A}))]
+    assert kinds(asks_again(takeover, SEAL_SECONDS + 1.0, C, B)) == [Hindered, ReadRegister]
 
 
 def test_two_members_that_are_left_by_command_lead_though_both_are_in_doubt() -> None:

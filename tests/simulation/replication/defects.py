@@ -130,6 +130,9 @@ class TrustingTakeover(Takeover):
     def sealed_by(self, now: float, peer: str, log: LogSummary, *, doubt: bool = False) -> Effects:
         return super().sealed_by(now, peer, log, doubt=False)
 
+    def _in_doubt(self, now: float) -> set[str]:
+        return set()
+
 
 class HastyDoubt(Doubt):
     """Takes what is committed for all that a leader has."""

@@ -63,9 +63,12 @@ class Faults:
         self._world.after(seconds, host.start)
 
     def _damage(self, host: Host, seconds: float) -> None:
-        """Its program is killed, and its disk has damaged the last write. Of one disk at a time: with two it is lost, as promised."""
+        """Its program is killed, and its disk has damaged the last write. Of one disk at a time: with two it is lost, as promised.
+
+        The disk that is damaged already may be again, before its node has all.
+        """
         disks = self._cluster.disks.values()
-        if any(disk.damaged for disk in disks) or not self._cluster.settled():
+        if any(disk.damaged and disk is not host.disk for disk in disks) or not self._cluster.settled():
             return
         host.crash(power=False)
         if host.disk.damage(self._world.random):
