@@ -25,9 +25,10 @@ from transport.cluster.addresses import OwnEtcd
 from transport.cluster.etcd_left import end_left, hold
 from transport.cluster.etcd_lines import Line, LineCutter, read_line_of_etcd
 from transport.cluster.etcd_membership import Others, Standing, has_begun, put_aside
-from transport.cluster.etcd_settings import FOLDER_MODE, SETTINGS_FILE, settings_of, write_settings
+from transport.cluster.etcd_settings import DATA_FOLDER, FOLDER_MODE, SETTINGS_FILE, settings_of, write_settings
 from transport.cluster.gateway import Gateway
 from transport.errors import LocalProtocolError, TransportError
+from transport.wire.address import Address
 
 PROGRAM: Final = "etcd"
 PACKAGE: Final = "etcd-server"
@@ -45,6 +46,8 @@ TAKEN: Final = "address already in use"
 """What it says where it cannot listen."""
 REMOVED: Final = "the member has been permanently removed from the cluster"
 """What it says where the others have removed it, before it ends with status 0."""
+DAMAGED: Final = ("crc mismatch", "corrupt", "invalid database", "invalid page", "unexpected fault address")
+"""Parts of what it says where its files are not what it wrote."""
 AGAIN_SECONDS: Final = 1.0
 """From one question to others who do not answer to the next."""
 MOST_TOLD: Final = 64
@@ -60,7 +63,9 @@ _HELD_BACK: Final = {
         "`{etcdctl} member add {node} --peer-urls={peers}`{again}"
     ),
     Standing.UNKNOWN: (
-        "the other machines' etcd does not know this one: have it awaited by `{etcdctl} member add {node} --peer-urls={peers}`{again}"
+        "the other machines' etcd does not know this one. Have it awaited, and it joins them. `{etcdctl} member list` shows whom they "
+        "know: one whose machine is gone, or lives elsewhere now, has to go first, `{etcdctl} member remove ID`. Then "
+        "`{etcdctl} member add {node} --peer-urls={peers}`{again}"
     ),
 }
 """Why it is not started, and what to do; etcdctl is the package ``etcd-client``."""
@@ -108,6 +113,7 @@ class EtcdChild:
         program: where etcd is; None to look on the ``PATH``.
         random: what waits are varied by.
         others: who is asked how they know this machine; None for the others of ``own``.
+        brokers: as of `Others`.
 
     Raises:
         EtcdMissingError: there is no etcd.
@@ -124,6 +130,7 @@ class EtcdChild:
         program: str | None = None,
         random: Random | None = None,
         others: Others | None = None,
+        brokers: Mapping[str, Address] | None = None,
     ) -> None:
         if not sys.platform.startswith("linux"):
             raise LocalProtocolError(
@@ -131,7 +138,7 @@ class EtcdChild:
                 "--cluster etcd://HOST:PORT/NAME"
             )
         self._program = find_etcd(program)
-        self._others = others or Others(own, Gateway(own.tls))
+        self._others = others or Others(own, Gateway(own.tls), brokers=brokers)
         # It runs in its folder, where a path that goes from here leads elsewhere.
         folder = folder.absolute()
         self._settings = settings_of(own, folder, insecure=insecure)
@@ -304,6 +311,12 @@ class EtcdChild:
             said = self._help(_REMOVED_SAYS)
         if TAKEN in said:
             said += " (another process has that address, which `ss -ltnp` shows: end it)"
+        if any(words in said for words in DAMAGED):
+            data = self._folder / DATA_FOLDER
+            said += (
+                f" (its files are damaged: stop this node, put {data} aside, and start the node. Its log has the commands then "
+                "by which its etcd joins the others anew)"
+            )
         return f"this machine's etcd {how}{': ' + said if said else ''}"
 
     def _help(self, text: str) -> str:

@@ -7,14 +7,16 @@ them is gone, and it must not vote as who it was. They have to forget it, and aw
 Each of the others is asked at both of its ports. At that for clients an etcd answers once it has been one of a majority, and by then it has
 heard who is a member. At that for other etcds it answers from its start on, also without a majority, but it may have yet to read from its
 disk what it knows: that counts when it has said the same for ``SETTLED_SECONDS``. A machine that refuses the connection has no etcd that
-runs. One that is silent may have one, and is asked on.
+runs, and has none at all only if its broker runs, which would have started it: after a loss of power those may come last whose disks have
+everything. One that is silent may have one, and is asked on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,13 +24,15 @@ from typing import Any, Final, NamedTuple
 from transport.cluster.addresses import Machine, OwnEtcd
 from transport.cluster.etcd_settings import DATA_FOLDER
 from transport.cluster.gateway import AnswerLostError, Gateway, NobodyThereError, NotSentError
+from transport.wire.address import Address
 
 MEMBERS: Final = "/v3/cluster/member/list"
 MEMBERS_TOLD_PEERS: Final = "/members"
 ASK_SECONDS: Final = 1.0
 """For the others, who are asked all at once."""
 SETTLED_SECONDS: Final = 2.0
-"""So long an etcd without a majority says the same before that counts: by then it has read what its disk has."""
+"""So long an etcd without a majority says the same before that counts: by then it has read what its disk has. And for so long none runs
+where a broker does: by then that has started the one that it has."""
 SILENT_SECONDS: Final = 10.0
 """So long it is asked who is silent, where the rest could begin an etcd without it: then its machine is taken to be off."""
 REMOVED_FOLDER: Final = "removed-{}"
@@ -107,12 +111,24 @@ class Others:
         own: which machine this is, and the others.
         gateway: what asks them.
         clock: seconds.
+        brokers: where the other machines' brokers take one another's connections; a machine that is not named has none that is asked.
+        listens: whether anybody does so at an address.
     """
 
-    def __init__(self, own: OwnEtcd, gateway: Gateway, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        own: OwnEtcd,
+        gateway: Gateway,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        brokers: Mapping[str, Address] | None = None,
+        listens: Callable[[Address], Awaitable[bool]] | None = None,
+    ) -> None:
         self._own = own
         self._gateway = gateway
         self._clock = clock
+        self._brokers = brokers or {}
+        self._listens = listens or somebody_listens
         self._since: float | None = None
         self._first: dict[str, tuple[Said, float]] = {}  # what each has said without a majority, and since when
 
@@ -125,8 +141,9 @@ class Others:
         return judged(said, self._clock() - self._since)
 
     async def _ask(self, name: str, other: Machine) -> Said:
-        to_clients, to_peers = await asyncio.gather(self._at_clients_port(other), self._at_peers_port(other))
-        if to_clients is not None or to_peers.standing is Standing.UNHEARD or not to_peers.peers:
+        to_clients, to_peers = await asyncio.gather(self._at_clients_port(other), self._at_peers_port(name, other))
+        settles = to_peers.peers or name in self._brokers
+        if to_clients is not None or to_peers.standing is Standing.UNHEARD or not settles:
             self._first.pop(name, None)
             return to_clients or to_peers
         now = self._clock()
@@ -135,7 +152,8 @@ class Others:
             return to_peers
         if first != to_peers:
             self._first[name] = (to_peers, now)
-        return Said(Standing.UNHEARD, there=True, why=f"the etcd at {other.peers} has not found enough others yet")
+        why = "has not found enough others yet" if to_peers.peers else "does not run yet"
+        return Said(Standing.UNHEARD, there=True, why=f"the etcd at {other.peers} {why}")
 
     async def _at_clients_port(self, other: Machine) -> Said | None:
         try:
@@ -145,11 +163,15 @@ class Others:
         members = _members(answer.fields.get("members"))
         return self._understood(members, "ID") if members else None
 
-    async def _at_peers_port(self, other: Machine) -> Said:
+    async def _at_peers_port(self, name: str, other: Machine) -> Said:
         try:
             members = _members(await self._gateway.get_list(other.peers, MEMBERS_TOLD_PEERS, ASK_SECONDS))
         except NobodyThereError:
-            return Said(Standing.ALONE)
+            broker = self._brokers.get(name)
+            if broker is None or await self._listens(broker):
+                return Said(Standing.ALONE)
+            why = f"at {other.peers} no etcd runs yet, nor a broker at {broker}, which starts the one that may be there"
+            return Said(Standing.UNHEARD, there=True, why=why)
         except (NotSentError, AnswerLostError) as error:
             return Said(Standing.UNHEARD, why=str(error))
         if not members:
@@ -193,6 +215,16 @@ def judged(said: Sequence[Said], waited: float) -> Known:
     if waited < SILENT_SECONDS:
         return Known(Standing.UNHEARD, why=f"{why}; after {SILENT_SECONDS:.0f} s it begins without an answer")
     return Known(Standing.ALONE)
+
+
+async def somebody_listens(address: Address) -> bool:
+    """Whether a connection is taken at an address, within ``ASK_SECONDS``."""
+    with suppress(OSError, TimeoutError, UnicodeError):
+        async with asyncio.timeout(ASK_SECONDS):
+            _, writer = await asyncio.open_connection(address.host, address.port)
+        writer.transport.abort()
+        return True
+    return False
 
 
 def _members(said: object) -> list[dict[str, Any]]:

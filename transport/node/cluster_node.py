@@ -139,7 +139,8 @@ class ClusterNode:
             await self._open()
             stack.push_async_callback(self._close)
             if self.plan.own_etcd is not None:
-                etcd = EtcdChild(self.plan.own_etcd, directory / ETCD_FOLDER, insecure=config.insecure)
+                folder, met = directory / ETCD_FOLDER, self.plan.first
+                etcd = EtcdChild(self.plan.own_etcd, folder, insecure=config.insecure, brokers=met)
                 await etcd.start()
                 stack.push_async_callback(etcd.stop)
             if self._register is None:

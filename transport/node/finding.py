@@ -7,7 +7,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from actors.replication.document import DocumentError, check_continues
+from actors.replication.document import MAJORITY, DocumentError, check_continues
 from actors.replication.forming import Form, Forming, Here, Join, Leave
 from actors.replication.limits import LOOK_SECONDS
 from actors.replication.register import RegisterError
@@ -80,6 +80,7 @@ class ClusterFinder:
             while True:
                 step = await self._look(forming)
                 if isinstance(step, Join):
+                    self._say_mode(step.document.mode)
                     return step.version, step.document
                 if isinstance(step, Leave):
                     raise LocalProtocolError(step.why)
@@ -135,6 +136,17 @@ class ClusterFinder:
         journal = self._storage.journal
         member = self._plan.member(journal.directory_id)
         return Here(self._plan.name, journal.cluster_id, journal.next_lsn, member, self._heals)
+
+    def _say_mode(self, mode: str) -> None:
+        """That a mode of the settings is not looked at; the default one is mostly nobody's wish."""
+        if self._plan.mode != mode:
+            level = logging.INFO if self._plan.mode == MAJORITY else logging.WARNING
+            logger.log(
+                level,
+                "the mode of this cluster is %s, chosen when it began: cluster_mode %s is not looked at",
+                mode,
+                self._plan.mode,
+            )
 
     def _say(self, why: str) -> None:
         """Say why nothing happens, when that is another reason than before."""

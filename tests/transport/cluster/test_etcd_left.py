@@ -150,3 +150,11 @@ def test_where_something_else_has_the_address_the_log_says_what_shows_it(
     (tmp_path / "words").write_text(f"{words}\n")
     text = last_words(tmp_path, logged, f"cat {tmp_path}/words; exit 1")
     assert "another process has that address, which `ss -ltnp` shows: end it" in text
+
+
+def test_where_its_files_are_damaged_the_log_says_how_it_comes_back(tmp_path: Path, logged: logging.Logger) -> None:
+    words = '{"level":"fatal","msg":"discovery failed","error":"walpb: crc mismatch"}'
+    (tmp_path / "words").write_text(f"{words}\n")
+    text = last_words(tmp_path, logged, f"cat {tmp_path}/words; exit 1")
+    data = tmp_path / "etcd" / "data"
+    assert f"walpb: crc mismatch) (its files are damaged: stop this node, put {data} aside, and start the node." in text

@@ -75,9 +75,15 @@ class Etcds(Gateway):
 class Asking:
     """The node c, which asks a and b."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, brokers: bool = False) -> None:
         self.etcds = Etcds()
-        self._others = Others(own(THREE, "c"), self.etcds, lambda: self.etcds.now)
+        self.running = ""
+        met = {name: Address(f"10.0.0.{number}", 9184) for number, name in enumerate("abc", 1)} if brokers else {}
+        self._others = Others(own(THREE, "c"), self.etcds, lambda: self.etcds.now, brokers=met, listens=self._listens)
+
+    async def _listens(self, address: Address) -> bool:
+        assert address.port == 9184
+        return " abc"[int(address.host[-1])] in self.running
 
     def after(self, seconds: float) -> Known:
         self.etcds.now += seconds
@@ -99,6 +105,34 @@ def test_where_all_others_refuse_it_is_a_first_start_and_nothing_is_waited_for()
     asking = Asking()
     asking.etcds.say(REFUSES, REFUSES)
     assert asking.after(0.0) == Known(Standing.ALONE)
+
+
+def test_a_machine_that_refuses_has_an_etcd_to_start_until_its_broker_runs_and_starts_none() -> None:
+    """After a loss of power the one that is empty may be there first: it must not begin anew as who it was."""
+    asking = Asking(brokers=True)
+    asking.etcds.say(REFUSES, REFUSES)
+    for running in ("", "a", "b", "a"):
+        asking.running = running
+        known = asking.after(SILENT_SECONDS)
+        assert known.standing is Standing.UNHEARD
+        away = "12"[running != "b" and running != ""]
+        said = f"at 10.0.0.{away}:2380 no etcd runs yet, nor a broker at 10.0.0.{away}:9184, which starts the one that may be there"
+        assert said in known.why
+    asking.running = "ab"
+    assert asking.after(0.0).standing is Standing.UNHEARD
+    assert "the etcd at 10.0.0.2:2380 does not run yet" in asking.after(SETTLED_SECONDS - 0.5).why
+    asking.etcds.without_a_majority(listed("abc", "abc"), REFUSES)
+    assert asking.after(1.0).standing is Standing.UNHEARD
+    assert asking.after(SETTLED_SECONDS) == Known(Standing.LOST, ALL)
+
+
+def test_where_the_brokers_of_all_others_run_and_no_etcd_does_for_a_while_it_is_a_first_start() -> None:
+    asking = Asking(brokers=True)
+    asking.running = "ab"
+    asking.etcds.say(REFUSES, REFUSES)
+    assert asking.after(0.0).standing is Standing.UNHEARD
+    assert asking.after(SETTLED_SECONDS - 0.5).standing is Standing.UNHEARD
+    assert asking.after(0.5) == Known(Standing.ALONE)
 
 
 def test_a_machine_that_is_off_at_the_first_start_is_waited_for_so_long_and_no_longer() -> None:

@@ -117,7 +117,11 @@ def test_one_that_was_removed_is_started_no_more_until_it_is_awaited_and_joins_w
                         "member add c --peer-urls=http://127.0.0.3:2380`. A command may fail for some seconds",
                     )
                 for _ in range(3):
-                    await said.until("does not know this one", "member add c --peer-urls=http://127.0.0.3:2380")
+                    await said.until(
+                        "does not know this one",
+                        "has to go first, `etcdctl --endpoints http://127.0.0.1:2379,http://127.0.0.2:2379 member remove ID`",
+                        "member add c --peer-urls=http://127.0.0.3:2380",
+                    )
                 assert child.starts == 3
                 others.said = [Known(Standing.AWAITED, PEERS)]
                 await said.until("await another one: what it had is now", "etcd/removed-2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -173,5 +174,25 @@ def test_a_leader_that_is_told_to_end_waits_for_nobody_where_nobody_could_take_o
         async with leading(settings(tmp_path, drain=0.0), Register()):
             began = loop.time()
         assert loop.time() - began < HAND_OVER_SECONDS / 2
+
+    asyncio.run(main())
+
+
+def test_a_node_says_that_the_mode_in_its_settings_is_not_the_clusters(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.replication.leader.HAND_OVER_SECONDS", 0.05)
+    caplog.set_level(logging.INFO, "penstock.cluster")
+
+    async def main() -> None:
+        register = Register()
+        config = settings(tmp_path, drain=0.0, cluster_mode="one")
+        for mode, level in (("one", None), ("async", "WARNING"), ("majority", "INFO")):
+            caplog.clear()
+            async with leading(replace(config, cluster_mode=mode), register):
+                said = [each for each in caplog.records if "is not looked at" in each.message]
+                assert [each.levelname for each in said] == ([] if level is None else [level])
+                text = f"the mode of this cluster is one, chosen when it began: cluster_mode {mode} is not looked at"
+                assert all(each.message == text for each in said)
 
     asyncio.run(main())
