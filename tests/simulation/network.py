@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import errno
+from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -89,10 +90,20 @@ class Listener:
         self.sockets = (self,)
         self._network = network
         self._name = (name, port)
+        self._waiting: deque[Endpoint] = deque()
 
     def getsockname(self) -> tuple[Any, int]:
         """Of its one socket."""
         return self._name
+
+    def connected(self, end: Endpoint) -> None:
+        """One more waits to be taken: all are, in the order in which they came, when the process looks."""
+        self._waiting.append(end)
+        end.when_it_looks(self._take)
+
+    def _take(self) -> None:
+        while self._waiting:
+            self._waiting.popleft().opened(self.factory())
 
     def close(self) -> None:
         """Take no more connections."""
@@ -176,7 +187,7 @@ class Network:
         link = self.links[number] = Link(self, number, port, process, listener.process)
         if self.tap is not None:
             link.server.tap = self.tap(number)
-        link.server._call(lambda: link.server.opened(listener.factory()))
+        listener.connected(link.server)
         protocol = factory()
         link.client.opened(protocol)
         return link.client, protocol

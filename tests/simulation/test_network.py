@@ -253,3 +253,27 @@ def test_nobody_listening_refuses_and_a_taken_port_is_an_error(run: Any) -> None
             await loop.create_server(Recorder, "host", PORT)
 
     run(main)
+
+
+def test_who_stood_still_takes_connections_in_the_order_in_which_they_came(run: Any) -> None:
+    async def main(loop: SimulatedLoop) -> None:
+        process = loop.process("server")
+        accepted: list[Recorder] = []
+        server = await process.spawn(
+            loop.create_server(lambda: accepted.append(Recorder()) or accepted[-1], "host", PORT)
+        )
+        loop.freeze(process)
+        ends = []
+        for number in range(4):
+            end, _ = await loop.create_connection(Recorder, "host", PORT)
+            end.write(bytes([number]))
+            ends.append(end)
+        assert accepted == []
+        loop.thaw(process)
+        end, _ = await loop.create_connection(Recorder, "host", PORT)
+        end.write(bytes([4]))
+        await elapse(1)
+        assert [bytes(each.data) for each in accepted] == [bytes([number]) for number in range(5)]
+        server.close()
+
+    run(main)

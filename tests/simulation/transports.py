@@ -271,6 +271,10 @@ class Endpoint(asyncio.Transport):
 
     # The network's side
 
+    def when_it_looks(self, callback: Callable[[], object]) -> None:
+        """Have a callback run in its process: at once, or when that goes on."""
+        self._call(callback)
+
     def readable(self) -> None:
         """Something has arrived: have it read in a turn of its own."""
         if not self._read_scheduled and self.protocol is not None:
