@@ -66,6 +66,20 @@ def test_a_listener_that_never_answers_hello_is_given_up_in_time() -> None:
     run(main)
 
 
+def test_a_cluster_without_a_leader_is_told_of_also_where_the_time_ends_under_a_later_attempt(jump: Any, until: Any) -> None:
+    async def main() -> None:
+        refusal = Error("not-leader", "its leader is not known yet", close=True)
+        async with listening(ScriptedBroker(with_json([]), [[refusal], []])) as broker:
+            administration = Administration(broker.address, connect_timeout=DEADLINE / 2)
+            connecting = asyncio.ensure_future(administration.__aenter__())
+            await until(lambda: len(broker.heard) == 2)
+            jump(DEADLINE / 2)
+            with pytest.raises(BrokerError, match="not-leader: its leader is not known yet"):
+                await connecting
+
+    run(main)
+
+
 def test_a_transient_refusal_is_tried_again_until_it_is_welcome() -> None:
     async def main() -> None:
         stopping: list[Frame] = [Error("shutting-down", "come back later", close=True)]
