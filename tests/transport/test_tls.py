@@ -491,12 +491,12 @@ def test_a_handshake_that_does_not_go_on_does_not_hold_up_the_brokers_end(
 def test_a_handshake_that_is_not_begun_takes_a_place_of_those_that_are_not_let_in(
     run: Any, over_tls: Any, peers: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transport.broker.acceptor.ENTRANCE_TIMEOUT", 0.3)
-
     async def main() -> None:
         async with over_tls(max_unauthenticated=1) as (broker, secured), peers() as plain:
-            await plain.connect(broker.send_address)
-            await until(lambda: broker._entrance.unopened.full)
+            with monkeypatch.context() as patched:
+                patched.setattr("transport.broker.acceptor.ENTRANCE_TIMEOUT", 0.3)
+                await plain.connect(broker.send_address)
+                await until(lambda: broker._entrance.unopened.full)
             admin = await secured.open(broker.send_address, "admin", None)
             assert await command(admin, "queue.list") == []
 
