@@ -75,7 +75,12 @@ def test_delayed_messages_come_after_their_delay_and_in_batches_of_their_own(
             elements = [b"a", Timed(b"later", delay=delay), b"b"]
             await Source.from_iterable(elements).to(Sender(broker.send_address, queue="orders")).run()
             found: list[Delivery] = []
-            running = Receiver(broker.receive_address, queue="orders").take(3).to(Sink.foreach(found.append)).run()
+
+            def note(delivery: Delivery) -> None:
+                found.append(delivery)
+                delivery.acknowledge()
+
+            running = Receiver(broker.receive_address, queue="orders").take(3).to(Sink.foreach(note)).run()
             await until(lambda: len(found) == 2)
             jump(delay)
             await running
