@@ -68,7 +68,9 @@ def test_a_listener_that_never_answers_hello_is_given_up_in_time(jump: Any, unti
     run(main)
 
 
-def test_a_cluster_without_a_leader_is_told_of_also_where_the_time_ends_under_a_later_attempt(jump: Any, until: Any) -> None:
+def test_a_cluster_without_a_leader_is_told_of_also_where_the_time_ends_under_a_later_attempt(
+    jump: Any, until: Any
+) -> None:
     async def main() -> None:
         refusal = Error("not-leader", "its leader is not known yet", close=True)
         async with listening(ScriptedBroker(with_json([]), [[refusal], []])) as broker:

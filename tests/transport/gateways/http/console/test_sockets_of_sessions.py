@@ -47,6 +47,7 @@ def test_a_socket_lasts_no_longer_than_its_session(
     run: Any, sockets: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, _ = users_of(tmp_path)
+
     async def main() -> None:
         async with sockets(users_file=path) as http:
             for seconds in (0.5, 2.0, 8.0):
