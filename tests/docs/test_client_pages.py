@@ -28,6 +28,7 @@ from transport import (
     Sender,
     errors,
 )
+from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.clients.sender_batches import MAX_BATCH_BYTES
 from transport.errors import InvalidNameError
 from transport.testing import HostedBroker
@@ -122,7 +123,9 @@ async def receive(broker: HostedBroker, **options: Any) -> None:
 
 
 async def administer(address: str, what: Callable[[Administration], Any]) -> None:
-    async with Administration(address, connect_timeout=0.1) as administration:
+    # Where nobody is, it is a matter of seconds otherwise; where a broker is, it may stand still for one.
+    patience = 0.1 if address == NO_BROKER else DEFAULT_CONNECT_TIMEOUT
+    async with Administration(address, connect_timeout=patience) as administration:
         await what(administration)
 
 

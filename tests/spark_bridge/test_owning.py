@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -280,6 +282,11 @@ def test_an_address_at_which_nobody_answers_is_told_after_seconds_and_then_ends_
         nobody = f"127.0.0.1:{listener.getsockname()[1]}"
     monkeypatch.setattr("transport.clients.blocking_link.SILENT_SECONDS", 0.1)
     monkeypatch.setattr("spark_bridge.ledger.RETRY", Backoff(minimum=0.01, maximum=0.05, give_up_after=0.6))
+    # A clock that goes on by as much with each look, however long the machine stands still in between.
+    looks = itertools.count(1)
+    monkeypatch.setattr(
+        clients, "SubscriptionClient", partial(clients.SubscriptionClient, clock=lambda: 0.15 * next(looks))
+    )
     with (
         caplog.at_level(logging.WARNING, "penstock"),
         pytest.raises(

@@ -54,14 +54,32 @@ def test_no_broker_within_the_time_allowed_is_one_error_that_names_the_address()
     run(main)
 
 
-def test_a_listener_that_never_answers_hello_is_given_up_in_time() -> None:
+def test_a_listener_that_never_answers_hello_is_given_up_in_time(jump: Any, until: Any) -> None:
     async def main() -> None:
         async with listening(ScriptedBroker(with_json([]), [[]])) as broker:
+            administration = Administration(broker.address, connect_timeout=DEADLINE / 2)
+            connecting = asyncio.ensure_future(administration.__aenter__())
+            await until(lambda: len(broker.heard) == 1)
+            jump(DEADLINE / 2)
             with pytest.raises(ConnectionLostError, match="no answer"):
-                # The connection itself has to be there by then, on a busy machine too.
-                async with Administration(broker.address, connect_timeout=0.4):
-                    pass
+                await connecting
             await broker.closed.wait()
+
+    run(main)
+
+
+def test_a_cluster_without_a_leader_is_told_of_also_where_the_time_ends_under_a_later_attempt(
+    jump: Any, until: Any
+) -> None:
+    async def main() -> None:
+        refusal = Error("not-leader", "its leader is not known yet", close=True)
+        async with listening(ScriptedBroker(with_json([]), [[refusal], []])) as broker:
+            administration = Administration(broker.address, connect_timeout=DEADLINE / 2)
+            connecting = asyncio.ensure_future(administration.__aenter__())
+            await until(lambda: len(broker.heard) == 2)
+            jump(DEADLINE / 2)
+            with pytest.raises(BrokerError, match="not-leader: its leader is not known yet"):
+                await connecting
 
     run(main)
 

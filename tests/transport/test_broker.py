@@ -90,7 +90,7 @@ def test_messages_larger_than_the_window_keep_coming_one_at_a_time(run: Any, ser
             used = 0
             for sequence in range(6):
                 while demand.messages <= sequence or demand.bytes <= used:
-                    async with asyncio.timeout(3):
+                    async with asyncio.timeout(20):
                         demand = await sender.expect_later(Demand)
                 message = batch(b"x" * size)
                 sender.send(Send(sequence, None, message))

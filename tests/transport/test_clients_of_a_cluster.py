@@ -196,11 +196,16 @@ def test_a_verb_takes_several_addresses_and_goes_to_the_leader(members: list[Mem
 
 
 def test_a_verb_says_what_to_do_where_a_cluster_has_no_leader(members: list[Member]) -> None:
-    with Program("queue", "list", "--address", members[2].send, "--connect-timeout", "300ms") as listing:
-        told = listing.rest(listing.stderr).decode()
-        assert listing.end() == 1
-        assert "its leader is not known yet" in told
-        assert "`penstock cluster status` shows which of its nodes are there" in told
+    for patience in ("300ms", "1s", "3s", "10s"):
+        with Program("queue", "list", "--address", members[2].send, "--connect-timeout", patience) as listing:
+            told = listing.rest(listing.stderr).decode()
+            assert listing.end() == 1
+        if "its leader is not known yet" in told:
+            break
+        # On a busy machine a node may need longer for its first word: then there is none to tell, and it is asked with more patience.
+        assert "no connection to the broker" in told
+    assert "its leader is not known yet" in told
+    assert "`penstock cluster status` shows which of its nodes are there" in told
     with Program("queue", "list", "--address", "a:1,b:") as listing:
         assert "'b:' is not host:port" in listing.rest(listing.stderr).decode()
         assert listing.end() == 2

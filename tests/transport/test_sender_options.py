@@ -11,6 +11,7 @@ from streams.testkit import TestSource
 from tests.transport.sender_helpers import QUICK, numbered, stored
 from transport import (
     Confirmation,
+    Delivery,
     Receiver,
     Sender,
 )
@@ -64,12 +65,25 @@ def test_a_sender_that_drops_what_is_rejected_sends_the_rest(run: Any, serve: An
     run(main)
 
 
-def test_delayed_messages_come_after_their_delay_and_in_batches_of_their_own(run: Any, serve: Any) -> None:
+def test_delayed_messages_come_after_their_delay_and_in_batches_of_their_own(
+    run: Any, serve: Any, until: Any, jump: Any
+) -> None:
+    delay = 10.0
+
     async def main() -> None:
         async with serve() as broker:
-            elements = [b"a", Timed(b"later", delay=0.08), b"b"]
+            elements = [b"a", Timed(b"later", delay=delay), b"b"]
             await Source.from_iterable(elements).to(Sender(broker.send_address, queue="orders")).run()
-            found = await Receiver(broker.receive_address, queue="orders").take(3).to(Sink.collect()).run()
+            found: list[Delivery] = []
+
+            def note(delivery: Delivery) -> None:
+                found.append(delivery)
+                delivery.acknowledge()
+
+            running = Receiver(broker.receive_address, queue="orders").take(3).to(Sink.foreach(note)).run()
+            await until(lambda: len(found) == 2)
+            jump(delay)
+            await running
             assert [(d.payload, d.sequence) for d in found] == [(b"a", 0), (b"b", 2), (b"later", 1)]
 
     run(main)

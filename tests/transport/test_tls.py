@@ -28,6 +28,7 @@ from transport.security.users_file import change_users
 from transport.shell.ends import LINGER
 from transport.wire.codec import encode
 from transport.wire.frames import MAX_BODY_BYTES, FrameDecoder
+from transport.wire.liveness import ENTRANCE_TIMEOUT
 from transport.wire.messages import (
     VERSION,
     Ack,
@@ -468,8 +469,12 @@ def test_whoever_speaks_plainly_to_a_broker_under_tls_is_closed_and_takes_no_pla
 
 
 def test_a_handshake_that_does_not_go_on_does_not_hold_up_the_brokers_end(
-    run: Any, over_tls: Any, peers: Any, until: Any
+    run: Any, over_tls: Any, peers: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Who waited for so long would be told from a machine that stands still.
+    for user in ("broker.acceptor", "shell.connection"):
+        monkeypatch.setattr(f"transport.{user}.LINGER", 2 * ENTRANCE_TIMEOUT)
+
     async def main() -> None:
         loop = asyncio.get_running_loop()
         async with over_tls() as (broker, _), peers() as plain:
@@ -477,7 +482,7 @@ def test_a_handshake_that_does_not_go_on_does_not_hold_up_the_brokers_end(
             await until(lambda: broker._entrance.unopened.count == 1)
             began = loop.time()
             await broker.drain(0.0)
-        assert loop.time() - began < LINGER
+        assert loop.time() - began < ENTRANCE_TIMEOUT - 1.0
         assert await silent._reader.read() == b""
 
     run(main)
@@ -486,12 +491,12 @@ def test_a_handshake_that_does_not_go_on_does_not_hold_up_the_brokers_end(
 def test_a_handshake_that_is_not_begun_takes_a_place_of_those_that_are_not_let_in(
     run: Any, over_tls: Any, peers: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transport.broker.acceptor.ENTRANCE_TIMEOUT", 0.3)
-
     async def main() -> None:
         async with over_tls(max_unauthenticated=1) as (broker, secured), peers() as plain:
-            await plain.connect(broker.send_address)
-            await until(lambda: broker._entrance.unopened.full)
+            with monkeypatch.context() as patched:
+                patched.setattr("transport.broker.acceptor.ENTRANCE_TIMEOUT", 0.3)
+                await plain.connect(broker.send_address)
+                await until(lambda: broker._entrance.unopened.full)
             admin = await secured.open(broker.send_address, "admin", None)
             assert await command(admin, "queue.list") == []
 

@@ -142,7 +142,7 @@ def test_of_those_who_do_not_read_the_greatest_is_held_up_and_another_goes_on(ru
             assert (bool(great._blocked), great._reading, bool(small._blocked)) == (True, False, False)
             # It takes all of it, and goes on.
             loop = asyncio.get_running_loop()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while great._blocked:
                     await loop.sock_recv(one, MIB)
             assert not great._unsent.gives_way

@@ -157,7 +157,7 @@ def test_what_is_no_error_of_the_system_is_told_in_its_own_words(run: Any, error
         link = BrokerLink("127.0.0.1:1", lambda: HELLO, Any, LONG)  # type: ignore[arg-type]  # it is not started
         lost = ConnectionLostError("no TLS there")
         lost.__cause__ = error
-        link._error = lost
+        link.error = lost
         assert link.trouble().startswith(f"no broker at 127.0.0.1:1 yet: {words}; ")
 
     run(main)

@@ -113,7 +113,10 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
                 # Not by `close`: it may be tried again.
                 self._link = None
             if isinstance(error, TimeoutError):
-                raise self._unreachable(error) from error
+                from transport.clients.reasons import leaderless  # noqa: PLC0415 - only for an error
+
+                # A cluster without a leader was found, and the time has ended under a later attempt: that says more than no answer.
+                raise self._unreachable(link.error if link.error and leaderless(link.error) else error) from error
             raise
         return self
 

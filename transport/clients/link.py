@@ -107,6 +107,7 @@ class BrokerLink:
         reconnects: how often a connection was made again.
         writable: whether the broker takes what is written. Where not, its user holds back: a broker may grant demand and read nothing.
         explains: whether the broker answers WHY.
+        error: why the last attempt that is over came to nothing; None before there was one.
         over: done when the link has failed, or is closed as asked and has no socket any more.
     """
 
@@ -140,7 +141,7 @@ class BrokerLink:
         self._down_since = self._loop.time()
         self._retry: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._error: Exception | None = None
+        self.error: Exception | None = None
         # Whether it was said already that the connections of this run of failures come to nothing.
         self._warned = False
         self._warns = warns
@@ -166,7 +167,7 @@ class BrokerLink:
         from transport.clients.reasons import lacking, why_not  # noqa: PLC0415 - only for an error
 
         where = f"any of {self._contacts}" if self._contacts.several else self.address
-        text = f"no {lacking(self._error)} at {where} yet: {why_not(self._error)}"
+        text = f"no {lacking(self.error)} at {where} yet: {why_not(self.error)}"
         if self._connection is not None and self._opening.signed:
             text = f"{self.address}: {NOT_LET_IN}"
         if self._backoff.give_up_after is None:
@@ -353,7 +354,7 @@ class BrokerLink:
         return ClientTls(context, self._credentials.server_name(host), TLS_HANDSHAKE_TIMEOUT, TLS_SHUTDOWN_TIMEOUT)
 
     def _retry_or_fail(self, error: Exception) -> None:
-        self._error = error
+        self.error = error
         if not is_transient(error):
             self._fail(error)
             return
@@ -369,7 +370,7 @@ class BrokerLink:
         delay = self._backoff.delay(self._attempt, self._chance())
         if contacts.elects:
             delay = min(delay, max(MAX_ELECTION_PAUSE, self._backoff.minimum))
-            self._error = error = contacts.leaderless or error
+            self.error = error = contacts.leaderless or error
         down = self._loop.time() - self._down_since
         if patience is not None and down + delay > patience:
             from transport.clients.reasons import advice, caused  # noqa: PLC0415 - only for an error

@@ -7,7 +7,9 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest import mock
 
+from transport.cluster import dialing
 from transport.cluster.hello import Identity
 from transport.cluster.link_settings import LinkKeys, LinkSettings
 from transport.cluster.links import ClusterLinks
@@ -15,6 +17,7 @@ from transport.cluster.records import Record
 
 CLUSTER = "c" * 32
 SECRET = LinkKeys(b"the secret of the tests")
+DIAL_SECONDS = 20.0
 SETTINGS = LinkSettings("127.0.0.1:0", secret_file="read already")
 
 
@@ -97,7 +100,17 @@ class LinkNode:
 
 @asynccontextmanager
 async def nodes(*names: str, join: bool = True, **options: Mapping[str, Any]) -> AsyncIterator[list[LinkNode]]:
-    """Nodes that listen; where they join, all have links to all. ``options`` are those of one, by its name."""
+    """Nodes that listen; where they join, all have links to all. ``options`` are those of one, by its name.
+
+    A dial has all the time that a machine may stand still: no test lets it run out.
+    """
+    with mock.patch.object(dialing, "DIAL_SECONDS", DIAL_SECONDS):
+        async with _nodes(*names, join=join, **options) as made:
+            yield made
+
+
+@asynccontextmanager
+async def _nodes(*names: str, join: bool, **options: Mapping[str, Any]) -> AsyncIterator[list[LinkNode]]:
     made = [LinkNode(name, **options.get(name, {})) for name in names]
     try:
         for each in made:

@@ -154,14 +154,21 @@ def test_a_node_that_goes_is_lost_at_once_and_found_when_it_is_back(run: Run) ->
 def test_a_refused_dial_is_told_each_time(run: Run) -> None:
     """Take-over counts on it: whose machine refuses is not there."""
 
-    async def main() -> None:
+    async def took() -> float:
         async with nodes("a", join=False) as (a,):
             loop = asyncio.get_running_loop()
             a.knows(b=f"127.0.0.1:{free_ports(1)[0]}")
             begun = loop.time()
             await a.loses("b")
-            assert loop.time() - begun < 0.5
+            seconds = loop.time() - begun
             await a.loses("b", times=4)
+            return seconds
+
+    async def main() -> None:
+        for _ in range(3):  # in any one of them the machine may stand still
+            if (seconds := await took()) < 0.5:
+                break
+        assert seconds < 0.5
 
     run(main)
 

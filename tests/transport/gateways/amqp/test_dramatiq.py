@@ -110,14 +110,18 @@ def received(running: Running, queue: str) -> dramatiq.Message:
 
 
 def test_a_delayed_message_is_handled_at_its_time_and_others_before_it(running: Running, waiting: Desk) -> None:
-    begun = time.monotonic()
-    running.send("works", waiting.port, 1, delay=300)
-    running.send("works", waiting.port, 2)
-    first, second = waiting.next(), waiting.next()
-    assert [each.facts["number"] for each in (first, second)] == [2, 1]
-    assert second.facts["at"] - begun > 0.29
-    first.end()
-    second.end()
+    for delay in (300, 1_000, 3_000, 10_000):  # on a busy machine it may be over before the other has come
+        begun = time.monotonic()
+        running.send("works", waiting.port, 1, delay=delay)
+        running.send("works", waiting.port, 2)
+        both = [waiting.next(), waiting.next()]
+        for each in both:
+            each.end()
+        at = {each.facts["number"]: each.facts["at"] for each in both}
+        assert at[1] - begun > delay * MS - 0.01
+        if list(at) == [2, 1]:
+            break
+    assert list(at) == [2, 1]
 
 
 def test_an_actor_that_takes_too_long_is_told_so(running: Running, broker: AmqpBroker, waiting: Desk) -> None:

@@ -182,7 +182,7 @@ def test_who_signs_out_is_nobody_and_their_stream_ends(run: Any, api: Any, users
                 async with http.session.delete(SESSION, headers=page.told) as answer:
                     assert answer.status == 200
                     assert "Max-Age=0" in answer.headers["Set-Cookie"]
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(20):
                     assert b"event: end" in await stream.content.read()
             async with http.session.get("/api/v1/queues", headers=page.headers) as answer:
                 assert answer.status == 401
@@ -220,7 +220,7 @@ def test_a_session_ends_with_its_users_proof(run: Any, api: Any, users_file: Pat
                 change_users(users_file, CHANGES[case])
                 await http.broker._entrance.reload()
                 with pytest.raises(aiohttp.ClientPayloadError):
-                    async with asyncio.timeout(5):
+                    async with asyncio.timeout(20):
                         await stream.content.read()
             status, problem = await http.ask("GET", "/api/v1/queues", headers=page.headers)
             assert (status, problem["code"]) == (401, "authentication-required")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,15 @@ def test_a_socket_lasts_no_longer_than_its_session(
     run: Any, sockets: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, _ = users_of(tmp_path)
-    monkeypatch.setattr(sessions, "SESSION_SECONDS", 0.5)
 
     async def main() -> None:
         async with sockets(users_file=path) as http:
-            page = await signed_in(http)
-            await http.ask("POST", "/api/v1/queues/orders/messages", {"payload": "a"}, headers=page.told)
-            peer = await WsPeer.connect(http.listener.addresses[0], Cookie=page.headers["Cookie"])
+            for seconds in (0.5, 2.0, 8.0):
+                monkeypatch.setattr(sessions, "SESSION_SECONDS", seconds)
+                page = await signed_in(http)
+                with suppress(AssertionError):  # on a busy machine its time may be over by now: then it lets nobody in
+                    peer = await WsPeer.connect(http.listener.addresses[0], Cookie=page.headers["Cookie"])
+                    break
             assert (await peer.refusal()).code == "authentication-required"
 
     run(main)
