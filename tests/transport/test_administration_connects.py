@@ -68,17 +68,19 @@ def test_a_listener_that_never_answers_hello_is_given_up_in_time(jump: Any, unti
     run(main)
 
 
-def test_a_cluster_without_a_leader_is_told_of_also_where_the_time_ends_under_a_later_attempt(
-    jump: Any, until: Any
+@pytest.mark.parametrize(
+    ("code", "text"), [("not-leader", "its leader is not known yet"), ("shutting-down", "come back later")]
+)
+def test_what_an_attempt_came_to_is_told_also_where_the_time_ends_under_a_later_one(
+    jump: Any, until: Any, code: str, text: str
 ) -> None:
     async def main() -> None:
-        refusal = Error("not-leader", "its leader is not known yet", close=True)
-        async with listening(ScriptedBroker(with_json([]), [[refusal], []])) as broker:
+        async with listening(ScriptedBroker(with_json([]), [[Error(code, text, close=True)], []])) as broker:
             administration = Administration(broker.address, connect_timeout=DEADLINE / 2)
             connecting = asyncio.ensure_future(administration.__aenter__())
             await until(lambda: len(broker.heard) == 2)
             jump(DEADLINE / 2)
-            with pytest.raises(BrokerError, match="not-leader: its leader is not known yet"):
+            with pytest.raises(BrokerError, match=f"{code}: {text}"):
                 await connecting
 
     run(main)

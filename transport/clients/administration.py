@@ -113,10 +113,8 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
                 # Not by `close`: it may be tried again.
                 self._link = None
             if isinstance(error, TimeoutError):
-                from transport.clients.reasons import leaderless  # noqa: PLC0415 - only for an error
-
-                # A cluster without a leader was found, and the time has ended under a later attempt: that says more than no answer.
-                raise self._unreachable(link.error if link.error and leaderless(link.error) else error) from error
+                # The time has ended under an attempt: what the last one before it came to says more than that there is no answer.
+                raise self._unreachable(link.error or error) from error
             raise
         return self
 
