@@ -2,7 +2,7 @@
 
 After each fault the load has to go on; at the end everything that was confirmed has to have been delivered, in order, once or marked, and
 no node's journal may be damaged. The exit code is 1 where it is not so. The times that are printed do not change it: the machine may have
-much else to do.
+much else to do. SIGINT and SIGTERM have it end so behind the round that is under way.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from tests.fault.machines.report import (
     times,
 )
 from tests.fault.machines.tails import Tail
+from tests.fault.machines.told_to_end import told_to_end
 
 __all__ = ("CLIENTS", "GO_ON_SECONDS", "PROMISED", "Rounds", "run")
 
@@ -216,10 +217,13 @@ def run(
     with Machines([*NODES, CLIENTS], image_bytes=image) as machines:
         rounds = Rounds(machines, mode, options, Random(seed), backlog=backlog, apart=apart)
         try:
-            for number in range(count):
-                name = faults[number % len(faults)]
-                said = rounds.round(name)
-                print(f"round {number + 1}: {name}{said}", flush=True)
+            with told_to_end() as told:
+                for number in range(count):
+                    if told():
+                        break
+                    name = faults[number % len(faults)]
+                    said = rounds.round(name)
+                    print(f"round {number + 1}: {name}{said}", flush=True)
             found = rounds.end()
             print(found.summary(), flush=True)
             damaged = rounds.damaged()
