@@ -197,7 +197,8 @@ def _minority(rounds: Rounds) -> Iterator[bool]:
     if tail is not None:
         rounds.cluster.wait_whole(GO_ON_SECONDS)
         rounds.wait_in_step()
-        tail.look(gone=gone)
+        if (kept := tail.look(gone=gone)) is not None:
+            rounds.kept.append(kept)
 
 
 @contextmanager

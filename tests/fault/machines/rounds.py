@@ -83,6 +83,7 @@ class Rounds:
         flips: the bits that are flipped, one at a time.
         pairs: stretches that are to be held against each other.
         begun: by a mark's time, when the fault began that it stands behind.
+        kept: of each tail that was cut off, how many messages were found in what its node has kept.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Rounds:
         self.random = random
         self.pairs: list[Pair] = []
         self.begun: dict[int, int] = {}
+        self.kept: list[int] = []
         self._struck: int | None = None
         self._note = ""
         self._mode = mode
@@ -172,9 +174,11 @@ class Rounds:
         """Drain the load, and judge it.
 
         Raises:
-            ProcessError: the backlog is not whole; or what senders were told of as lost was neither counted where it was cut off, nor
-                put aside with a whole journal.
+            ProcessError: the backlog is not whole; or nothing is kept of any tail that was cut off; or what senders were told of as lost
+                was neither counted where it was cut off, nor put aside with a whole journal.
         """
+        if self.kept and not any(self.kept):
+            raise ProcessError(f"of {len(self.kept)} tails that were cut off nothing was kept")
         self.load.drain(lambda: self._left(self.load.options.queue))
         found = self.load.judge()
         if self.backlog is not None:
