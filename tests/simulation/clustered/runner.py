@@ -18,9 +18,9 @@ from streams.testkit import elapse
 from tests.simulation.checker import Finding, Timing
 from tests.simulation.clients import Client, Consumer, Drainer
 from tests.simulation.clustered.checker import ClusterChecker
-from tests.simulation.clustered.faults import LONGEST_FREEZE, ClusterNemesis
+from tests.simulation.clustered.faults import LONGEST_CUT, LONGEST_FREEZE, ClusterNemesis
 from tests.simulation.clustered.host import RECEIVERS, SENDERS, Cluster, places
-from tests.simulation.clustered.plan import ClusterPlan, draw_clustered
+from tests.simulation.clustered.plan import REGISTER_FAULTS, ClusterPlan, draw_clustered
 from tests.simulation.clustered.together import judge_together
 from tests.simulation.faults import WallClock
 from tests.simulation.history import History, Noted
@@ -159,6 +159,15 @@ class ClusteredRun:
         self.findings.append(Finding(kind, self._loop.time(), text))
 
 
+def longest_wait(plan: ClusterPlan) -> float:
+    """Seconds by which what a leader has decided may be written later."""
+    faults = plan.base.faults
+    if plan.mode == ALL and any(faults.weights[kind] for kind in REGISTER_FAULTS):
+        # A silent member stays on the list of those in step while the register is away, and that may go again and again.
+        return WAITING_SECONDS + faults.until + LONGEST_CUT
+    return WAITING_SECONDS if plan.mode == ALL or faults.weights["freeze node"] else LATE_SECONDS
+
+
 def run_cluster(seed: int) -> Outcome:
     """Run a seed."""
     return run_cluster_plan(draw_clustered(seed))
@@ -174,8 +183,7 @@ def run_cluster_plan(plan: ClusterPlan, seen: Counter[str] | None = None) -> Out
         run = carried_out(plan.base, partial(ClusteredRun, plan, str(secret)), lambda: threads.uniform(0, plan.thread))
     if seen is not None:
         seen.update(run.cluster.watch.seen)
-    waits_long = plan.mode == ALL or plan.base.faults.weights["freeze node"]
-    late = WAITING_SECONDS if waits_long else LATE_SECONDS
+    late = longest_wait(plan)
     rules = {queue.name: queue.rules for queue in plan.base.queues}
     checker = ClusterChecker(rules, Timing(late, late), run.cluster.watch.leads)
     findings = [*run.findings, *run.cluster.watch.findings, *checker.check(run.history.events)]
