@@ -150,7 +150,7 @@ class Room:
             self._unknown.messages = 0
         self._targets[name] = Target(queue, self._watch(queue, lambda _failure: self._gone(name, queue)))
         with suppress(ActorDeadError):
-            queue.tell(AttachSender(None, self._stage, False, self._connection, name, self._arrival))
+            queue.tell(AttachSender(stage=self._stage, connection=self._connection, shared=name, arrival=self._arrival))
 
     def _leave(self, name: str) -> None:
         target = self._targets.pop(name)

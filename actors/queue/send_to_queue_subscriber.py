@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 from actors.queue.connection_actor import ConnectionActor, Port
-from actors.queue.state.newest import OF_CLIENT, TakenOverError
+from actors.queue.state.newest import OF_CLIENT, OF_STAGE, TakenOverError
 from actors.queue.vocabulary.commands import AttachSender, CaughtUp, OfferBatch, RequestCapacity
 from actors.queue.vocabulary.replies import CapacityGranted, SenderAttached, SentMessages, Superseded
 from actors.queue.vocabulary.stages import StageKey
@@ -110,7 +110,7 @@ class SendToQueueSubscriber(ConnectionActor):
             self._port.tell(message)
             self._request()
         elif kind is Superseded:
-            self._end(TakenOverError.code, OF_CLIENT)
+            self._end(TakenOverError.code, OF_CLIENT if self._attaching.stage is None else OF_STAGE)
         else:
             if kind is CaughtUp and message.answered:
                 # Which has the queue store what it has taken in: what is not stored has no event that a mark could wait for.

@@ -27,8 +27,8 @@ more."""
 HOLD_OFF_SECONDS: Final = 4.0
 """Who gave a take-over up leaves the next one to others for so long, and so does a node at whose disk senders would wait."""
 HINDERED_SECONDS: Final = 60.0
-"""Who could not lead since others are in doubt takes them for that for so long, unless there is a leader before: each attempt takes an
-epoch."""
+"""A node that could not lead, since others are in doubt, tries again with them after so long: each attempt takes an epoch. Once there was a
+leader it waits no more."""
 FIRST_CHANCE_SECONDS: Final = 2 * BEAT_SECONDS
 """Who misses a leader leaves the take-over to a greater log that misses it too for so long. Nodes miss it within a beat of one another."""
 LOOK_SECONDS: Final = 2.0

@@ -2,9 +2,9 @@
 
 The swap decides who may; sealing decides that nobody before does any more; adopting makes sure that what was committed is there. Who is in
 doubt, as it has cut a write off its log that may have been answered for (doubt.py), seals like all others; but it does not show that what
-it lacks was never confirmed, so half + 1 without doubt have to seal, or all. Each step
-has a deadline; who gives up leaves the next attempt to others for a while. An attempt is known by its writer in the document: a swap of it
-that is done after it was given up leads nobody, and the next attempt takes the epoch after.
+it lacks was never confirmed, so at least half have to seal without doubt, or all. Each step has a deadline; who gives up leaves the next
+attempt to others for a while. An attempt is known by its writer in the document: a swap of it that is done after it was given up leads
+nobody, and the next attempt takes the epoch after.
 """
 
 from __future__ import annotations
@@ -425,7 +425,7 @@ class Takeover:
             return self._read(now, READING_AGAIN)
         adopting = self.state in (CUTTING, ADOPTING)
         if (self.state == SEALING and waited >= SEAL_SECONDS) or (adopting and waited >= ADOPT_SECONDS):
-            hindered = self._could_not(self.sealed, self.doubted)
+            hindered = self._could_not(self.sealed, self.doubted) if self._me in self.sealed else []
             self._hindered = now + HINDERED_SECONDS if hindered else 0.0
             return hindered + self.give_up(now)
         effects: Effects = self._sealed(now) if self.state == SEALING else []

@@ -308,7 +308,7 @@ class Diverged(NamedTuple):
 
 
 class Hindered(NamedTuple):
-    """Half + 1 have sealed, and this node cannot lead: these are in doubt, and somebody has to be there who is not, or everybody."""
+    """Half + 1 are there, and this node cannot lead: these are in doubt, and somebody has to be there who is not, or everybody."""
 
     doubted: frozenset[str]
 

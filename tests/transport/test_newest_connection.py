@@ -76,6 +76,29 @@ def test_an_older_connection_that_is_heard_later_takes_nothing_from_a_newer_one(
     run(main)
 
 
+@pytest.mark.parametrize("name", [name for name, way in WAYS.items() if way.role == "sender"])
+def test_an_older_sender_ends_when_a_newer_one_comes_under_its_name_and_is_told_which_name(
+    run: Any, serve: Any, peers: Any, name: str
+) -> None:
+    way = WAYS[name]
+
+    async def main() -> None:
+        async with serve() as broker, peers() as opened, Administration(broker.send_address) as administration:
+            await administration.create_queue("orders")
+            older = await opened.connect(broker.send_address)
+            older.send(way.hello())
+            await older.expect(Welcome)
+            newer = await opened.connect(broker.send_address)
+            newer.send(way.hello())
+            await newer.expect(Welcome)
+            end = await older.refusal()
+            assert end.code == "taken-over"
+            assert way.says in end.text
+            await way.serves(newer)
+
+    run(main)
+
+
 def test_an_owner_that_would_take_over_from_a_newer_one_leaves_its_epoch_alone(
     run: Any, serve: Any, peers: Any
 ) -> None:

@@ -57,7 +57,7 @@ class Attached(Served[E]):
         super().connection_opened(connection)
         if self._entrance.bars(self):
             return
-        self.operations.peer = connection.peer
+        self.operations.peer, self.operations.number = connection.peer, self.number
         try:
             self.attach()
         except QueueError as error:

@@ -82,6 +82,11 @@ class Operations(Declarations):
         self._moves: tuple[str | None, str] | None = None
 
     @property
+    def arrival(self) -> int:
+        """The connection's number, in the order in which the broker accepted them; 0 for none."""
+        return self.number or 0
+
+    @property
     def durable(self) -> bool:
         """Whether the broker has a journal: what it was told outlives its end, but for transient queues."""
         return not isinstance(self._services.memory, MemoryMap)
@@ -119,7 +124,7 @@ class Operations(Declarations):
         if stage is not None:
             self._attach(Right.WRITE, stage.writer, "sender", WRITER)
         found = self._queue("sender", queue, make=make, settings=settings)
-        return SendToQueueSubscriber.start(found, producer, port, stage, temporary, self.number or 0)
+        return SendToQueueSubscriber.start(found, producer, port, stage, temporary, self.arrival)
 
     def exchange_sender(
         self,
@@ -156,7 +161,7 @@ class Operations(Declarations):
             needed=needed,
             within=within,
             in_parts=in_parts,
-            arrival=self.number or 0,
+            arrival=self.arrival,
         )
 
     def has_levels(self) -> bool:
@@ -285,7 +290,7 @@ class Operations(Declarations):
         """
         created = queue not in self._services.queues
         found = self._queue("subscription", queue, make=options.may_make_queue)
-        actor = SubscriptionPublisher.start(found, options, port, self.number or 0)
+        actor = SubscriptionPublisher.start(found, options, port, self.arrival)
         return Subscribing(actor, self._services.id_prefix(queue), created)
 
     def transaction(self, writer: str, version: int) -> Transaction:

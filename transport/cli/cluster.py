@@ -255,7 +255,8 @@ def _too_few_certain(facts: Facts) -> list[str]:
     if facts.get("leader") or not any(each.get("doubt") for each in facts.get("members") or []):
         return []
     return [
-        "  for one to lead, half and one of the members without such a doubt have to be there, or all (docs/cluster-damage.md)"
+        "  for one to lead, half and one of the members have to be there, and at least half of all without such a doubt; or all",
+        "  of them (docs/cluster-damage.md)",
     ]
 
 

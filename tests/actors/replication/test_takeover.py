@@ -444,6 +444,16 @@ def test_where_too_few_have_sealed_doubt_is_not_the_reason() -> None:
     assert takeover.tick(SEAL_SECONDS) == []
 
 
+def test_where_its_own_disk_was_too_slow_another_ones_doubt_is_not_the_reason() -> None:
+    takeover, _ = candidate(log(1, 1), document("bac"))
+    swap = swapping(takeover)
+    takeover.swapped(0.0, swap.number, 2)
+    takeover.sealed_by(0.0, B, summary(log(1, name="b")))
+    takeover.sealed_by(0.0, C, summary(log(1, name="c")), doubt=True)
+    assert takeover.tick(SEAL_SECONDS) == []
+    assert takeover.state == steps.IDLE
+
+
 def hindered_by(peer: str) -> tuple[Takeover, Follower]:
     """A candidate that could not lead, for this one is in doubt; they miss a leader on."""
     disk = log(1)
