@@ -46,8 +46,18 @@ TAKEN: Final = "address already in use"
 """What it says where it cannot listen."""
 REMOVED: Final = "the member has been permanently removed from the cluster"
 """What it says where the others have removed it, before it ends with status 0."""
-DAMAGED: Final = ("crc mismatch", "corrupt", "invalid database", "invalid page", "unexpected fault address")
-"""Parts of what it says where its files are not what it wrote."""
+DAMAGED: Final = (
+    "crc mismatch",
+    "corrupt",
+    "invalid database",
+    "invalid page",
+    "freepages: ",
+    "unexpected fault address",
+    "wrong wireType",
+    "illegal tag",
+    "max entry size limit exceeded",
+)
+"""Parts of what it says where its files are not what it wrote. Hundreds of lines may come behind, of where its program stood."""
 AGAIN_SECONDS: Final = 1.0
 """From one question to others who do not answer to the next."""
 MOST_TOLD: Final = 64
@@ -150,6 +160,7 @@ class EtcdChild:
         self._stopping = asyncio.Event()
         self._held: int | None = None  # the file that is locked
         self._last: deque[str] = deque(maxlen=LAST_LINES)
+        self._damage: str | None = None
         self._told: deque[str] = deque(maxlen=MOST_TOLD)
         self._says_removed = False
         self._removed = False
@@ -243,6 +254,7 @@ class EtcdChild:
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         self._last.clear()
+        self._damage = None
         self._says_removed = self._removed = False
         # Nothing that the environment says to another etcd is for this one. It refuses processors that its makers do not try, but for this.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
@@ -303,15 +315,17 @@ class EtcdChild:
         self._says_removed = self._says_removed or REMOVED in line.text
         if line.level >= logging.WARNING:
             self._last.append(line.text)
+            if self._damage is None and any(words in line.text for words in DAMAGED):
+                self._damage = line.text
 
     def _why_it_ended(self, code: int | None) -> str:
         how = f"was ended by signal {-code}" if code is not None and code < 0 else f"has ended with status {code}"
-        said = "; ".join(self._last)
+        said = self._damage or "; ".join(self._last)
         if self._removed:
             said = self._help(_REMOVED_SAYS)
         if TAKEN in said:
             said += " (another process has that address, which `ss -ltnp` shows: end it)"
-        if any(words in said for words in DAMAGED):
+        if self._damage is not None:
             data = self._folder / DATA_FOLDER
             said += (
                 f" (its files are damaged: stop this node, put {data} aside, and start the node. Its log has the commands then "

@@ -215,7 +215,8 @@ class NodeWork:
             self._hindered = doubted
             logger.warning(
                 "nobody can lead: %s cut a write at the end of the log that was damaged or not finished, and it is unknown whether it was "
-                "confirmed. Half and one of the members are needed, and at least half of all without such a doubt; or all. See docs/cluster-damage.md",
+                "confirmed. Half and one of the members are needed, and at least half of all without such a doubt; or all. "
+                "See docs/cluster-damage.md",
                 ", ".join(sorted(map(self.node.name_of, doubted))),
             )
 
