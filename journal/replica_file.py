@@ -221,8 +221,8 @@ class ReplicaFile:
         if self.now.doubt:
             self._report(
                 f"{self._directory}: a write was cut off its log that was damaged or not finished, and it is unknown whether it was "
-                "confirmed: until this replica has followed a leader again, one leads only where half of all are there without such a doubt, "
-                "or all"
+                "confirmed: until this replica has followed a leader again, one leads only where half of all are there without such a "
+                "doubt, or all"
             )
 
     def close(self) -> None:
