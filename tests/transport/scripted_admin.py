@@ -65,8 +65,8 @@ class ScriptedBroker:
 
 
 @asynccontextmanager
-async def listening(broker: ScriptedBroker) -> AsyncIterator[ScriptedBroker]:
-    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+async def listening(broker: ScriptedBroker, port: int = 0) -> AsyncIterator[ScriptedBroker]:
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", port)
     broker.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
         yield broker

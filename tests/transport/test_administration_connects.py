@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -81,6 +82,35 @@ def test_what_an_attempt_came_to_is_told_also_where_the_time_ends_under_a_later_
             await until(lambda: len(broker.heard) == 2)
             jump(DEADLINE / 2)
             with pytest.raises(BrokerError, match=f"{code}: {text}"):
+                await connecting
+
+    run(main)
+
+
+def test_one_that_does_not_answer_is_not_said_to_refuse_as_another_did(jump: Any, until: Any) -> None:
+    async def main() -> None:
+        async with listening(ScriptedBroker(with_json([]), [[]])) as broker:
+            refuses = await free_port()
+            administration = Administration([f"127.0.0.1:{refuses}", broker.address], connect_timeout=DEADLINE / 2)
+            connecting = asyncio.ensure_future(administration.__aenter__())
+            await until(lambda: len(broker.heard) == 1)
+            jump(DEADLINE / 2)
+            with pytest.raises(ConnectionLostError, match=rf"at {re.escape(broker.address)} within .*: no answer"):
+                await connecting
+
+    run(main)
+
+
+def test_one_that_was_not_there_and_now_does_not_answer_is_not_said_to_refuse(jump: Any, until: Any) -> None:
+    async def main() -> None:
+        port = await free_port()
+        administration = Administration(f"127.0.0.1:{port}", connect_timeout=DEADLINE / 2)
+        connecting = asyncio.ensure_future(administration.__aenter__())
+        await until(lambda: administration._link is not None and administration._link.error is not None)
+        async with listening(ScriptedBroker(with_json([]), [[]]), port) as broker:
+            await until(lambda: len(broker.heard) == 1)
+            jump(DEADLINE / 2)
+            with pytest.raises(ConnectionLostError, match="no answer"):
                 await connecting
 
     run(main)

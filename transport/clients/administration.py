@@ -83,6 +83,8 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
         self._access = access
         self._credentials = Credentials(access)
         self._link: BrokerLink | None = None
+        # What the attempts came to before the one that stands.
+        self._before: Exception | None = None
         # Why it has ended; None while it has not.
         self._over: Exception | None = None
         self._waiting: asyncio.Future[Frame] | None = None
@@ -102,7 +104,7 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
             raise self._over
         backoff = Backoff(FIRST_RETRY, LAST_RETRY, give_up_after=self._connect_timeout)
         link = self._link = BrokerLink(
-            written(self._addresses), lambda: self._hello, self, backoff, credentials=self._credentials
+            written(self._addresses), self._greeting, self, backoff, credentials=self._credentials
         )
         link.start()
         try:
@@ -112,11 +114,13 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
             if self._over is None:
                 # Not by `close`: it may be tried again.
                 self._link = None
-            if isinstance(error, TimeoutError):
-                # The time has ended under an attempt: what the last one before it came to says more than that there is no answer.
-                raise self._unreachable(link.error or error) from error
-            raise
-        return self
+            if not isinstance(error, TimeoutError):
+                raise
+            self.address = link.address
+            failure = self._unreachable(self._told_before(link) or error)
+        else:
+            return self
+        raise failure
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -239,10 +243,22 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
 
     # Inside
 
+    def _greeting(self) -> Hello:
+        """What is said on a connection that was made."""
+        assert self._link is not None
+        self._before = self._link.error
+        return self._hello
+
+    def _told_before(self, link: BrokerLink) -> Exception | None:
+        """What the time, which has ended under an attempt, is laid to in the place of no answer: what a broker said, or that it refuses."""
+        error = link.error
+        if error is None or isinstance(_root(error), BrokerError | AuthenticationError):
+            return error
+        return None if error is self._before or len(self._addresses) > 1 else error
+
     def _unreachable(self, error: BaseException) -> BaseException:
         """What the link gave up with, as it came to it."""
-        while error.__cause__ is not None:
-            error = error.__cause__
+        error = _root(error)
         if isinstance(error, BrokerError | AuthenticationError):
             return error
         from transport.clients.reasons import advice, reason_of  # noqa: PLC0415 - only for an error
@@ -368,3 +384,10 @@ def _parsed(name: str, body: Part) -> Any:
         return json.loads(bytes(body) or b"null")
     except (ValueError, RecursionError) as error:
         raise RemoteProtocolError(f"the answer to {name} is not JSON: {error}") from error
+
+
+def _root(error: BaseException) -> BaseException:
+    """What was the first of the errors that led to this one."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
