@@ -108,7 +108,7 @@ def explained(options: SourceOptions, broker: str, position: int | None = None) 
 
 
 def _explain(error: BrokerError, options: SourceOptions, broker: str, position: int | None) -> NoReturn:
-    if error.code == "stale-epoch":
+    if error.code in ("stale-epoch", "taken-over"):
         raise SubscriptionTakenError(options.subscription, options.queue) from error
     if error.code == "subscription-owned":
         owner = _OWNER.search(error.text)

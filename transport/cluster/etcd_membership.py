@@ -8,7 +8,8 @@ Each of the others is asked at both of its ports. At that for clients an etcd an
 heard who is a member. At that for other etcds it answers from its start on, also without a majority, but it may have yet to read from its
 disk what it knows: that counts when it has said the same for ``SETTLED_SECONDS``. A machine that refuses the connection has no etcd that
 runs, and has none at all only if its broker runs, which would have started it: after a loss of power those may come last whose disks have
-everything. One that is silent may have one, and is asked on.
+everything. An etcd that ends again and again is away for some seconds between two starts, and is not seen then. A machine that is silent
+may have one, and is asked on.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Said(NamedTuple):
         member: the ID under which it knows this machine; empty for none.
         peers: as of `Known`.
         begins: whether it runs, and waits for the first majority of all.
-        there: whether it runs, though it cannot say yet what it knows; then it is waited for as long as it takes.
+        there: whether it will say what it knows, though it does not yet; then it is waited for as long as it takes.
         why: it is unheard.
     """
 
@@ -133,7 +134,7 @@ class Others:
         self._first: dict[str, tuple[Said, float]] = {}  # what each has said without a majority, and since when
 
     async def known(self) -> Known:
-        """Ask them, each for ``ASK_SECONDS``."""
+        """Ask them, all at once: each etcd for ``ASK_SECONDS``, and where that refuses, its broker for as long."""
         if self._since is None:
             self._since = self._clock()
         others = {name: machine for name, machine in self._own.machines.items() if name != self._own.node}

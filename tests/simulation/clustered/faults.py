@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace as changed
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from actors.replication.document import encode_document
 from streams.testkit import elapse
 from tests.simulation.clustered.aims import Aims
+from tests.simulation.clustered.host import NODES, places
 from tests.simulation.clustered.plan import bad_register
 from tests.simulation.faults import Nemesis, WallClock
 from tests.simulation.history import History
@@ -29,6 +32,8 @@ ABOUT_MISSED: Final = (1.0, 3.5)
 LONGEST_COMMAND: Final = 40.0
 LONGEST_MOVE: Final = 600.0
 """For a member to live on another disk: some of what goes wrong meanwhile keeps it from that."""
+LEADERLESS_SECONDS: Final = 60.0
+"""After so long without a leader a person looks whether one is hindered by doubt beside a lost disk."""
 
 
 class ClusterNemesis(Nemesis):
@@ -207,7 +212,7 @@ class ClusterNemesis(Nemesis):
 
     def _lose_disk(self, host: NodeHost) -> None:
         """A disk is gone for good; an administrator has its member live on an empty one. No other one goes until that counts."""
-        if self._replacing or host.node is None:
+        if self._replacing or self._damaging or host.node is None:
             return
         self._replacing = True
         self._note(f"{host.name} loses its disk")
@@ -218,8 +223,13 @@ class ClusterNemesis(Nemesis):
             if host.process is None:
                 await host.start()
             async with asyncio.timeout(LONGEST_MOVE):
+                led = self._loop.time()
                 while not await self._moved(host):
                     await elapse(1.0)
+                    if self._cluster.leading is not None:
+                        led = self._loop.time()
+                    elif self._loop.time() - led > LEADERLESS_SECONDS:
+                        self._go_on_without(host)
             self._note(f"{host.name} counts again")
             self._replacing = False
 
@@ -236,10 +246,26 @@ class ClusterNemesis(Nemesis):
                 member = next((each for each in facts["members"] if each["name"] == host.name), None)
                 if member is not None and member.get("directory") == directory and not facts.get("change"):
                     return bool(member.get("counts"))
-                await administration.move_member(host.name)
+                if member is None:
+                    await administration.add_member(host.name, places((host.name,), NODES))
+                else:
+                    await administration.move_member(host.name)
         except (TransportError, TimeoutError):
             pass  # another leads, or nobody does, or it is moved already
         return False
+
+    def _go_on_without(self, lost: NodeHost) -> None:
+        """As docs/cluster-loss.md has it for one that is gone while another one is in doubt, where all others are there."""
+        register, rest = self._cluster.register, [each for each in self._cluster.hosts.values() if each is not lost]
+        version, document = register.now
+        if document is None or lost.name not in document.members:
+            return
+        if any(each.node is None for each in rest) or not any(each.in_doubt for each in rest):
+            return
+        self._note(f"{lost.name} is taken out of the document, for nobody leads")
+        members = {name: member for name, member in document.members.items() if name != lost.name}
+        without = changed(document, members=members, leader=rest[0].name, change=None)
+        register.compare_and_swap("a person", version, encode_document(without))
 
     def _unreachable(self, names: tuple[str, ...]) -> None:
         register = self._cluster.register

@@ -111,11 +111,10 @@ def test_a_machine_that_refuses_has_an_etcd_to_start_until_its_broker_runs_and_s
     """After a loss of power the one that is empty may be there first: it must not begin anew as who it was."""
     asking = Asking(brokers=True)
     asking.etcds.say(REFUSES, REFUSES)
-    for running in ("", "a", "b", "a"):
+    for running, away in (("", 1), ("a", 2), ("b", 1), ("a", 2)):
         asking.running = running
         known = asking.after(SILENT_SECONDS)
         assert known.standing is Standing.UNHEARD
-        away = "12"[running != "b" and running != ""]
         said = f"at 10.0.0.{away}:2380 no etcd runs yet, nor a broker at 10.0.0.{away}:9184, which starts the one that may be there"
         assert said in known.why
     asking.running = "ab"
