@@ -14,12 +14,14 @@ from transport import MessageBatch
 from transport.cli._printing import Printer
 from transport.clients.backoff import Backoff
 from transport.clients.receiver import Receiver
-from transport.wire.messages import Ack, Cancel, Deliver, Request
+from transport.wire.messages import Ack, Because, Cancel, Deliver, Request, Why
 
 PATIENCE = 1000.0
 """Seconds of the loop's time; they pass when the test says so, all at once."""
 
 
+UNASKED = 3.0
+"""Seconds after which it asks why nothing comes."""
 PATIENT = Backoff(give_up_after=DEADLINE)
 WELCOME = {"id_prefix": b"12345678", "visibility_timeout_ms": 0}
 HEARTBEAT_MS = 1_000_000_000
@@ -38,14 +40,14 @@ class Held(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return super().time() + self.late
 
-    def held_up(self, meanwhile: Callable[[], None]) -> None:
-        """From another thread: has ``meanwhile`` happen, and the patience pass, within one turn of the loop."""
+    def held_up(self, meanwhile: Callable[[], None], seconds: float = PATIENCE + 1) -> None:
+        """From another thread: has ``meanwhile`` happen, and these seconds pass, within one turn of the loop."""
         turn, over = threading.Event(), threading.Event()
 
         def hold() -> None:
             turn.set()
             assert over.wait(DEADLINE)
-            self.late += PATIENCE + 1
+            self.late += seconds
 
         self.call_soon_threadsafe(hold)
         assert turn.wait(DEADLINE)
@@ -56,11 +58,14 @@ class Held(asyncio.SelectorEventLoop):
 def printed_by(script: Callable[[Held, Peer], None]) -> tuple[bytes, int]:
     """What a receiver that exits when idle writes with this broker, and how many messages it counts."""
 
+    told: list[Any] = []
+
     async def main(loop: Held) -> int:
         broker = ScriptedBroker(lambda peer: script(loop, peer))
         printer = Printer(output, idle_exit=PATIENCE)
         try:
-            await printer.run(Receiver(broker.address, queue="q", max_in_flight=10, reconnect=PATIENT))
+            receiver = Receiver(broker.address, queue="q", max_in_flight=10, reconnect=PATIENT, on_wait=told.append)
+            await printer.run(receiver)
         finally:
             await loop.run_in_executor(None, broker.finish)
         return printer.printed
@@ -104,6 +109,20 @@ def test_a_receiver_that_nothing_comes_to_exits_when_its_patience_ends() -> None
         peer.welcome(WELCOME, heartbeat_ms=HEARTBEAT_MS)
         peer.read(Request)
         loop.held_up(lambda: None)
+        assert peer.read(Request) == Request(0, 0)
+        peer.read(Cancel)
+
+    assert printed_by(script) == (b"", 0)
+
+
+def test_to_hear_why_nothing_comes_begins_the_patience_not_anew() -> None:
+    def script(loop: Held, peer: Peer) -> None:
+        peer.welcome(WELCOME | {"explains": True}, heartbeat_ms=HEARTBEAT_MS)
+        peer.read(Request)
+        loop.held_up(lambda: None, UNASKED)
+        why = peer.read(Why)
+        loop.held_up(lambda: peer.send(Because(why.request, "empty", "the queue is empty")), PATIENCE)
+        peer.read(Why)  # the next one was due before
         assert peer.read(Request) == Request(0, 0)
         peer.read(Cancel)
 

@@ -13,7 +13,7 @@ from transport.clients.delivery import DeliveredBatch
 from transport.clients.receiver import Receiver
 from transport.clients.receiver_stage import BatchStage
 from transport.clients.waiting import OnWait, Wait, Waiting
-from transport.wire.messages import Frame, Welcome
+from transport.wire.messages import Deliver, Frame, Welcome
 
 logger = logging.getLogger("penstock.output")
 
@@ -40,9 +40,11 @@ class WatchedStage(BatchStage):
         self._on_change()
 
     def link_frame(self, frame: Frame) -> None:
-        """Messages have come."""
+        """Messages have come, or something else: the answer to why none do is none."""
+        silent = self.silent
         super().link_frame(frame)
-        self._on_change()
+        if isinstance(frame, Deliver) or silent != self.silent:
+            self._on_change()
 
     def link_lost(self, error: Exception | None) -> None:
         """The connection broke."""
