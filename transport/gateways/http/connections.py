@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from transport.broker.served import RefusalError, Served
 from transport.errors import TransportError
 from transport.gateways.http.fed import Fed
-from transport.gateways.http.problems import ProblemError
+from transport.gateways.http.problems import ProblemError, bare, known
 from transport.shell.ends import leave_no_cycle
 from transport.shell.loop_transport import peer_of
+from transport.wire.messages import NOT_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,13 +33,8 @@ LEAST_READ_BYTES: Final = 64 * 1024
 PIPELINED_BYTES: Final = 64 * 1024
 """Bytes of further requests that may come while one is answered."""
 ROLE: Final = "http"
-
-
-def plain_answer(status: str, text: str) -> bytes:
-    """An answer to a connection on which there is no request to answer, or that is about to end."""
-    body = f"{text}\n".encode()
-    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    return head.encode() + body
+UNAVAILABLE: Final = 503
+"""The status of what is said where no request was heard."""
 
 
 class HttpConnection(Served[Any]):
@@ -57,6 +53,10 @@ class HttpConnection(Served[Any]):
         self._over = gone
         self.wire = Wire(self, inner, host)
         self._doors: Callable[[Principal], Operations] = host.operations
+
+    def not_leading(self, text: str, leader: str) -> None:
+        """As of `Served`; where the leader is stands beside it, as in the answer to a request."""
+        self.wire.end(ProblemError(NOT_LEADER, text, {"leader": leader.split(",") if leader else []}))
 
     def door(self, principal: Principal, *, proved: bool = True) -> Operations:
         """The door for whoever asks now; ``proved`` unless nobody was asked who they are, and somebody could be."""
@@ -182,7 +182,7 @@ class Wire(Fed):
             assert self._served is not None, "it is not over"
             self._served.connection_opened(self)  # type: ignore[arg-type]  # it has of a connection what the broker asks
         except TransportError as error:
-            transport.write(plain_answer("503 Service Unavailable", str(error)))
+            transport.write(bare(known(error) or ProblemError("limit-exceeded", str(error)), UNAVAILABLE))
             self.close()
             return
         self.inner.connection_made(cast("asyncio.Transport", _Closable(transport, self)))
@@ -271,12 +271,12 @@ class Wire(Fed):
                 self._closing = self._loop.call_later(UNREAD_SECONDS, self.abort)
 
     def end(self, error: Exception) -> None:
-        """End it; where nothing is being answered, with the reason."""
+        """End it; where nothing is being answered, with the reason: a client that says something just then takes it for its answer."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         if self._request is None:
-            transport.write(plain_answer("503 Service Unavailable", str(error)))
+            transport.write(bare(known(error) or ProblemError("shutting-down", str(error)), UNAVAILABLE))
         self.close()
 
     # Inside
@@ -310,7 +310,7 @@ class Wire(Fed):
             self._await_head()
         elif self._transport is not None and not self._transport.is_closing():
             text = f"the head of a request is to come within {HEAD_SECONDS:g} s"
-            self._transport.write(plain_answer("408 Request Timeout", text))
+            self._transport.write(bare(ProblemError("too-slow", text)))
             self.close()
 
     def _watch(self, transport: asyncio.Transport) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from transport.broker.listener import Host, Listener
 from transport.config.listener_names import HTTP
 from transport.errors import LocalProtocolError
-from transport.gateways.http.connections import HttpConnection, Wire, plain_answer
+from transport.gateways.http.connections import UNAVAILABLE, HttpConnection, Wire
+from transport.gateways.http.problems import ProblemError, bare
 from transport.gateways.http.receipts import Receipts
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class HttpListener(Listener[Any]):
         self._connections.pop(inner, None)
 
     def _refusal(self, text: str) -> bytes:
-        return plain_answer("503 Service Unavailable", text)
+        return bare(ProblemError("limit-exceeded", text), UNAVAILABLE)
 
 
 def _none(*_: Any) -> Any:

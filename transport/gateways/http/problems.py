@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from actors import QueueError, StorageError
@@ -92,9 +93,9 @@ def known(error: Exception) -> ProblemError | None:
     return None
 
 
-def answer(problem: ProblemError) -> Answer:
-    """The answer that tells of it."""
-    status = STATUSES.get(problem.code, 400)
+def answer(problem: ProblemError, status: int | None = None) -> Answer:
+    """The answer that tells of it; its code says the status, where none is given."""
+    status = status or STATUSES.get(problem.code, 400)
     headers = dict(problem.headers)
     if status == 401:
         headers.setdefault("WWW-Authenticate", CHALLENGE)
@@ -108,3 +109,18 @@ def answer(problem: ProblemError) -> Answer:
         "code": problem.code,
     }
     return Answer(json.dumps(body | dict(problem.more)).encode(), status, headers, MEDIA_TYPE)
+
+
+def bare(problem: ProblemError, status: int | None = None) -> bytes:
+    """`answer` as it is written to a connection on which there is no request to answer, or that is about to end; it ends behind it."""
+    said = answer(problem, status)
+    lines = {
+        **said.headers,
+        "Content-Type": said.content_type,
+        "Content-Length": str(len(said.body)),
+        "Connection": "close",
+    }
+    first = f"HTTP/1.1 {said.status} {HTTPStatus(said.status).phrase}"
+    head = "\r\n".join((first, *(f"{name}: {value}" for name, value in lines.items())))
+    body: bytes = said.body
+    return f"{head}\r\n\r\n".encode() + body

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -275,6 +276,30 @@ def test_connections_count_in_what_the_broker_may_have(run: Any, api: Any) -> No
                 assert (await reader.readline()).startswith(b"HTTP/1.1 200")
             async with connected(http) as (third, _):
                 assert (await whole(third)).startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+
+    run(main)
+
+
+def test_an_idle_connection_to_a_broker_that_leads_no_more_is_told_so_as_every_error_is_told(
+    run: Any, api: Any
+) -> None:
+    """A client that asks just then takes it for its answer."""
+
+    async def main() -> None:
+        async with api() as http, connected(http) as (reader, writer):
+            writer.write(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            assert json.loads(await reader.readuntil(b"}"))
+            (idle,) = http.broker.connections.values()
+            idle.not_leading("its leader is at b:9180", "b:9180")
+            head, _, body = (await whole(reader)).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+            assert {b"Retry-After: 1", b"Content-Type: application/problem+json", b"Connection: close"} <= set(
+                head.split(b"\r\n")
+            )
+            problem = json.loads(body)
+            assert problem["detail"] == "its leader is at b:9180"
+            assert (problem["code"], problem["status"], problem["leader"]) == ("not-leader", 503, ["b:9180"])
 
     run(main)
 
