@@ -121,12 +121,18 @@ class Follower:
         self._heard = now
         self._gone = False
 
-    def lost(self, peer: str) -> None:
+    def lost(self, peer: str) -> Effects:
         """The connection to a peer ended, or cannot be made."""
-        if peer == self.leader:
-            self._gone = True
-            self.leader = None
         self._waiting.pop(peer, None)
+        if peer != self.leader:
+            return []
+        self._gone = True
+        return self._unknown()
+
+    def _unknown(self) -> Effects:
+        """Nobody is known to lead: clients that were sent there would go in vain."""
+        known, self.leader = self.leader, None
+        return [LeaderKnown("", self.epoch)] if known is not None else []
 
     def received(self, now: float, sender: str, message: object) -> Effects:
         """What a peer says to a follower."""
@@ -151,7 +157,7 @@ class Follower:
         self._promising = max(self._promising, epoch)
         effects: Effects = []
         if epoch > self.epoch:
-            self.leader = None
+            effects += self._unknown()
             if self._source is not None and not self._installing:
                 # What a former leader gives would come into the place of what is said to the new one. What is on its way into the log's
                 # place comes before the promise.

@@ -184,8 +184,7 @@ class Replica:
         self._connected.discard(peer)
         if self.leader is not None:
             return self._after(now, self.leader.lost(peer))
-        self.follower.lost(peer)
-        return self._after(now, self._missing(now))
+        return self._after(now, self.follower.lost(peer) + self._missing(now))
 
     def received(self, now: float, sender: str, message: Message) -> Effects:
         """What a peer says."""

@@ -328,7 +328,7 @@ class SwapRegister(NamedTuple):
 
 
 class LeaderKnown(NamedTuple):
-    """Who leads, by its directory: for clients that ask this node."""
+    """Who leads, by its directory, or that this is not known any more (""): for clients that ask this node."""
 
     leader: str
     epoch: int

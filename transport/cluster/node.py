@@ -108,7 +108,7 @@ class NodeStore(Protocol):
         """Put a transfer that is whole in the place of the log."""
 
     def leader_known(self, leader: str, epoch: int) -> None:
-        """Who leads now."""
+        """Who leads now; "" where that is not known any more."""
 
     def hindered(self, doubted: Collection[str]) -> None:
         """Nobody can lead, for these are in doubt."""

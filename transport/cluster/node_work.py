@@ -205,9 +205,11 @@ class NodeWork:
 
     def leader_known(self, leader: str, epoch: int) -> None:
         """See `NodeStore`."""
-        logger.info("the node %s leads, with epoch %d", self.node.name_of(leader), epoch)
-        self._hindered = ()
-        self._leader(leader)
+        if leader:
+            logger.info("the node %s leads, with epoch %d", self.node.name_of(leader), epoch)
+            self._hindered = ()
+        # Until this node's own ports are open, nobody is to be sent to them.
+        self._leader("" if leader == self._storage.directory_id else leader)
 
     def hindered(self, doubted: Collection[str]) -> None:
         """See `NodeStore`. It is said once."""

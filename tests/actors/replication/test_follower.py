@@ -13,6 +13,7 @@ from actors.replication.vocabulary import (
     Follow,
     Following,
     Install,
+    LeaderKnown,
     Missed,
     Missing,
     Promise,
@@ -57,12 +58,19 @@ def test_it_knows_as_committed_only_what_its_own_disk_has() -> None:
 def test_it_promises_durably_before_it_answers_and_takes_nothing_older_from_the_question_on() -> None:
     disk = log(1, 1, name="b")
     follower = following(disk, 1)
-    assert follower.received(0.0, C, Seal(2)) == [Promise(2)]
+    assert follower.received(0.0, C, Seal(2)) == [LeaderKnown("", 1), Promise(2)]
     assert sent(follower.received(0.0, A, Replicate(1, Position(1, 2), 1, 0.0, records(3, 1)))) == [Refused(2)]
     disk.promised = 2
     assert sent(follower.promised(0.0, 2), C) == [Sealed(2, summary(disk))]
     assert sent(follower.received(0.0, A, Follow(1))) == [Refused(2)]
     assert sent(follower.received(0.0, A, Seal(1))) == [Refused(2)]
+
+
+def test_a_leader_to_which_the_connection_has_ended_is_not_known_any_more_and_that_is_said_once() -> None:
+    follower = following(log(1, name="b"), 1)
+    assert follower.lost(C) == []
+    assert follower.lost(A) == [LeaderKnown("", 1)]
+    assert follower.lost(A) == []
 
 
 def test_a_greater_epoch_that_comes_meanwhile_is_the_one_that_is_answered() -> None:
@@ -147,7 +155,7 @@ def test_a_transfer_on_its_way_into_the_logs_place_is_not_dropped_and_the_promis
     follower = following(disk, 1)
     follower.received(0.0, A, TakeTransfer(1, Position(1, 5)))
     assert follower.transferred() == [Install(A)]
-    assert follower.received(0.0, C, Seal(2)) == []
+    assert follower.received(0.0, C, Seal(2)) == [LeaderKnown("", 1)]
     assert follower.installed(0.0) == [Promise(2)]
 
 
