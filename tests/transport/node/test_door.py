@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from actors.storage.failures import LeadershipLostError
 from tests.transport.conftest import until
+from tests.transport.node.nodes import cluster
 from transport import Broker, BrokerConfig
 from transport.broker.leadership import Leadership
 from transport.node.follower_door import FollowerDoor
@@ -60,6 +62,22 @@ def test_it_says_who_leads_and_forgets_it_when_that_is_not_known_any_more(run: A
                 peer.send(Hello(1, "sender", "orders", "c", {}))
                 assert (await peer.refusal()).leader == leader
         await door.close()
+
+    run(main)
+
+
+def test_a_node_that_is_left_alone_names_no_leader_that_is_gone(run: Any, peers: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes, peers() as opened:
+            leads = await nodes.leader()
+            left, other = sorted(set("abc") - {leads})
+            await nodes.stands(lambda facts: facts["leader"] == leads, left)
+            await nodes.stop(other)
+            await nodes.stop(leads)
+            await nodes.stands(lambda facts: facts["leader"] is None, left)
+            peer = await opened.connect(nodes.send(left))
+            peer.send(Hello(1, "sender", "orders", "c", {}))
+            assert (await peer.refusal()).leader == ""
 
     run(main)
 
