@@ -45,7 +45,9 @@ def state(history: History) -> str:
     """What the demo is at, in a few words."""
     if not history.lines:
         asked = history.samples and history.samples[-1].reserved
-        return "Spark works on the first batch" if asked else "Spark starts; nothing is asked for yet"
+        if asked:
+            return "Spark works on the first batch"
+        return "Spark starts, and asks for nothing yet; the broker asks until its queue is full"
     if history.is_slow:
         return "the query is SLOW"
     if history.lines < history.total:

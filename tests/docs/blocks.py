@@ -51,6 +51,9 @@ CLUSTER: Final = (
 )
 STARTS: Final = "tests/docs/test_cluster.py::test_the_start_with_users_and_tls_takes_the_options_that_it_shows"
 TRIED: Final = "tests/docs/test_cluster_tried.py::test_what_is_typed_on_one_machine_loses_nothing_though_two_nodes_of_three_are_lost"
+MEMBERS: Final = (
+    "tests/docs/test_cluster_members.py::test_a_node_is_added_and_removed_and_another_one_moves_as_the_page_says"
+)
 CHANGES: Final = (
     "tests/docs/test_cluster.py::test_each_command_that_changes_members_is_one_with_the_words_that_it_takes"
 )
@@ -137,8 +140,8 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "$ penstock cluster status": CLUSTER,
         "--users-file users.toml": STARTS,
         "kill -9": CLUSTER,
-        "penstock cluster add d": CHANGES,
     },
+    "docs/cluster-members.md": {"give-up": CHANGES, "[]": MEMBERS, "[text]": MEMBERS},
     "docs/cluster-try.md": {"[]": TRIED},
     "docs/cluster-loss.md": {"penstock cluster move b": CHANGES, "export ETCDCTL_API": DOUBT},
     "docs/cluster-lost.md": {"[]": TRIED, "[text]": TRIED},

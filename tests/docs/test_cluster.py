@@ -111,11 +111,13 @@ def run(shell: Shell, command: str) -> str:
 
 def test_each_command_that_changes_members_is_one_with_the_words_that_it_takes() -> None:
     named = [
-        block("docs/cluster.md", "penstock cluster add d"),
-        block("docs/cluster-loss.md", "penstock cluster move b"),
+        *(
+            block("docs/cluster-members.md", f"penstock cluster {each}")
+            for each in ("add", "remove", "move", "give-up")
+        ),
+        block("docs/cluster-loss.md", "penstock cluster move b").replace(" --context prod", ""),
+        block("docs/cluster-damage.md", "penstock cluster heal b"),
     ]
-    named[1] = named[1].replace(" --context prod", "")
-    named.append(block("docs/cluster-damage.md", "penstock cluster heal b"))
     lines = "".join(named).splitlines()
     assert [line.split()[2] for line in lines] == ["add", "remove", "move", "give-up", "move", "heal"]
     for line in lines:

@@ -112,6 +112,9 @@ def test_what_is_typed_on_one_machine_loses_nothing_though_two_nodes_of_three_ar
     printed = said.read_text()
     lines = printed.splitlines()
     assert lines.count("1000") == 1, printed + failed.read_text()
+    perhaps = "1,000 perhaps again, for the broker was restarted"
+    assert perhaps in (ROOT / TRY).read_text("utf-8")
+    assert f"; {perhaps}\n" in failed.read_text()
     assert "node c has moved" in printed
     assert "no leader" in printed, "of three, two have to be there"
     assert "restored snapshot" in failed.read_text()

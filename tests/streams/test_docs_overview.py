@@ -99,6 +99,7 @@ def test_the_overview_sends_to_every_page_about_streams() -> None:
         "cluster-damage",
         "cluster-loss",
         "cluster-lost",
+        "cluster-members",
         "cluster-try",
         "cluster-wire",
         "clients-of-a-cluster",
