@@ -1,6 +1,7 @@
-"""Waiting until a change of a cluster's members is done: whoever leads may be another one meanwhile, and is found.
+"""Asking how a cluster stands while another one comes to lead it: once, or until a change of its members is done.
 
-Whoever leads knows of a member to whom it has no connection only that. So the member's own node is asked, which may wait for something.
+Whoever leads may go under a question. Then the question is asked again, of whoever is there then. Whoever leads knows of a member to whom
+it has no connection only that. So the member's own node is asked, which may wait for something.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from transport.cli import _written as written
 from transport.clients.backoff import is_transient
-from transport.errors import PeerTimeoutError, TransportError
+from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, TransportError, TruncatedFrameError
+from transport.wire.messages import NOT_LEADER
 
 if TYPE_CHECKING:
     from transport.clients.administration import Administration, Facts
@@ -19,8 +21,45 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 0.5
 TOLD_SECONDS: Final = 5.0
 """What it waits for is told this often, when that is something else."""
+AGAIN_SECONDS: Final = 0.2
+"""From a question that was not answered to the next."""
+LEAST_CONNECTING: Final = 0.1
+"""Seconds that a client has at least to find a broker for the next question."""
 OWN_SECONDS: Final = 1.0
 """For a node to say itself how it stands; shorter than a client waits before it warns that no broker is there (`UNTOLD`)."""
+
+
+async def asked(administration: Administration, look: Callable[[Administration], Awaitable[Facts]]) -> Facts:
+    """What ``look`` sees. It looks again where the node that was asked ends the connection, for it leads no more or goes.
+
+    Args:
+        administration: a client, connected. It looks again for as long as that was given to connect.
+        look: how the cluster stands, as some node says.
+
+    Raises:
+        TransportError: as of ``look``; that a connection has ended only when the time is over.
+    """
+    now = asyncio.get_running_loop().time
+    deadline = now() + administration.connect_timeout
+    client = None
+    while True:
+        try:
+            if client is None:
+                return await look(administration)
+            async with client:
+                return await look(client)
+        except TransportError as error:
+            if not _has_ended(error) or now() + AGAIN_SECONDS >= deadline:
+                raise
+        await _passed(AGAIN_SECONDS)
+        client = administration.another(max(LEAST_CONNECTING, round(deadline - now(), 1)))
+
+
+def _has_ended(error: Exception) -> bool:
+    """Whether it says that the connection has ended, and not that a question was refused."""
+    if isinstance(error, BrokerError):
+        return error.code == NOT_LEADER
+    return isinstance(error, ConnectionLostError | TruncatedFrameError)
 
 
 async def until(

@@ -100,7 +100,7 @@ def fail(verb: str, error: Exception) -> NoReturn:
     """Tell one of `failures`, and exit with its code."""
     # Who reads from a pipe and has seen enough need not be told.
     if not isinstance(error, BrokenPipeError):
-        tell(verb, explain(error))
+        tell(verb, explain(error, verb))
     drop_unwritten()
     raise typer.Exit(exit_code(error)) from error
 
@@ -203,8 +203,8 @@ def warnings_told(verb: str) -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-def explain(error: Exception) -> str:
-    """What went wrong, and where it can be said what to do about it."""
+def explain(error: Exception, verb: str = "") -> str:
+    """What went wrong, and where it can be said what to do about it; that is not to use the ``verb`` which has just failed."""
     if isinstance(error, QueueFullError):
         return _full(error)
     text = (_system_text(error) or str(error) or type(error).__name__).removesuffix(ADVICE)
@@ -216,7 +216,8 @@ def explain(error: Exception) -> str:
         return f"{text}; {hint}"
     # A text that says itself where to look needs no more.
     if isinstance(error, BrokerError) and error.code in HINTS and LOOK_THERE not in text:
-        return f"{text.removesuffix(DECLARE)}; {hint}" if (hint := _hint(error.code, text)) else text
+        hint = _hint(error.code, text)
+        return f"{text.removesuffix(DECLARE)}; {hint}" if hint and f"`penstock {verb}`" not in hint else text
     return text
 
 

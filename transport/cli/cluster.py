@@ -67,7 +67,13 @@ async def status(
     administration: Administration, wide: Wide = False, as_json: AsJson = False, watch: Watch = None
 ) -> None:
     """Show who leads, and of each member how far behind it is. Any node answers; only the leader knows all of it."""
-    await present(administration, look, status_lines, verb="cluster status", as_json=as_json, wide=wide, watch=watch)
+    from transport.cli._cluster_waiting import asked  # noqa: PLC0415 - not needed for --help
+
+    async def seen(client: Administration) -> Facts:
+        # Who watches looks again anyway, and is shown that there was nothing to see.
+        return await (asked(client, look) if watch is None else look(client))
+
+    await present(administration, seen, status_lines, verb="cluster status", as_json=as_json, wide=wide, watch=watch)
 
 
 @app.command("add")

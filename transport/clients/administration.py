@@ -130,11 +130,16 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
         """The contact points that it was given."""
         return tuple(str(each) for each in self._addresses)
 
-    def another(self) -> Administration:
-        """A client like this one, of the same broker and not yet connected: a client connects once."""
+    @property
+    def connect_timeout(self) -> float:
+        """Seconds that it was given to find the broker."""
+        return self._connect_timeout
+
+    def another(self, connect_timeout: float | None = None) -> Administration:
+        """A client like this one, of the same broker and not yet connected: a client connects once. Its time to connect may be another."""
         return Administration(
             written(self._addresses),
-            connect_timeout=self._connect_timeout,
+            connect_timeout=self._connect_timeout if connect_timeout is None else connect_timeout,
             timeout=self._timeout,
             access=self._access,
             any_node=self._hello is HELLO_ANY,
