@@ -62,6 +62,8 @@ AGAIN_SECONDS: Final = 1.0
 """From one question to others who do not answer to the next."""
 MOST_TOLD: Final = 64
 """Lines that come again and again, and are remembered so that each is logged once."""
+HELP_SECONDS: Final = 30.0
+"""Between two lines with the same commands: whoever types them has the time, and the log is not filled with them."""
 READ_BYTES: Final = 16 * 1024
 
 logger = logging.getLogger("penstock.cluster.etcd")
@@ -107,6 +109,16 @@ class _Waits(NamedTuple):
     """
 
     why: str
+
+
+class _HeldBack(NamedTuple):
+    """It is not started until somebody has typed some commands at the others.
+
+    Attributes:
+        help: why, and the commands.
+    """
+
+    help: str
 
 
 class EtcdMissingError(TransportError):
@@ -164,6 +176,7 @@ class EtcdChild:
         self._told: deque[str] = deque(maxlen=MOST_TOLD)
         self._says_removed = False
         self._removed = False
+        self._helped: dict[str, float] = {}  # what was said that helps, and when; as long as it is held back
         self.starts = 0
 
     @property
@@ -201,7 +214,7 @@ class EtcdChild:
             os.close(self._held)
             self._held = None
 
-    async def _look_after(self, began: asyncio.subprocess.Process | _Waits | str) -> None:
+    async def _look_after(self, began: asyncio.subprocess.Process | _Waits | _HeldBack | str) -> None:
         """Start it again and again, with growing waits."""
         loop = asyncio.get_running_loop()
         attempt, told = 0, ""
@@ -220,7 +233,10 @@ class EtcdChild:
             else:
                 attempt = 0 if loop.time() - since >= STEADY_SECONDS else attempt + 1
                 delay = BACKOFF.delay(max(0, attempt - 1), self._random.random())
-                logger.error("%s; it is tried again in %.1f s", began, delay)
+                if isinstance(began, _HeldBack):
+                    self._tell_help(began.help)
+                else:
+                    logger.error("%s; it is tried again in %.1f s", began, delay)
             if await self._stopped_within(delay):
                 return
             try:
@@ -228,7 +244,14 @@ class EtcdChild:
             except OSError as error:
                 began = f"this machine's etcd cannot be started: {error}"
 
-    async def _begin(self) -> asyncio.subprocess.Process | _Waits | str:
+    def _tell_help(self, text: str) -> None:
+        """Log it at once, and then every ``HELP_SECONDS``."""
+        now = asyncio.get_running_loop().time()
+        if text not in self._helped or now - self._helped[text] >= HELP_SECONDS:
+            self._helped[text] = now
+            logger.error("%s; it is tried again until then", text)
+
+    async def _begin(self) -> asyncio.subprocess.Process | _Waits | _HeldBack:
         """The process, or why there is none."""
         for pid in await asyncio.to_thread(end_left, self._folder / SETTINGS_FILE):
             logger.warning("an etcd of this directory ran already, as process %d; it was ended for a new one", pid)
@@ -240,7 +263,7 @@ class EtcdChild:
                 return _Waits(known.why)
             # One that was removed and is known as who was there may be meant by that: it finds out itself.
             if known.standing is Standing.UNKNOWN or (known.standing is Standing.LOST and not begun):
-                return self._help(_HELD_BACK[known.standing])
+                return _HeldBack(self._help(_HELD_BACK[known.standing]))
             if known.standing is Standing.AWAITED:
                 joins = known.peers
                 if begun:
@@ -250,7 +273,13 @@ class EtcdChild:
                         aside,
                     )
         write_settings(self._folder, self._settings, joins=joins)
-        return await self._spawn()
+        process = await self._spawn()
+        if joins and self._helped:
+            logger.warning(
+                "the other machines' etcd awaits this one by now: it joins them, and nothing is left to be typed"
+            )
+            self._helped.clear()
+        return process
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         self._last.clear()
@@ -318,11 +347,11 @@ class EtcdChild:
             if self._damage is None and any(words in line.text for words in DAMAGED):
                 self._damage = line.text
 
-    def _why_it_ended(self, code: int | None) -> str:
+    def _why_it_ended(self, code: int | None) -> _HeldBack | str:
         how = f"was ended by signal {-code}" if code is not None and code < 0 else f"has ended with status {code}"
         said = self._damage or "; ".join(self._last)
         if self._removed:
-            said = self._help(_REMOVED_SAYS)
+            return _HeldBack(f"this machine's etcd {how}: {self._help(_REMOVED_SAYS)}")
         if TAKEN in said:
             said += " (another process has that address, which `ss -ltnp` shows: end it)"
         if self._damage is not None:

@@ -84,6 +84,84 @@ def test_it_says_once_for_whom_it_waits_and_begins_when_they_are_heard(
     assert state(tmp_path / "etcd") == "existing"
 
 
+JOINS = "awaits this one by now: it joins them, and nothing is left to be typed"
+
+
+@pytest.mark.parametrize("standing", [Standing.LOST, Standing.UNKNOWN])
+def test_one_that_is_held_back_says_once_what_to_type_and_says_when_that_is_done(
+    tmp_path: Path, logged: logging.Logger, monkeypatch: pytest.MonkeyPatch, standing: Standing
+) -> None:
+    monkeypatch.setattr(etcd_child, "HELP_SECONDS", 3600.0)
+    machine = own(THREE, "c")
+    others = Scripted(machine, *[Known(standing)] * 5, Known(Standing.AWAITED, PEERS))
+    program = fake(tmp_path, f"echo begun; {RUNS}")
+    lines: list[str] = []
+
+    async def main() -> None:
+        child = EtcdChild(machine, tmp_path / "etcd", program=program, others=others)
+        async with listening(logged) as said:
+            await child.start()
+            try:
+                while not lines or "begun" not in lines[-1]:
+                    lines.append(await said.until(""))
+            finally:
+                await child.stop()
+
+    asyncio.run(main())
+    assert others.asked == 6
+    helps = [each for each in lines if "member add c " in each]
+    assert [each.endswith("; it is tried again until then") for each in helps] == [True]
+    assert lines[0] == helps[0]
+    # Behind what there was to do.
+    assert [JOINS in each for each in lines].count(True) == 1
+
+
+def test_what_to_type_is_said_again_after_a_while_and_at_once_where_it_is_something_else(
+    tmp_path: Path, logged: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(etcd_child, "HELP_SECONDS", 0.0)
+    machine = own(THREE, "c")
+    others = Scripted(machine, Known(Standing.LOST))
+
+    async def main() -> None:
+        child = EtcdChild(machine, tmp_path / "etcd", program=fake(tmp_path, RUNS), others=others)
+        async with listening(logged) as said:
+            await child.start()
+            try:
+                for _ in range(3):
+                    await said.until("must not vote as who it was")
+                monkeypatch.setattr(etcd_child, "HELP_SECONDS", 3600.0)
+                others.said = [Known(Standing.UNKNOWN)]
+                await said.until("does not know this one")
+            finally:
+                await child.stop()
+        assert child.starts == 0
+
+    asyncio.run(main())
+
+
+def test_one_that_is_awaited_from_its_first_start_on_has_nothing_to_say_of_commands(
+    tmp_path: Path, logged: logging.Logger
+) -> None:
+    machine = own(THREE, "c")
+    others = Scripted(machine, Known(Standing.AWAITED, PEERS))
+    program = fake(tmp_path, f"echo begun; {RUNS}")
+    lines: list[str] = []
+
+    async def main() -> None:
+        child = EtcdChild(machine, tmp_path / "etcd", program=program, others=others)
+        async with listening(logged) as said:
+            await child.start()
+            try:
+                while not lines or "begun" not in lines[-1]:
+                    lines.append(await said.until(""))
+            finally:
+                await child.stop()
+
+    asyncio.run(main())
+    assert [each for each in lines if "typed" in each] == []
+
+
 def begun(folder: Path) -> Path:
     """Have a folder be as of an etcd that has run; where its log is."""
     wal = folder / "data" / "member" / "wal"
@@ -93,8 +171,9 @@ def begun(folder: Path) -> Path:
 
 
 def test_one_that_was_removed_is_started_no_more_until_it_is_awaited_and_joins_with_what_it_had_put_aside(
-    tmp_path: Path, logged: logging.Logger
+    tmp_path: Path, logged: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(etcd_child, "HELP_SECONDS", 0.0)
     machine, folder = own(THREE, "c"), tmp_path / "etcd"
     begun(folder)
     (folder / "removed-1").mkdir()
@@ -125,6 +204,7 @@ def test_one_that_was_removed_is_started_no_more_until_it_is_awaited_and_joins_w
                 assert child.starts == 3
                 others.said = [Known(Standing.AWAITED, PEERS)]
                 await said.until("await another one: what it had is now", "etcd/removed-2")
+                await said.until(JOINS)
                 await said.until("joined")
                 assert child.starts == 4
             finally:
@@ -189,6 +269,7 @@ def test_a_real_one_waits_for_silent_others_joins_them_and_joins_again_after_it_
                 await said.until("does not know this one", "member add c ")
                 await etcds.awaited(at, peers)
                 await said.until("await another one: what it had is now", "removed-1")
+                await said.until(JOINS)
                 await said.until(READY)
             finally:
                 await child.stop()
