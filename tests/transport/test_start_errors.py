@@ -167,7 +167,7 @@ def test_a_broker_that_cannot_listen_leaves_no_journal_behind(tmp_path: Path) ->
     result = CliRunner().invoke(app, [VERB, *command])
     KEPT.pop().close()
     assert result.exit_code == 1
-    assert re.search("cannot listen on .* and .*in use; choose others with --send-address and", result.stderr)
+    assert "in use; choose another with --receive-address\n" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -214,11 +214,23 @@ def test_a_place_that_cannot_be_a_data_directory_is_told_as_that_and_not_as_a_br
     )
 
 
-def test_whoever_finds_an_address_taken_is_told_each_option_that_says_another(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, [VERB, *taken_by_a_gateway(tmp_path)])
+@pytest.mark.parametrize("new", [True, False], ids=["new", "made before"])
+@pytest.mark.parametrize(
+    ("make", "option"), [(taken, "--receive-address"), (taken_by_a_gateway, "--smq-sink")], ids=["taken", "a gateway's"]
+)
+def test_whoever_finds_an_address_taken_is_told_that_address_alone_and_the_option_that_says_another(
+    make: Callable[[Path], list[str]], option: str, new: bool, tmp_path: Path
+) -> None:
+    command = [each for each in make(tmp_path) if each != "--memory"]
+    if not new:
+        Storage.open(tmp_path / "d").close()
+    result = CliRunner().invoke(app, [VERB, *command, "--data", str(tmp_path / "d")])
     while KEPT:
         KEPT.pop().close()
-    assert "in use; choose others with --send-address, --receive-address and --smq-sink" in result.stderr
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == (
+        f"penstock broker: cannot listen on {command[-1]}: Address already in use; choose another with {option}"
+    )
 
 
 def test_a_program_that_finds_an_address_taken_is_told_the_settings_that_say_another(run: Any) -> None:

@@ -24,6 +24,7 @@ from transport.cli.exit_codes import EXIT_USAGE
 from transport.config.listener_names import AMQP, AMQPS, HTTP, SMQ_SINK, SMQ_SOURCE
 from transport.errors import LocalProtocolError, TransportError
 from transport.gateways.listeners import configured_listeners
+from transport.wire.address import parse_address
 
 if TYPE_CHECKING:
     from transport.broker.reload import Reloads
@@ -97,14 +98,13 @@ async def _started(config: BrokerConfig, stack: AsyncExitStack) -> Broker:
         await asyncio.to_thread(_see_that_it_can_listen, config)
         return await stack.enter_async_context(Broker(config, listeners=configured_listeners(config)))
     except SameAddressError as error:
-        raise ListenError(f"{error.strerror}; choose others with {_and(_options(config))}") from error
+        raise ListenError(f"{error.strerror}; choose others with {_and(_options(config.addresses()))}") from error
     except OSError as error:
         # What the broker says of it is for programs; the command has options.
         reason = error.__cause__ if isinstance(error.__cause__, OSError) else error
-        raise ListenError(
-            f"cannot listen on {_and(config.addresses().values())}: {reason.strerror or reason}; "
-            f"choose others with {_and(_options(config))}"
-        ) from error
+        refused = reason.strerror or str(reason)
+        options = _and(_options(_named(refused, config) or config.addresses()))
+        raise ListenError(f"cannot listen on {refused}; choose another with {options}") from error
 
 
 def _see_that_it_can_listen(config: BrokerConfig) -> None:
@@ -125,13 +125,19 @@ def _is_anything_in(directory: str | os.PathLike[str]) -> bool:
         return True
 
 
-def _options(config: BrokerConfig) -> list[str]:
-    return [f"--{name.replace('_', '-')}" for name in config.addresses()]
+def _named(refused: str, config: BrokerConfig) -> list[str]:
+    """Whose address it is that an error begins with."""
+    addresses = ((name, parse_address(text)) for name, text in config.addresses().items())
+    return [name for name, address in addresses if refused.startswith(f"{address.host}:{address.port}: ")]
+
+
+def _options(names: Iterable[str]) -> list[str]:
+    return [f"--{name.replace('_', '-')}" for name in names]
 
 
 def _and(words: Iterable[str]) -> str:
     *first, last = words
-    return f"{', '.join(first)} and {last}"
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _where(broker: Broker, config: BrokerConfig) -> str:
