@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from actors import QueueSettings
 from actors.storage import Storage
 from journal import OsFiles
+from tests.free_ports import free_ports
 from transport import Broker, BrokerConfig, LocalProtocolError
 from transport.cli.app import app
 from transport.cli.broker import VERB
@@ -54,6 +55,23 @@ def damaged(folder: Path) -> list[str]:
         if path.stat().st_size > 100:
             path.write_bytes(b"\xff" * 100 + path.read_bytes()[100:])
     return [*FREE, "--data", str(folder / "d")]
+
+
+def without_an_etcd(folder: Path) -> list[str]:
+    """A node of machines that each run an etcd, on one that has none."""
+    patched = pytest.MonkeyPatch()
+    patched.setenv("PATH", str(folder))
+    KEPT.append(SimpleNamespace(close=patched.undo))
+    send, receive, links, *etcds = free_ports(9)
+    secret = folder / "secret"
+    secret.write_text("0123456789abcdef" * 2)
+    secret.chmod(0o600)
+    machines = ",".join(f"{name}=127.0.0.1:{port}" for name, port in zip("abc", etcds[::2], strict=True))
+    return [
+        *("--cluster", machines, "--node", "a", "--http", "none", "--cluster-address", f"127.0.0.1:{links}"),
+        *("--send-address", f"127.0.0.1:{send}", "--receive-address", f"127.0.0.1:{receive}"),
+        *("--data", str(folder / "d"), "--cluster-secret-file", str(secret)),
+    ]
 
 
 def no_folder(folder: Path) -> list[str]:
@@ -142,6 +160,9 @@ CASES: dict[str, tuple[Callable[[Path], list[str]], int, str]] = {
     "a directory below a file": (no_folder, 2, "file is a file and not a directory"),
     "a file for a directory": (a_file, 2, "lines.txt is a file and not a directory"),
     "a directory on a disk that is full": (full, 74, "d cannot be opened: .*No space left on device.*start again"),
+    "machines that each run an etcd, where there is none": (
+        without_an_etcd, 1, "there is no etcd on the PATH, and a list of machines for --cluster has each run one: install etcd-server",
+    ),
     "a directory that may not be read": (forbidden, 74, "d cannot be opened: .*Permission denied"),
 }  # fmt: skip
 

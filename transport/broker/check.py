@@ -20,7 +20,7 @@ from transport.broker.certificates import Certificates, key_readers
 from transport.broker.descriptors import connections_allowed, raise_soft_limit
 from transport.broker.entrance import users_of
 from transport.config.exposure import PROTECTED, warnings_of
-from transport.errors import LimitExceededError, LocalProtocolError
+from transport.errors import LimitExceededError, LocalProtocolError, TransportError
 from transport.security.users_file import UsersFileError
 from transport.wire.address import parse_address
 
@@ -56,6 +56,39 @@ Check = Callable[["BrokerConfig"], Iterator[Problem]]
 def check(config: BrokerConfig) -> list[Problem]:
     """Everything that is wrong, in the order in which a start would come to it."""
     return [problem for each in CHECKS for problem in each(config)]
+
+
+def check_node(config: BrokerConfig) -> Iterator[Problem]:
+    """Whether a node of a cluster can be made of the settings."""
+    if config.cluster is None:
+        return
+    from transport.cluster.plan import plan_of  # noqa: PLC0415 - for brokers of clusters only
+
+    try:
+        plan_of(config)
+    except LocalProtocolError as error:
+        yield Problem(str(error), error)
+
+
+def check_etcd(config: BrokerConfig) -> Iterator[Problem]:
+    """Whether this machine's own etcd is there, and may be started, where the cluster is a list of machines."""
+    if config.cluster is None or config.directory is None:
+        return
+    from transport.cluster.etcd_child import EtcdChild  # noqa: PLC0415 - likewise
+    from transport.cluster.etcd_settings import ETCD_FOLDER  # noqa: PLC0415 - likewise
+    from transport.cluster.plan import plan_of  # noqa: PLC0415 - likewise
+
+    try:
+        own = plan_of(config).own_etcd
+    except LocalProtocolError:
+        return  # `check_node` has said it
+    if own is None:
+        return
+    try:
+        # It is started by a call of its own.
+        EtcdChild(own, Path(config.directory) / ETCD_FOLDER, insecure=config.insecure)
+    except TransportError as error:
+        yield Problem(str(error), error)
 
 
 def check_directory(config: BrokerConfig) -> Iterator[Problem]:
@@ -137,9 +170,11 @@ def check_exposure(config: BrokerConfig) -> Iterator[Problem]:
 
 
 CHECKS: Final[tuple[Check, ...]] = (
+    check_node,
     check_users,
     check_certificates,
     check_directory,
+    check_etcd,
     check_open_files,
     check_addresses,
     check_exposure,

@@ -15,6 +15,8 @@ from transport.security.secret_files import replace_file
 from transport.security.tls_files import check_there
 from transport.wire.address import Address
 
+ETCD_FOLDER: Final = "etcd"
+"""Of all that is of an etcd, in the broker's data directory."""
 SETTINGS_FILE: Final = "etcd.json"
 DATA_FOLDER: Final = "data"
 FOLDER_MODE: Final = 0o700

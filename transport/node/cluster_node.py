@@ -24,6 +24,7 @@ from transport.broker.leadership import Leadership
 from transport.broker.reload import Reloads
 from transport.cluster.etcd import EtcdRegister
 from transport.cluster.etcd_child import EtcdChild
+from transport.cluster.etcd_settings import ETCD_FOLDER
 from transport.cluster.hello import START_BYTES, Identity
 from transport.cluster.link_settings import read_keys, warning_of
 from transport.cluster.links import ClusterLinks
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     from transport.cluster.link_settings import LinkKeys
     from transport.config.config import BrokerConfig
 
-ETCD_FOLDER: Final = "etcd"
-"""In the data directory."""
 HAND_OVER_DRAIN_SECONDS: Final = 1.0
 """Of ``drain``, at most, where another node can lead next: clients that read need some milliseconds, and the others come again there."""
 LINK_KEYS: Final = "keys of the links"
