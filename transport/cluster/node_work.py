@@ -60,7 +60,7 @@ class _Take:
 
 
 class NodeWork:
-    """Carries out what a `Node` is asked for; see `NodeStore` there, and `TransferNode` of transfers.py.
+    """Carries out what a `Node` is asked for; see `NodeStore` of node_parts.py, and `TransferNode` of transfers.py.
 
     Attributes:
         node: is told what was done; set once it is there.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final
 
 from actors.replication.document import DocumentError, check_continues
+from actors.replication.modes import rule_of, voters
 from actors.replication.register import RegisterMovedError, RegisterUnavailableError, SwapUnknownError
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from actors.replication.register import Register
     from actors.replication.replica import Replica
     from actors.replication.vocabulary import Effects, ReadRegister, SwapRegister
+
+GOES_ON: Final = "all goes on but take-over and membership"
+"""Without the register, as long as somebody leads."""
 
 logger = logging.getLogger("penstock.cluster")
 
@@ -32,6 +36,7 @@ class RegisterCalls:
         replica: what is told of the outcomes.
         tell: has the node tell the replica something, and carry out what follows.
         now: the node's clock.
+        connected: the directories of the nodes to whom there is a connection.
     """
 
     def __init__(
@@ -40,13 +45,17 @@ class RegisterCalls:
         replica: Replica,
         tell: Callable[[Callable[[], Effects]], None],
         now: Callable[[], float],
+        connected: Callable[[], Collection[str]],
     ) -> None:
         self._register = register
         self._replica = replica
         self._tell = tell
         self._now = now
+        self._connected = connected
         self._tasks: dict[asyncio.Task[None], None] = {}  # in order, so that a simulation is the same each time
         self.reachable = True
+        self._said = ""  # last, of what goes on without it
+        self._halted = False  # it was said that nothing is confirmed, and nobody leads since
 
     def read(self, effect: ReadRegister) -> None:
         """Read the document."""
@@ -55,6 +64,12 @@ class RegisterCalls:
     def swap(self, effect: SwapRegister) -> None:
         """Swap the document."""
         self._begin(self._swap(effect.number, effect.version, effect.document))
+
+    def leader_known(self, name: str) -> None:
+        """Somebody leads, and is called so: what was said of that is over."""
+        if self._halted:
+            self._halted, self._said = False, GOES_ON
+            logger.warning("the node %s leads: it is confirmed again what senders send", name)
 
     async def stop(self) -> None:
         """Wait for nothing any more; a swap that was sent may still be done."""
@@ -111,10 +126,37 @@ class RegisterCalls:
     def _reached(self) -> None:
         if not self.reachable:
             self.reachable = True
+            self._said = ""
             logger.warning("the register answers again")
 
     def _unreachable(self, error: Exception) -> None:
-        """Said once, until it answers again."""
-        if self.reachable:
-            self.reachable = False
-            logger.warning("the register does not answer; all goes on but take-over and membership: %s", error)
+        """Said once, until it answers again or something else follows from it."""
+        self.reachable = False
+        said = without_register(self._replica, self._now(), self._connected())
+        if said != self._said:
+            self._said = said
+            self._halted = said != GOES_ON
+            logger.warning("the register does not answer; %s: %s", said, error)
+
+
+def without_register(replica: Replica, now: float, connected: Collection[str]) -> str:
+    """What goes on at this node while the register does not answer, for people.
+
+    Args:
+        replica: of this node.
+        now: its clock.
+        connected: the directories of the nodes to whom there is a connection.
+    """
+    follower, document = replica.follower, replica.document
+    if replica.leader is not None or (follower.leader is not None and not follower.misses(now)):
+        return GOES_ON
+    needed, heard = "the nodes", ""
+    if document is not None:
+        rule = rule_of(document)
+        needed = f"{' and of '.join(str(len(quorum)) for quorum in rule.quorums)} nodes"
+        away = sorted(document.name_of(each) for each in voters((rule,)) - {replica.me, *connected})
+        heard = f" (not heard: {', '.join(away)})" if away else " (all of them are heard)"
+    return (
+        "and this node neither leads nor hears a leader: nothing is confirmed here before one leads again, which takes the register and "
+        f"more than half of {needed}{heard}"
+    )

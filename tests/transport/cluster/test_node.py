@@ -122,6 +122,8 @@ class Links:
         self.full = False
         self.later: list[Callable[[], None]] = []
 
+    connected: frozenset[str] = frozenset()
+
     def set_peers(self, peers: Any, _names: Any) -> None:
         self.peers = dict(peers)
 
