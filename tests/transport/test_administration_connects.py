@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.free_ports import free_ports
 from tests.transport.scripted_admin import DEADLINE, WELCOME, ScriptedBroker, listening, run, with_json
 from tests.transport.scripted_peers import unused_address
 from transport.clients.administration import Administration
@@ -90,7 +91,7 @@ def test_what_an_attempt_came_to_is_told_also_where_the_time_ends_under_a_later_
 def test_one_that_does_not_answer_is_not_said_to_refuse_as_another_did(jump: Any, until: Any) -> None:
     async def main() -> None:
         async with listening(ScriptedBroker(with_json([]), [[]])) as broker:
-            refuses = await free_port()
+            (refuses,) = free_ports(1)
             administration = Administration([f"127.0.0.1:{refuses}", broker.address], connect_timeout=DEADLINE / 2)
             connecting = asyncio.ensure_future(administration.__aenter__())
             await until(lambda: len(broker.heard) == 1)
@@ -103,7 +104,7 @@ def test_one_that_does_not_answer_is_not_said_to_refuse_as_another_did(jump: Any
 
 def test_one_that_was_not_there_and_now_does_not_answer_is_not_said_to_refuse(jump: Any, until: Any) -> None:
     async def main() -> None:
-        port = await free_port()
+        (port,) = free_ports(1)
         administration = Administration(f"127.0.0.1:{port}", connect_timeout=DEADLINE / 2)
         connecting = asyncio.ensure_future(administration.__aenter__())
         await until(lambda: administration._link is not None and administration._link.error is not None)
