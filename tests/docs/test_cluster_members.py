@@ -17,7 +17,8 @@ from tests.docs.typed import Shell
 from tests.transport.cluster.etcds import program
 
 PAGE: Final = "docs/cluster-members.md"
-SECONDS: Final = 100.0
+SECONDS: Final = 280.0
+"""Alone it takes 35; the machine may be busy with others."""
 LEADER: Final = re.compile(rf"says {re.escape(HOSTS)}[1-4]:")
 """Any of them may lead."""
 
@@ -31,6 +32,7 @@ def same(text: str) -> list[str]:
     return [LEADER.sub("says LEADER:", line) for line in alike(text)]
 
 
+@pytest.mark.timeout(300)
 def test_a_node_is_added_and_removed_and_another_one_moves_as_the_page_says(shell: Shell) -> None:
     program()
     if shutil.which("etcdctl") is None:
