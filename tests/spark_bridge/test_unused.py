@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from actors.errors import SubscriptionNotFoundError
-from spark_bridge import DataLossError, PenstockDataSource
+from spark_bridge import DataLossError, PenstockDataSource, SubscriptionTakenError
 from spark_bridge.ledger import explained
 from spark_bridge.options import SourceOptions
 from spark_bridge.reader import PenstockStreamReader
@@ -104,6 +104,13 @@ def test_a_query_whose_subscription_was_deleted_is_not_told_that_its_queue_is_mi
     options = SourceOptions.parse({"queue": "q", "subscription": "s", "missingQueue": "fail"})
     with pytest.raises(DataLossError, match="there is no subscription 's'"), explained(options, "a:1"):
         raise BrokerError("not-found", str(SubscriptionNotFoundError("s")))
+
+
+@pytest.mark.parametrize("code", ["stale-epoch", "taken-over"])
+def test_a_query_whose_subscription_another_one_has_now_is_told_so(code: str) -> None:
+    options = SourceOptions.parse({"queue": "q", "subscription": "s"})
+    with pytest.raises(SubscriptionTakenError, match="another query has taken over"), explained(options, "a:1"):
+        raise BrokerError(code, "a newer connection owns this subscription")
 
 
 def test_a_query_without_a_checkpoint_is_told_that_it_reads_the_last_batch_again_and_what_to_do(

@@ -117,6 +117,29 @@ def test_one_that_was_not_there_and_now_does_not_answer_is_not_said_to_refuse(ju
     run(main)
 
 
+def test_a_port_that_refuses_is_said_to_also_where_the_time_ends_under_the_next_attempt(
+    jump: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        (port,) = free_ports(1)
+        administration = Administration(f"127.0.0.1:{port}", connect_timeout=DEADLINE / 2)
+        connecting = asyncio.ensure_future(administration.__aenter__())
+        loop, hangs = asyncio.get_running_loop(), asyncio.Event()
+        await until(lambda: administration._link is not None and administration._link.error is not None)
+
+        async def hang(*_: Any, **__: Any) -> Any:
+            hangs.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(loop, "create_connection", hang)
+        await hangs.wait()
+        jump(DEADLINE / 2)
+        with pytest.raises(ConnectionLostError, match="onnection refused"):
+            await connecting
+
+    run(main)
+
+
 def test_a_transient_refusal_is_tried_again_until_it_is_welcome() -> None:
     async def main() -> None:
         stopping: list[Frame] = [Error("shutting-down", "come back later", close=True)]

@@ -57,6 +57,17 @@ def damaged(folder: Path) -> list[str]:
     return [*FREE, "--data", str(folder / "d")]
 
 
+def without_the_nodes_secret(folder: Path) -> list[str]:
+    """A node whose secret is not where it is said to be."""
+    send, receive, links = free_ports(3)
+    return [
+        *("--cluster", "etcd://127.0.0.1:1/orders", "--node", "a", "--http", "none"),
+        *("--cluster-address", f"127.0.0.1:{links}", "--data", str(folder / "d")),
+        *("--send-address", f"127.0.0.1:{send}", "--receive-address", f"127.0.0.1:{receive}"),
+        *("--cluster-secret-file", str(folder / "secret")),
+    ]
+
+
 def without_an_etcd(folder: Path) -> list[str]:
     """A node of machines that each run an etcd, on one that has none."""
     patched = pytest.MonkeyPatch()
@@ -160,6 +171,7 @@ CASES: dict[str, tuple[Callable[[Path], list[str]], int, str]] = {
     "a directory below a file": (no_folder, 2, "file is a file and not a directory"),
     "a file for a directory": (a_file, 2, "lines.txt is a file and not a directory"),
     "a directory on a disk that is full": (full, 74, "d cannot be opened: .*No space left on device.*start again"),
+    "a node without its secret": (without_the_nodes_secret, 2, "the secret of the links cannot be read"),
     "machines that each run an etcd, where there is none": (
         without_an_etcd, 1, "there is no etcd on the PATH, and a list of machines for --cluster has each run one: install etcd-server",
     ),

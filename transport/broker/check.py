@@ -62,10 +62,11 @@ def check_node(config: BrokerConfig) -> Iterator[Problem]:
     """Whether a node of a cluster can be made of the settings."""
     if config.cluster is None:
         return
-    from transport.cluster.plan import plan_of  # noqa: PLC0415 - for brokers of clusters only
+    from transport.cluster.link_settings import read_keys  # noqa: PLC0415 - for brokers of clusters only
+    from transport.cluster.plan import plan_of  # noqa: PLC0415 - likewise
 
     try:
-        plan_of(config)
+        read_keys(plan_of(config).links)
     except LocalProtocolError as error:
         yield Problem(str(error), error)
 

@@ -23,6 +23,8 @@ TOLD_SECONDS: Final = 5.0
 """What it waits for is told this often, when that is something else."""
 AGAIN_SECONDS: Final = 0.2
 """From a question that was not answered to the next."""
+GOES: Final = frozenset({NOT_LEADER, "shutting-down"})
+"""What a node says that leads no more, or stops."""
 LEAST_CONNECTING: Final = 0.1
 """Seconds that a client has at least to find a broker for the next question."""
 OWN_SECONDS: Final = 1.0
@@ -37,11 +39,11 @@ async def asked(administration: Administration, look: Callable[[Administration],
         look: how the cluster stands, as some node says.
 
     Raises:
-        TransportError: as of ``look``; that a connection has ended only when the time is over.
+        TransportError: as of ``look``; when the time is over, what first ended a connection.
     """
     now = asyncio.get_running_loop().time
     deadline = now() + administration.connect_timeout
-    client = None
+    client = ended = None
     while True:
         try:
             if client is None:
@@ -49,8 +51,12 @@ async def asked(administration: Administration, look: Callable[[Administration],
             async with client:
                 return await look(client)
         except TransportError as error:
-            if not _has_ended(error) or now() + AGAIN_SECONDS >= deadline:
+            if ended is None and not _has_ended(error):
                 raise
+            # What comes of a later attempt, for which there may be little time, says less.
+            ended = ended or error
+            if not _has_ended(error) or now() + AGAIN_SECONDS >= deadline:
+                raise ended from None
         await _passed(AGAIN_SECONDS)
         client = administration.another(max(LEAST_CONNECTING, round(deadline - now(), 1)))
 
@@ -58,7 +64,7 @@ async def asked(administration: Administration, look: Callable[[Administration],
 def _has_ended(error: Exception) -> bool:
     """Whether it says that the connection has ended, and not that a question was refused."""
     if isinstance(error, BrokerError):
-        return error.code == NOT_LEADER
+        return error.code in GOES
     return isinstance(error, ConnectionLostError | TruncatedFrameError)
 
 

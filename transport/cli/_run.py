@@ -217,7 +217,8 @@ def explain(error: Exception, verb: str = "") -> str:
     # A text that says itself where to look needs no more.
     if isinstance(error, BrokerError) and error.code in HINTS and LOOK_THERE not in text:
         hint = _hint(error.code, text)
-        return f"{text.removesuffix(DECLARE)}; {hint}" if hint and f"`penstock {verb}`" not in hint else text
+        named = {each.partition(" ")[2] for each in hint.split("`")[1::2]}
+        return f"{text.removesuffix(DECLARE)}; {hint}" if hint and verb not in named else text
     return text
 
 

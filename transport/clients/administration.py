@@ -11,7 +11,7 @@ from transport.clients.authentication import Credentials
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT, Backoff
 from transport.clients.cluster_commands import ClusterCommands
 from transport.clients.exchange_commands import ExchangeCommands
-from transport.clients.link import BrokerLink
+from transport.clients.link import BrokerLink, FrameConnection
 from transport.clients.message_commands import Facts as Facts  # noqa: PLC0414 - given here too
 from transport.clients.message_commands import MessageCommands, count_of
 from transport.clients.queue_commands import QueueCommands
@@ -45,6 +45,17 @@ FIRST_RETRY, LAST_RETRY = 0.05, 1.0
 HELLO = Hello(VERSION, "admin", None, None, {})
 HELLO_ANY = Hello(VERSION, "admin", None, None, {ANY_NODE: True})
 CLOSED = "this administration client was closed"
+
+
+class _Link(BrokerLink):
+    """One that knows what the attempts had come to before its connection was made; that counts no more where nobody answers on it."""
+
+    before: Exception | None = None
+
+    def connection_opened(self, connection: FrameConnection) -> None:
+        """See `BrokerLink`."""
+        self.before = self.error
+        super().connection_opened(connection)
 
 
 class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleCommands, ClusterCommands):
@@ -82,9 +93,7 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
         self._timeout = timeout
         self._access = access
         self._credentials = Credentials(access)
-        self._link: BrokerLink | None = None
-        # What the attempts came to before the one that stands.
-        self._before: Exception | None = None
+        self._link: _Link | None = None
         # Why it has ended; None while it has not.
         self._over: Exception | None = None
         self._waiting: asyncio.Future[Frame] | None = None
@@ -103,8 +112,8 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
         if self._over is not None:
             raise self._over
         backoff = Backoff(FIRST_RETRY, LAST_RETRY, give_up_after=self._connect_timeout)
-        link = self._link = BrokerLink(
-            written(self._addresses), self._greeting, self, backoff, credentials=self._credentials
+        link = self._link = _Link(
+            written(self._addresses), lambda: self._hello, self, backoff, credentials=self._credentials
         )
         link.start()
         try:
@@ -248,18 +257,12 @@ class Administration(QueueCommands, MessageCommands, ExchangeCommands, ScheduleC
 
     # Inside
 
-    def _greeting(self) -> Hello:
-        """What is said on a connection that was made."""
-        assert self._link is not None
-        self._before = self._link.error
-        return self._hello
-
-    def _told_before(self, link: BrokerLink) -> Exception | None:
+    def _told_before(self, link: _Link) -> Exception | None:
         """What the time, which has ended under an attempt, is laid to in the place of no answer: what a broker said, or that it refuses."""
         error = link.error
         if error is None or isinstance(_root(error), BrokerError | AuthenticationError):
             return error
-        return None if error is self._before or len(self._addresses) > 1 else error
+        return None if error is link.before or len(self._addresses) > 1 else error
 
     def _unreachable(self, error: BaseException) -> BaseException:
         """What the link gave up with, as it came to it."""

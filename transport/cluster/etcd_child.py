@@ -349,12 +349,14 @@ class EtcdChild:
 
     def _why_it_ended(self, code: int | None) -> _HeldBack | str:
         how = f"was ended by signal {-code}" if code is not None and code < 0 else f"has ended with status {code}"
-        said = self._damage or "; ".join(self._last)
+        # One that was killed may have said such a thing of something else before.
+        damage = None if code is not None and code < 0 else self._damage
+        said = damage or "; ".join(self._last)
         if self._removed:
             return _HeldBack(f"this machine's etcd {how}: {self._help(_REMOVED_SAYS)}")
         if TAKEN in said:
             said += " (another process has that address, which `ss -ltnp` shows: end it)"
-        if self._damage is not None:
+        if damage is not None:
             data = self._folder / DATA_FOLDER
             said += (
                 f" (its files are damaged: stop this node, put {data} aside, and start the node. Its log has the commands then "

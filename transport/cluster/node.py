@@ -217,6 +217,7 @@ class Node:
     def _tick(self) -> None:
         self._timer = None
         self.tell(lambda: self.replica.tick(self._now()))
+        self.register_calls.look()
 
     def _begin(self, work: Coroutine[Any, Any, None], then: Callable[[], Effects] | None = None) -> None:
         """Have something done that takes its time, and tell the replica then."""

@@ -71,6 +71,12 @@ class RegisterCalls:
             self._halted, self._said = False, GOES_ON
             logger.warning("the node %s leads: it is confirmed again what senders send", name)
 
+    def look(self) -> None:
+        """The leader of before may be heard again, of which the replica says nothing."""
+        if self._halted and without_register(self._replica, self._now(), ()) == GOES_ON:
+            self._halted, self._said = False, GOES_ON
+            logger.warning("a leader is heard again: without the register %s", GOES_ON)
+
     async def stop(self) -> None:
         """Wait for nothing any more; a swap that was sent may still be done."""
         for task in self._tasks:
@@ -125,7 +131,7 @@ class RegisterCalls:
 
     def _reached(self) -> None:
         if not self.reachable:
-            self.reachable = True
+            self.reachable, self._halted = True, False
             self._said = ""
             logger.warning("the register answers again")
 

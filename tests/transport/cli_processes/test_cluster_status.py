@@ -26,6 +26,8 @@ LEADS_NO_MORE = Error(
     "not-leader", "this broker does not lead its cluster; its leader is not known yet: try again soon", True
 )
 
+STOPS = Error("shutting-down", "the broker is stopping; connect again later", True)
+
 
 class Closing(ScriptedBroker):
     """Ends the connection without a word where the answer is none."""
@@ -63,6 +65,7 @@ def first(reply: list[Frame], then: Answer) -> Answer:
     "broker",
     [
         pytest.param(ScriptedBroker(first([LEADS_NO_MORE], with_json(STANDS))), id="says that it leads no more"),
+        pytest.param(ScriptedBroker(first([STOPS], with_json(STANDS))), id="says that it stops"),
         pytest.param(Closing(first([], with_json(STANDS))), id="says nothing"),
     ],
 )

@@ -177,3 +177,12 @@ def test_where_its_files_are_damaged_the_log_says_how_it_comes_back(
     assert reason in text
     assert f"(its files are damaged: stop this node, put {data} aside, and start the node." in text
     assert "goroutine" not in text
+
+
+def test_one_that_was_killed_is_not_taken_for_damaged_by_what_it_said_before(
+    tmp_path: Path, logged: logging.Logger
+) -> None:
+    (tmp_path / "words").write_text('{"level":"error","msg":"a peer sends what is none","error":"illegal tag 0"}\n')
+    text = last_words(tmp_path, logged, f"cat {tmp_path}/words; kill -9 $$")
+    assert "was ended by signal 9" in text
+    assert "damaged" not in text
