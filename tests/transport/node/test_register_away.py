@@ -64,6 +64,7 @@ def test_the_last_word_of_a_node_that_has_lost_two_of_three_and_its_register_is_
             for name in lost:
                 await nodes.stop(name)
             await until(lambda: f"{HALTED} (not heard: {', '.join(lost)})" in said(caplog)[-1])
+            assert GOES_ON not in said(caplog)[-1]
             caplog.clear()
             nodes.register.up = True
             await nodes.start(lost[0])
@@ -89,6 +90,8 @@ def test_a_leader_that_is_heard_again_takes_it_back_that_nothing_is_confirmed(
 
             await until(missed)
             await until(lambda: AGAIN in caplog.messages)
+            told = [each for each in caplog.messages if HALTED in each or each == AGAIN]
+            assert HALTED in told[0]
 
     asyncio.run(asyncio.wait_for(body(), 3 * DEADLINE))
 
