@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
-import subprocess
-from contextlib import suppress
 from typing import Final
 
 import pytest
 
-from tests.docs.test_cluster_tried import HOSTS, MARK, TRY, WAITS, alike, typed
+from tests.docs.test_cluster_tried import HOSTS, MARK, TRY, alike, ran, typed
 from tests.docs.typed import Shell
 from tests.transport.cluster.etcds import program
 
@@ -62,34 +58,12 @@ def test_a_node_is_added_and_removed_and_another_one_moves_as_the_page_says(shel
         "etcdctl member list",
         "echo three again",
     ]
-    # Not into a pipe: whatever goes on behind a test that has failed would hold that open.
-    said, failed = shell.folder / "said.txt", shell.folder / "failed.txt"
-    try:
-        with said.open("w") as out, failed.open("w") as err:
-            subprocess.run(
-                ["bash", "-c", WAITS + "\n".join(script)],
-                cwd=shell.folder,
-                env=shell.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                check=False,
-                timeout=SECONDS,
-            )
-    except subprocess.TimeoutExpired:
-        # The shell was killed, its brokers go on, and the end of the commands' folder waits for them.
-        for file in shell.folder.glob("*.pid"):
-            with suppress(ProcessLookupError, ValueError):
-                os.kill(int(file.read_text()), signal.SIGKILL)
-        raise
-    finally:
-        subprocess.run(["pkill", "-f", f"{shell.folder}/data-[abcd]"], check=False, timeout=SECONDS)
-    printed = said.read_text()
+    printed, failed = ran(shell, script, SECONDS)
     found = printed.split(f"{MARK}\n")[1:]
     for shown, each in zip((added, removed, moved), found[:3], strict=True):
-        assert same(each)[: len(same(shown))] == same(shown), printed + failed.read_text()
+        assert same(each)[: len(same(shown))] == same(shown), printed + failed
     lines = printed.splitlines()
-    assert lines[-1] == "three again", printed + failed.read_text()
+    assert lines[-1] == "three again", printed + failed
     etcds = lines[-4:-1]
     assert [any(f"{HOSTS}{number}:" in line for line in etcds) for number in (1, 2, 7, 3)] == [
         True,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
+from contextlib import suppress
 from typing import Final
 
 import pytest
@@ -46,6 +48,33 @@ def alike(text: str) -> list[str]:
     for pattern, placeholder in FIGURES:
         text = pattern.sub(placeholder, text)
     return text.strip().splitlines()
+
+
+def ran(shell: Shell, script: list[str], seconds: float) -> tuple[str, str]:
+    """What a shell says, and what it says of failures, in which all of this is typed; no node of it goes on then."""
+    # Not into a pipe: whatever goes on behind a test that has failed would hold that open.
+    said, failed = shell.folder / "said.txt", shell.folder / "failed.txt"
+    try:
+        with said.open("w") as out, failed.open("w") as err:
+            subprocess.run(
+                ["bash", "-c", WAITS + "\n".join(script)],
+                cwd=shell.folder,
+                env=shell.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                check=False,
+                timeout=seconds,
+            )
+    except subprocess.TimeoutExpired:
+        # The shell was killed, its brokers go on, and the end of the commands' folder waits for them.
+        for file in shell.folder.glob("*.pid"):
+            with suppress(ProcessLookupError, ValueError):
+                os.kill(int(file.read_text()), signal.SIGKILL)
+        raise
+    finally:
+        subprocess.run(["pkill", "-f", f"{shell.folder}/data-[abcd]"], check=False, timeout=seconds)
+    return said.read_text(), failed.read_text()
 
 
 def test_what_is_typed_on_one_machine_loses_nothing_though_two_nodes_of_three_are_lost(shell: Shell) -> None:
@@ -93,31 +122,15 @@ def test_what_is_typed_on_one_machine_loses_nothing_though_two_nodes_of_three_ar
         "all_in_step",
         "echo three again",
     ]
-    # Not into a pipe: whatever goes on behind a test that has failed would hold that open.
-    said, failed = shell.folder / "said.txt", shell.folder / "failed.txt"
-    try:
-        with said.open("w") as out, failed.open("w") as err:
-            subprocess.run(
-                ["bash", "-c", WAITS + "\n".join(script)],
-                cwd=shell.folder,
-                env=shell.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                check=False,
-                timeout=SECONDS,
-            )
-    finally:
-        subprocess.run(["pkill", "-f", f"{shell.folder}/data-[abc]"], check=False, timeout=SECONDS)
-    printed = said.read_text()
+    printed, failed = ran(shell, script, SECONDS)
     lines = printed.splitlines()
-    assert lines.count("1000") == 1, printed + failed.read_text()
+    assert lines.count("1000") == 1, printed + failed
     perhaps = "1,000 perhaps again, for the broker was restarted"
     assert perhaps in (ROOT / TRY).read_text("utf-8")
-    assert f"; {perhaps}\n" in failed.read_text()
+    assert f"; {perhaps}\n" in failed
     assert "node c has moved" in printed
     assert "no leader" in printed, "of three, two have to be there"
-    assert "restored snapshot" in failed.read_text()
+    assert "restored snapshot" in failed
     assert lines[-1] == "three again"
     assert lines.count("1100") == 1, "what was confirmed before the two were lost is there"
     for shown, found in zip((put, stands, awaited, added_a, added_b), printed.split(f"{MARK}\n")[1:], strict=True):

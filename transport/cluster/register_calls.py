@@ -55,7 +55,11 @@ class RegisterCalls:
         self._tasks: dict[asyncio.Task[None], None] = {}  # in order, so that a simulation is the same each time
         self.reachable = True
         self._said = ""  # last, of what goes on without it
-        self._halted = False  # it was said that nothing is confirmed, and nobody leads since
+
+    @property
+    def _halted(self) -> bool:
+        """Whether it was said that nothing is confirmed, and nobody leads since."""
+        return self._said not in ("", GOES_ON)
 
     def read(self, effect: ReadRegister) -> None:
         """Read the document."""
@@ -68,13 +72,13 @@ class RegisterCalls:
     def leader_known(self, name: str) -> None:
         """Somebody leads, and is called so: what was said of that is over."""
         if self._halted:
-            self._halted, self._said = False, GOES_ON
+            self._said = GOES_ON
             logger.warning("the node %s leads: it is confirmed again what senders send", name)
 
     def look(self) -> None:
         """The leader of before may be heard again, of which the replica says nothing."""
         if self._halted and without_register(self._replica, self._now(), ()) == GOES_ON:
-            self._halted, self._said = False, GOES_ON
+            self._said = GOES_ON
             logger.warning("a leader is heard again: without the register %s", GOES_ON)
 
     async def stop(self) -> None:
@@ -131,7 +135,7 @@ class RegisterCalls:
 
     def _reached(self) -> None:
         if not self.reachable:
-            self.reachable, self._halted = True, False
+            self.reachable = True
             self._said = ""
             logger.warning("the register answers again")
 
@@ -141,7 +145,6 @@ class RegisterCalls:
         said = without_register(self._replica, self._now(), self._connected())
         if said != self._said:
             self._said = said
-            self._halted = said != GOES_ON
             logger.warning("the register does not answer; %s: %s", said, error)
 
 

@@ -87,18 +87,13 @@ def test_it_says_once_for_whom_it_waits_and_begins_when_they_are_heard(
 JOINS = "awaits this one by now: it joins them, and nothing is left to be typed"
 
 
-@pytest.mark.parametrize("standing", [Standing.LOST, Standing.UNKNOWN])
-def test_one_that_is_held_back_says_once_what_to_type_and_says_when_that_is_done(
-    tmp_path: Path, logged: logging.Logger, monkeypatch: pytest.MonkeyPatch, standing: Standing
-) -> None:
-    monkeypatch.setattr(etcd_child, "HELP_SECONDS", 3600.0)
-    machine = own(THREE, "c")
-    others = Scripted(machine, *[Known(standing)] * 5, Known(Standing.AWAITED, PEERS))
-    program = fake(tmp_path, f"echo begun; {RUNS}")
+def said_until_it_runs(machine: OwnEtcd, others: Scripted, folder: Path, logged: logging.Logger) -> list[str]:
+    """Each line that is logged of an etcd, until it has begun."""
+    program = fake(folder, f"echo begun; {RUNS}")
     lines: list[str] = []
 
     async def main() -> None:
-        child = EtcdChild(machine, tmp_path / "etcd", program=program, others=others)
+        child = EtcdChild(machine, folder / "etcd", program=program, others=others)
         async with listening(logged) as said:
             await child.start()
             try:
@@ -108,6 +103,17 @@ def test_one_that_is_held_back_says_once_what_to_type_and_says_when_that_is_done
                 await child.stop()
 
     asyncio.run(main())
+    return lines
+
+
+@pytest.mark.parametrize("standing", [Standing.LOST, Standing.UNKNOWN])
+def test_one_that_is_held_back_says_once_what_to_type_and_says_when_that_is_done(
+    tmp_path: Path, logged: logging.Logger, monkeypatch: pytest.MonkeyPatch, standing: Standing
+) -> None:
+    monkeypatch.setattr(etcd_child, "HELP_SECONDS", 3600.0)
+    machine = own(THREE, "c")
+    others = Scripted(machine, *[Known(standing)] * 5, Known(Standing.AWAITED, PEERS))
+    lines = said_until_it_runs(machine, others, tmp_path, logged)
     assert others.asked == 6
     helps = [each for each in lines if "member add c " in each]
     assert [each.endswith("; it is tried again until then") for each in helps] == [True]
@@ -145,20 +151,7 @@ def test_one_that_is_awaited_from_its_first_start_on_has_nothing_to_say_of_comma
 ) -> None:
     machine = own(THREE, "c")
     others = Scripted(machine, Known(Standing.AWAITED, PEERS))
-    program = fake(tmp_path, f"echo begun; {RUNS}")
-    lines: list[str] = []
-
-    async def main() -> None:
-        child = EtcdChild(machine, tmp_path / "etcd", program=program, others=others)
-        async with listening(logged) as said:
-            await child.start()
-            try:
-                while not lines or "begun" not in lines[-1]:
-                    lines.append(await said.until(""))
-            finally:
-                await child.stop()
-
-    asyncio.run(main())
+    lines = said_until_it_runs(machine, others, tmp_path, logged)
     assert [each for each in lines if "typed" in each] == []
 
 
